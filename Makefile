@@ -1,0 +1,59 @@
+# Two words do everything: `make demo` and `make test`. Python 3.11+ and make are all they need.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+BROKER ?= standin
+
+.PHONY: help env demo test lint format types imports unit locks proto clean
+
+help: ## List what can be made
+	@grep -E '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+env: $(STAMP) ## Make the environment in .venv (all versions pinned by hash)
+
+$(STAMP): requirements.lock requirements-java.lock pyproject.toml
+	@echo "making the environment in $(VENV) (once; a few minutes, Spark is large)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock
+	HATCH_BUILD_NO_HOOKS=true $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)
+	$(BIN)/python -m demo --broker $(BROKER)
+
+test: env format-check lint types imports unit ## Everything that CI checks
+
+.PHONY: format-check
+format-check:
+	$(BIN)/ruff format --check .
+
+lint:
+	$(BIN)/ruff check .
+
+types:
+	$(BIN)/mypy
+
+imports:
+	$(BIN)/lint-imports
+
+unit:
+	$(BIN)/pytest
+
+format: env ## Format and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: env ## Make protocol/pulsar_pb2.py anew from protocol/pulsar.proto
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. protocol/pulsar.proto
+
+locks: env ## Resolve the pinned versions anew
+	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --no-emit-options --no-header --extra report --extra load --extra dev -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --no-emit-options --no-header -o requirements-proxy.lock pyproject.toml
+
+clean: ## Remove the environment and all that was made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html

@@ -1,0 +1,1 @@
+"""The access log's record: the one thing that the proxy and the compliance job share."""

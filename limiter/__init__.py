@@ -1,0 +1,1 @@
+"""Who may pass how much: tokens, streams and an injected clock. No I/O."""

@@ -1,0 +1,72 @@
+"""Control commands to frames and back.
+
+    simple frame    [total_size u32][command_size u32][BaseCommand]
+    payload frame   … [magic and checksum][metadata_size u32][MessageMetadata][payload]
+
+Source: https://pulsar.apache.org/docs/developing-binary-protocol/#framing
+"""
+
+from struct import Struct
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from protocol.errors import MalformedFrame
+from protocol.pulsar_pb2 import BaseCommand
+
+SIZES = Struct(">II")
+
+# In BaseCommand the number of a command's field is the number of its type.
+_FIELD_OF: dict[str, tuple[int, str]] = {
+    field.message_type.full_name: (field.number, field.name)
+    for field in BaseCommand.DESCRIPTOR.fields
+    if field.message_type is not None
+}
+
+
+def wrap(command: Message) -> BaseCommand:
+    """Put a command into its envelope, its type set."""
+    number, name = _FIELD_OF[command.DESCRIPTOR.full_name]
+    envelope = BaseCommand(type=BaseCommand.Type.ValueType(number))
+    getattr(envelope, name).CopyFrom(command)
+    return envelope
+
+
+def encode(command: Message) -> bytes:
+    """The simple frame that carries `command` (a Command… message, not the envelope)."""
+    body = wrap(command).SerializeToString()
+    return SIZES.pack(len(body) + 4, len(body)) + body
+
+
+def encode_with_payload(command: Message, headers_and_payload: bytes) -> bytes:
+    """The payload frame of `command`; `headers_and_payload` is everything behind the command."""
+    body = wrap(command).SerializeToString()
+    return (
+        SIZES.pack(len(body) + 4 + len(headers_and_payload), len(body)) + body + headers_and_payload
+    )
+
+
+def decode(command: bytes) -> BaseCommand:
+    """Read a BaseCommand (a frame without its two sizes).
+
+    Raises:
+        MalformedFrame: If the bytes are not a BaseCommand that this protocol file knows.
+    """
+    try:
+        return BaseCommand.FromString(command)
+    except DecodeError as error:
+        raise MalformedFrame(f"the command cannot be decoded ({error})") from None
+
+
+def body_of(envelope: BaseCommand) -> Any:
+    """The one command inside an envelope, whichever it is."""
+    descriptor = BaseCommand.DESCRIPTOR.fields_by_number.get(envelope.type)
+    if descriptor is None or not envelope.HasField(descriptor.name):
+        raise MalformedFrame(f"the envelope of type {envelope.type} is empty")
+    return getattr(envelope, descriptor.name)
+
+
+def split(frame: bytes) -> tuple[BaseCommand, bytes]:
+    """A whole frame's command and what stands behind it (magic, checksum, metadata, payload)."""
+    _, command_size = SIZES.unpack_from(frame)
+    return decode(frame[8 : 8 + command_size]), frame[8 + command_size :]

@@ -1,0 +1,45 @@
+"""What a peer can do wrong on the wire.
+
+    ProtocolError
+    ├── FrameTooLarge      a frame announces more bytes than the connection allows
+    ├── MalformedFrame     sizes or fields that contradict each other
+    └── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
+
+Each carries `cause`, a short fixed word that is safe as a metric label.
+"""
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol; its connection is to be closed, nobody else's."""
+
+    cause = "protocol"
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame announces `size` bytes where `limit` are allowed."""
+
+    cause = "too_large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a frame announces {size} bytes, this connection allows {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class MalformedFrame(ProtocolError):
+    """The sizes or fields inside a frame contradict each other."""
+
+    cause = "malformed"
+
+
+class ForeignProtocol(ProtocolError):
+    """The first bytes are another protocol's greeting.
+
+    Args:
+        cause: Which one, as a metric label.
+        remedy: What whoever set up that peer should do.
+    """
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(remedy)
+        self.cause = cause

@@ -1,0 +1,12 @@
+"""Sizes that both sides of the protocol agree on.
+
+Source: org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE, MESSAGE_SIZE_FRAME_PADDING).
+"""
+
+DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+FRAME_PADDING = 10 * 1024
+
+
+def max_frame_size(max_message_size: int) -> int:
+    """Bytes that a whole frame may have, its own length field included."""
+    return max_message_size + FRAME_PADDING

@@ -1,0 +1,64 @@
+"""Topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
+
+from dataclasses import dataclass
+
+_PARTITION = "-partition-"
+_DOMAINS = ("persistent", "non-persistent")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """A topic's full name, taken apart.
+
+    `local` is the part behind the namespace and may hold slashes and a partition suffix.
+
+    Source: org.apache.pulsar.common.naming.TopicName
+    """
+
+    domain: str
+    tenant: str
+    namespace: str
+    local: str
+
+    @property
+    def full(self) -> str:
+        """`domain://tenant/namespace/local`."""
+        return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local}"
+
+    @property
+    def namespace_name(self) -> str:
+        """`tenant/namespace`, as pulsar-admin writes it."""
+        return f"{self.tenant}/{self.namespace}"
+
+    @property
+    def partition(self) -> int:
+        """The partition's index, -1 where the topic is none."""
+        _, found, index = self.local.rpartition(_PARTITION)
+        return int(index) if found and index.isascii() and index.isdigit() else -1
+
+    @property
+    def partitioned(self) -> str:
+        """The full name without a partition suffix."""
+        if self.partition < 0:
+            return self.full
+        return self.full.rpartition(_PARTITION)[0]
+
+
+def parse_topic(name: str) -> TopicName:
+    """Read a topic's name in any of the forms that clients send.
+
+    Short forms are `topic` (in public/default) and `tenant/namespace/topic`.
+
+    Raises:
+        ValueError: If the name fits none of these forms.
+    """
+    domain, separator, rest = name.partition("://")
+    if not separator:
+        domain, rest = "persistent", name
+        if "/" not in rest:
+            rest = f"public/default/{rest}"
+    tenant, _, rest = rest.partition("/")
+    namespace, _, local = rest.partition("/")
+    if domain not in _DOMAINS or not tenant or not namespace or not local:
+        raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
+    return TopicName(domain, tenant, namespace, local)

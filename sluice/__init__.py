@@ -1,0 +1,1 @@
+"""The `sluice` command: one front door to the applications, which never import each other."""

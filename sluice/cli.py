@@ -1,0 +1,33 @@
+"""The `sluice` command: each application brings its own commands, this file only hangs them up."""
+
+import importlib.metadata
+
+import typer
+
+import compliance.commands
+import loadgen.commands
+import proxy.commands
+
+app = typer.Typer(
+    name="sluice",
+    help="A rate-limiting proxy for Apache Pulsar, with rate-compliance reports.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(proxy.commands.serve)
+app.command()(proxy.commands.check)
+app.command()(loadgen.commands.broker)
+app.command()(loadgen.commands.load)
+app.command()(compliance.commands.report)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(importlib.metadata.version("pulsar-sluice"))
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
