@@ -7,7 +7,7 @@ Source: https://pulsar.apache.org/docs/developing-binary-protocol/#framing
 """
 
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -27,7 +27,7 @@ _FIELD_OF: dict[str, tuple[int, str]] = {
 def wrap(command: Message) -> BaseCommand:
     """Put a command into its envelope, its type set."""
     number, name = _FIELD_OF[command.DESCRIPTOR.full_name]
-    envelope = BaseCommand(type=BaseCommand.Type.ValueType(number))
+    envelope = BaseCommand(type=cast("BaseCommand.Type", number))
     getattr(envelope, name).CopyFrom(command)
     return envelope
 
@@ -41,9 +41,7 @@ def encode(command: Message) -> bytes:
 def encode_with_payload(command: Message, headers_and_payload: bytes) -> bytes:
     """The payload frame of `command`; `headers_and_payload` is everything behind the command."""
     body = wrap(command).SerializeToString()
-    return (
-        SIZES.pack(len(body) + 4 + len(headers_and_payload), len(body)) + body + headers_and_payload
-    )
+    return SIZES.pack(len(body) + 4 + len(headers_and_payload), len(body)) + body + headers_and_payload
 
 
 def decode(command: bytes) -> BaseCommand:

@@ -1,0 +1,323 @@
+"""Walks the frames of one direction of one connection in place, chunk by chunk.
+
+The proxy forwards chunks, not frames; so the scanner looks only at the head of each frame and says, per chunk,
+who sent how much (`scan`), or, when somebody must be stopped, where each frame begins and ends (`cut`).
+
+    chunk    ┄┄tail of a frame┃ head │ payload ┃ head │ payload ┃ hea…
+             `_rest` bytes    └ inspected      └ inspected      └ kept back: `_carry`, until `_need` bytes are there
+
+A frame is inspected once, when the bytes that its verdict needs have come: for SEND the command, for MESSAGE the
+command and the metadata, for a control command all of it. Bytes of an uninspected frame are never passed on, bytes
+of an inspected one never kept.
+
+Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from protocol.errors import FrameTooLarge, MalformedFrame
+from protocol.walk import (
+    BROKER_ENTRY_MAGIC,
+    CHECKSUM_MAGIC,
+    Cursor,
+    command_type,
+    ids_of,
+    messages_in_metadata,
+    u32,
+)
+
+SEND: Final = 6
+SEND_RECEIPT: Final = 7
+MESSAGE: Final = 9
+ACK: Final = 10
+ACK_RESPONSE: Final = 38
+TAIL: Final = 0
+"""The `kind` of a piece that continues the frame of the chunk before."""
+
+_HEAD: Final = 8
+
+
+class Tally:
+    """What one producer or consumer has in one chunk.
+
+    `size` counts everything behind the command, in bytes: what the broker meters.
+    """
+
+    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "owner", "size")
+
+    def __init__(self, owner: int) -> None:
+        self.owner: int = owner
+        self.entries: int = 0
+        self.messages: int = 0
+        self.size: int = 0
+        self.largest_messages: int = 0
+        self.largest_size: int = 0
+
+    def add(self, messages: i64, size: i64) -> None:
+        """Count one entry."""
+        self.entries += 1
+        self.messages += messages
+        self.size += size
+        if messages > self.largest_messages:
+            self.largest_messages = messages
+        if size > self.largest_size:
+            self.largest_size = size
+
+    def clear(self) -> None:
+        """Forget everything but the owner."""
+        self.entries = self.messages = self.size = 0
+        self.largest_messages = self.largest_size = 0
+
+
+class Piece:
+    """One frame, or the part of one that a chunk holds: `data[start:stop]`.
+
+    `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames, `command_end` (the
+    command begins at `start + 8`) for all but tails. `whole` says that the frame ends with this piece.
+    """
+
+    __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")
+
+    def __init__(self, kind: int, start: int, stop: int, *, whole: bool) -> None:
+        self.kind: int = kind
+        self.start: int = start
+        self.stop: int = stop
+        self.whole: bool = whole
+        self.owner: int = -1
+        self.messages: int = 0
+        self.size: int = 0
+        self.command_end: int = 0
+
+
+class FrameScanner:
+    """Finds frames in the bytes that one peer sends.
+
+    Args:
+        payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
+        max_size: Most bytes of a whole frame; may be changed at any time.
+    """
+
+    def __init__(self, payload_kind: int, max_size: int) -> None:
+        self.max_size: i64 = max_size
+        self.tallies: list[Tally] = []
+        self.lead: bytes = b""
+        self.keep: i64 = 0
+        self._payload: i64 = payload_kind
+        self._silent_a: i64 = ACK if payload_kind == SEND else SEND_RECEIPT
+        self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
+        self._tally_of: dict[int, Tally] = {}
+        self._rest: i64 = 0
+        self._carry: bytearray = bytearray()
+        self._need: i64 = 0
+        self._next_rest: i64 = 0
+        self._next_need: i64 = 0
+        self._cursor: Cursor = Cursor()
+        self._kind: i64 = 0
+        self._owner: i64 = 0
+        self._messages: i64 = 0
+        self._size: i64 = 0
+        self._command_end: i64 = 0
+
+    @property
+    def mid_frame(self) -> bool:
+        """Whether what was passed on so far ends inside a frame."""
+        return self._rest > 0
+
+    def scan(self, chunk: bytes) -> bool:
+        """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
+
+        True: `tallies` says who has what; call `accept` and write `lead`, then `chunk` without its last `keep`
+        bytes; or call `cut` with the same chunk. False: only `cut` will do.
+
+        Raises:
+            FrameTooLarge: If a frame announces more than `max_size`.
+            MalformedFrame: If a frame contradicts itself.
+        """
+        for tally in self.tallies:
+            tally.clear()
+        self.tallies.clear()
+        end: i64 = len(chunk)
+        at: i64 = self._rest
+        self.lead = b""
+        self._next_need = 0
+        carried: i64 = len(self._carry)
+        if carried > 0:
+            at = self._scan_carried(chunk, carried, end)
+            if at < 0:
+                return at == -1
+        elif at >= end:
+            self._next_rest = at - end
+            self.keep = 0
+            return True
+        last: Tally | None = None
+        payload: i64 = self._payload
+        while at < end:
+            length: i64 = self._inspect(chunk, at, end)
+            if length < 0:
+                self._next_need = -length
+                self._next_rest = 0
+                self.keep = end - at
+                return True
+            kind: i64 = self._kind
+            if kind == payload:
+                owner: int = self._owner
+                if last is None or last.owner != owner:
+                    last = self._tally(owner)
+                last.add(self._messages, self._size)
+            elif kind != self._silent_a and kind != self._silent_b:
+                return False
+            at += length
+        self._next_rest = at - end
+        self.keep = 0
+        return True
+
+    def accept(self, chunk: bytes) -> None:
+        """`chunk`, as scanned, is passed on: go to the state behind it."""
+        self._rest = self._next_rest
+        if self._next_need > 0:
+            if self.lead or not self._carry:
+                self._carry = bytearray(chunk[len(chunk) - self.keep :])
+            else:
+                self._carry += chunk
+            self._need = self._next_need
+        elif self._carry:
+            self._carry = bytearray()
+
+    def cut(self, chunk: bytes) -> tuple[bytes, list[Piece]]:
+        """Say where each frame of `chunk` begins and ends, and go to the state behind it.
+
+        Returns the bytes that the pieces' positions refer to (the chunk, behind what was kept of the one before) and
+        the pieces in order, without gaps. Bytes behind the last piece are kept.
+
+        Raises:
+            FrameTooLarge: If a frame announces more than `max_size`.
+            MalformedFrame: If a frame contradicts itself.
+        """
+        data = bytes(self._carry) + chunk if self._carry else chunk
+        pieces: list[Piece] = []
+        end: i64 = len(data)
+        at: i64 = self._rest
+        self._carry = bytearray()
+        if at > 0:
+            pieces.append(Piece(TAIL, 0, at if at < end else end, whole=at <= end))
+        while at < end:
+            length: i64 = self._inspect(data, at, end)
+            if length < 0:
+                self._carry = bytearray(data[at:])
+                self._need = -length
+                at = end
+                break
+            stop: i64 = at + length
+            piece = Piece(self._kind, at, stop if stop < end else end, whole=stop <= end)
+            piece.command_end = self._command_end
+            if self._kind == self._payload:
+                piece.owner = self._owner
+                piece.messages = self._messages
+                piece.size = self._size
+            pieces.append(piece)
+            at = stop
+        self._rest = at - end if at > end else 0
+        return data, pieces
+
+    def _scan_carried(self, chunk: bytes, carried: i64, end: i64) -> i64:
+        """Finish the frame that the chunk before began.
+
+        Returns where the next frame begins in `chunk` (perhaps behind its end), -1 if the frame needs still more
+        (nothing can be passed on), -2 if the chunk must be cut.
+        """
+        need: i64 = self._need
+        while True:
+            if carried + end < need:
+                self._next_need = need
+                self._next_rest = 0
+                self.keep = end
+                return -1
+            head = bytes(self._carry) + chunk[: need - carried]
+            length: i64 = self._inspect(head, 0, need)
+            if length > 0:
+                break
+            need = -length
+        if self._kind == self._payload:
+            self._tally(self._owner).add(self._messages, self._size)
+        elif self._kind != self._silent_a and self._kind != self._silent_b:
+            return -2
+        self.lead = bytes(self._carry)
+        return length - carried
+
+    def _tally(self, owner: int) -> Tally:
+        tally = self._tally_of.get(owner)
+        if tally is None:
+            if len(self._tally_of) >= 4096:
+                self._tally_of = {known.owner: known for known in self.tallies}
+            tally = self._tally_of[owner] = Tally(owner)
+        if tally.entries == 0:
+            self.tallies.append(tally)
+        return tally
+
+    def _inspect(self, data: bytes, at: i64, end: i64) -> i64:
+        """Read the head of the frame at `at`.
+
+        Returns the frame's length, or minus the number of its bytes without which nothing can be said.
+        """
+        have: i64 = end - at
+        if have < _HEAD:
+            return -_HEAD
+        length: i64 = u32(data, at) + 4
+        if length > self.max_size:
+            raise FrameTooLarge(length, self.max_size)
+        command_size: i64 = u32(data, at + 4)
+        if command_size + _HEAD > length:
+            raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
+        command: i64 = at + _HEAD
+        if have < _HEAD + command_size:
+            return -(_HEAD + command_size)
+        command_end: i64 = command + command_size
+        kind: i64 = command_type(data, command, command_end, self._cursor)
+        if kind < 0:
+            raise MalformedFrame("a command without a type")
+        self._kind = kind
+        self._command_end = command_end
+        if kind == self._payload:
+            self._owner = ids_of(data, command, command_end, kind, self._cursor)
+            self._size = length - _HEAD - command_size
+            if kind == SEND:
+                messages: i64 = self._cursor.value
+                self._messages = messages if 1 <= messages < 0x80000000 else 1
+                return length
+            return self._inspect_metadata(data, at, end, length)
+        if kind == self._silent_a or kind == self._silent_b or have >= length:
+            return length
+        return -length
+
+    def _inspect_metadata(self, data: bytes, start: i64, end: i64, length: i64) -> i64:
+        """Count the messages of a MESSAGE frame, behind the optional broker entry metadata and checksum."""
+        frame_end: i64 = start + length
+        at: i64 = self._command_end
+        magic: i64 = BROKER_ENTRY_MAGIC
+        while True:
+            if frame_end - at < 6:
+                raise MalformedFrame("a MESSAGE without metadata")
+            if end - at < 6:
+                return -(at + 6 - start)
+            first: i64 = u32(data, at) >> 16
+            if first == BROKER_ENTRY_MAGIC and magic == BROKER_ENTRY_MAGIC:
+                at += 6 + u32(data, at + 2)
+                magic = CHECKSUM_MAGIC
+            elif first == CHECKSUM_MAGIC:
+                at += 6
+                break
+            else:
+                break
+        if frame_end - at < 4:
+            raise MalformedFrame("a MESSAGE without metadata")
+        if end - at < 4:
+            return -(at + 4 - start)
+        metadata_end: i64 = at + 4 + u32(data, at)
+        if metadata_end > frame_end:
+            raise MalformedFrame("the metadata of a MESSAGE is longer than its frame")
+        if metadata_end > end:
+            return -(metadata_end - start)
+        self._messages = messages_in_metadata(data, at + 4, metadata_end, self._cursor)
+        return length

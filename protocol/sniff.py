@@ -1,0 +1,27 @@
+"""Tells which other protocol knocks at the door, so that the log can say what to mend."""
+
+from protocol.errors import ForeignProtocol
+
+_HTTP_VERBS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
+_PROXY_V2 = b"\r\n\r\n"
+
+
+def foreign_protocol(first_bytes: bytes) -> ForeignProtocol | None:
+    """The protocol whose greeting `first_bytes` are, or None if it is none that we know.
+
+    Never mistakes a Pulsar client: each of these greetings, read as a frame's length, is over 200 MB.
+    """
+    if first_bytes[:1] == b"\x16" and first_bytes[1:2] == b"\x03":
+        return ForeignProtocol(
+            "tls_hello", "a TLS client on a plain port: use pulsar://, not pulsar+ssl://, for this address"
+        )
+    if first_bytes[:4] in _HTTP_VERBS:
+        return ForeignProtocol(
+            "http_request", "an HTTP request on the Pulsar port: admin and metrics are on the admin address"
+        )
+    if first_bytes[:6] == b"PROXY " or first_bytes[:4] == _PROXY_V2:
+        return ForeignProtocol(
+            "proxy_protocol",
+            "a PROXY protocol header: switch it off at the load balancer in front of this port",
+        )
+    return None
