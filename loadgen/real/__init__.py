@@ -1,0 +1,1 @@
+"""A real Pulsar on this machine: its jars, a standalone broker, its admin tool."""
