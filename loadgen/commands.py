@@ -1,9 +1,37 @@
 """Commands of `loadgen`; what they need is imported when they run."""
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 
 def broker() -> None:
     """To come."""
 
 
-def load() -> None:
-    """To come."""
+def load(  # noqa: PLR0913 - each parameter is an option of the command line
+    *,
+    service_url: Annotated[str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice.")],
+    scenario: Annotated[Path, typer.Option(help="YAML file: tenants, topics, pace (see loadgen/load/scenario.py).")],
+    verify_url: Annotated[
+        str | None,
+        typer.Option(help="pulsar://HOST:PORT of the broker itself: receive there, and check what arrives."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long to offer load, seconds.", min=0.1, max=3600)] = 30,
+    drain_seconds: Annotated[
+        float, typer.Option(help="Longest wait for outstanding receipts after that, seconds.", min=0, max=3600)
+    ] = 60,
+    out: Annotated[Path | None, typer.Option(help="Write the counts (JSON) here instead of to stdout.")] = None,
+    live: Annotated[
+        str | None, typer.Option(help="Write counts so far here, a JSON line each half second; - for stdout.")
+    ] = None,
+) -> None:
+    """Offer a scenario's load with official Pulsar clients and count what becomes of it.
+
+    Exit code 0: every message offered has its receipt and, with --verify-url, arrived once, in order and intact.
+    1: not so. 2: the scenario is wrong or nobody answers.
+    """
+    from loadgen.load.main import Request, main  # noqa: PLC0415 - loads the Pulsar client
+
+    raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live)))

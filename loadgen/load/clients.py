@@ -1,0 +1,131 @@
+"""The official Pulsar client behind the few calls that a run needs; the only file that knows it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from secrets import token_hex
+from typing import Any, Self
+
+import _pulsar
+import pulsar
+
+from loadgen.load.offering import SendError, Settle
+
+RECEIVER_QUEUE = 10_000
+Record = Callable[[bytes], None]
+
+
+class ClientError(Exception):
+    """A client could not connect; the text names the address, the cause and the remedy."""
+
+
+class PulsarSender:
+    """One producer of a real client."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def send(self, payload: bytes, settle: Settle) -> None:
+        """See `offering.Sender`."""
+
+        def settled(result: Any, _message_id: Any) -> None:
+            settle("" if result == pulsar.Result.Ok else result.name)
+
+        try:
+            self._producer.send_async(payload, settled)
+        except _pulsar.PulsarException as error:
+            raise SendError(type(error).__name__) from error
+
+
+class Clients:
+    """Clients of one service address, by connection name: one client is one data connection to a broker.
+
+    Used as a context; at its end all connections end, without waiting for what is still on its way.
+    """
+
+    def __init__(self, service_url: str) -> None:
+        self._service_url = service_url
+        self._by_name: dict[str, Any] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def sender(self, connection: str, topic: str, pending: int) -> PulsarSender:
+        """A producer on the client that is called `connection`.
+
+        Args:
+            connection: Senders of one name share one client.
+            topic: Full name.
+            pending: Most messages that the caller ever has on their way.
+
+        Raises:
+            ClientError: If the producer cannot be created.
+        """
+        create = partial(
+            self._client(connection).create_producer,
+            topic,
+            # no message is given up: what has no receipt at the end is seen as such
+            send_timeout_millis=0,
+            # the client's own bound is never reached: the caller's is, and its count is exact
+            max_pending_messages=2 * pending,
+            max_pending_messages_across_partitions=2 * pending,
+        )
+        producer = self._asked(f"publish to {topic}", create)
+        return PulsarSender(producer)
+
+    def subscribe(self, records: Mapping[str, Record]) -> None:
+        """Receive each topic's messages from now on and hand their payloads to its record, from another thread.
+
+        Raises:
+            ClientError: If a topic cannot be subscribed to.
+        """
+        subscription = f"sluice-load-{token_hex(4)}"
+        for topic, record in records.items():
+            subscribe = partial(
+                self._client("receiving").subscribe,
+                topic,
+                subscription,
+                consumer_type=pulsar.ConsumerType.Exclusive,
+                receiver_queue_size=RECEIVER_QUEUE,
+                message_listener=_listener(record),
+            )
+            consumer = self._asked(f"receive from {topic}", subscribe)
+            self._open.callback(_forget, consumer)
+
+    def _client(self, name: str) -> Any:
+        if name not in self._by_name:
+            logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+            client = pulsar.Client(self._service_url, logger=logger, operation_timeout_seconds=20)
+            self._open.callback(client.shutdown)
+            self._by_name[name] = client
+        return self._by_name[name]
+
+    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except (_pulsar.PulsarException, ValueError) as error:
+            cause = str(error) or type(error).__name__
+            raise ClientError(
+                f"{self._service_url}: cannot {what}: {cause}: "
+                "is the address right, is it running, do tenant and namespace exist?"
+            ) from error
+
+
+def _listener(record: Record) -> Callable[[Any, Any], None]:
+    def arrived(consumer: Any, message: Any) -> None:
+        record(message.data())
+        consumer.acknowledge(message)
+
+    return arrived
+
+
+def _forget(consumer: Any) -> None:
+    """Leave no subscription behind; where that fails, the broker is gone and nothing is left to clean."""
+    try:
+        consumer.unsubscribe()
+    except _pulsar.PulsarException:
+        return

@@ -1,0 +1,160 @@
+"""What a scenario file may say, and one clear line for each thing that it gets wrong.
+
+tenants:
+  bank:
+    topics:
+      payments/orders:            # persistent://bank/payments/orders
+        producers: 2
+        message_bytes: 512
+        connection: gateway       # all topics of this name share one client connection
+        pattern: {kind: steady, rate: 100}
+limits:                           # what the receiving end is held to
+  - name: orders
+    topics: [persistent://bank/payments/orders]
+    messages: 300
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from loadgen.load.payload import HEADER_BYTES
+from protocol.topic_name import parse_topic
+
+Rate = Annotated[float, Field(gt=0, le=20_000)]
+"""Messages per second."""
+Seconds = Annotated[float, Field(gt=0, le=3_600)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+REMEDIES = {
+    "missing": "add this key",
+    "extra_forbidden": "no such key here: remove it or mend its spelling",
+    "union_tag_not_found": "add kind: steady, greedy or bursty",
+}
+
+
+class ScenarioError(Exception):
+    """The scenario cannot be used; `lines` holds one line for each reason."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Steady(_Model):
+    """The same pace all the time."""
+
+    kind: Literal["steady"]
+    rate: Rate
+
+
+class Greedy(_Model):
+    """As fast as the clients' pending queues let it; `rate` only caps the attempts so that the machine survives."""
+
+    kind: Literal["greedy"]
+    rate: Rate
+
+
+class Bursty(_Model):
+    """`rate` for `burst` seconds, then nothing for `pause` seconds, and again."""
+
+    kind: Literal["bursty"]
+    rate: Rate
+    burst: Seconds
+    pause: Seconds
+
+
+Pattern = Annotated[Steady | Greedy | Bursty, Field(discriminator="kind")]
+
+
+class TopicLoad(_Model):
+    """The load of one topic; its pace is dealt out over its producers in turn."""
+
+    pattern: Pattern
+    producers: int = Field(default=1, ge=1, le=1_000)
+    message_bytes: int = Field(default=256, ge=HEADER_BYTES, le=1_000_000)
+    connection: Name | None = None
+    """Topics that name the same connection share one client; without a name the topic has a client of its own."""
+    pending: int = Field(default=1_000, ge=1, le=50_000)
+    """Messages on their way that one producer's queue holds; what finds it full is not offered, and counted."""
+
+
+class Tenant(_Model):
+    """The topics of one tenant, by `namespace/topic`."""
+
+    topics: dict[Name, TopicLoad] = Field(min_length=1)
+
+
+class Limit(_Model):
+    """A limit that the receiving end is held to: all its topics together."""
+
+    name: Name
+    topics: list[Name] = Field(min_length=1)
+    messages: Rate
+    burst: float | None = Field(default=None, ge=1)
+    """Capacity of the bucket, messages; default a tenth of a second's worth, at least one message."""
+
+    @property
+    def burst_messages(self) -> float:
+        """The burst in force."""
+        return max(1.0, self.messages / 10) if self.burst is None else self.burst
+
+
+class Scenario(_Model):
+    """Tenants, their topics' load, and the limits that it is to be seen under."""
+
+    tenants: dict[Name, Tenant] = Field(min_length=1)
+    limits: list[Limit] = []
+
+    def topics(self) -> Iterator[tuple[str, TopicLoad]]:
+        """Each topic's full name with its load."""
+        for tenant, entry in self.tenants.items():
+            for local, load in entry.topics.items():
+                yield f"persistent://{tenant}/{local}", load
+
+    @model_validator(mode="after")
+    def _names_must_fit(self) -> "Scenario":
+        for name, _ in self.topics():
+            parse_topic(name)
+        known = {name for name, _ in self.topics()}
+        for limit in self.limits:
+            if unknown := sorted(set(limit.topics) - known):
+                raise ValueError(f"limit {limit.name!r} names {unknown[0]!r}, which is no topic of a tenant above")
+        return self
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario.
+
+    Raises:
+        ScenarioError: If the file cannot be read, is no YAML, or says something that a scenario may not.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError([f"{path}: {error.strerror}: give the scenario's file with --scenario"]) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ScenarioError([f"{path}: no valid YAML: {' '.join(str(error).split())}"]) from error
+    try:
+        return Scenario.model_validate(content)
+    except ValidationError as error:
+        raise ScenarioError([_line(path, one) for one in error.errors()]) from error
+
+
+def _line(path: Path, error: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
+    remedy = REMEDIES.get(error["type"], error["msg"])
+    return f"{path}: {key}: {_short(error['input'])}: {remedy}"
+
+
+def _short(value: Any) -> str:
+    text = "…" if isinstance(value, dict | list | BaseModel) else repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
