@@ -4,6 +4,13 @@ from dataclasses import dataclass
 
 _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")
+_SYSTEM_TOPICS = (
+    "__change_events",
+    "__transaction_buffer_snapshot",
+    "__transaction_buffer_snapshot_indexes",
+    "__transaction_buffer_snapshot_segments",
+    "__transaction_pending_ack",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,16 @@ class TopicName:
         if self.partition < 0:
             return self.full
         return self.full.rpartition(_PARTITION)[0]
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the topic is Pulsar's own (policies, transactions, heartbeats), which Pulsar itself never limits.
+
+        Source: org.apache.pulsar.common.naming.SystemTopicNames; exemption: apache/pulsar#23589
+        """
+        local = self.local.partition(_PARTITION)[0]
+        own_namespace = self.tenant == "pulsar" and (self.namespace == "system" or local == "healthcheck")
+        return own_namespace or local in _SYSTEM_TOPICS
 
 
 def parse_topic(name: str) -> TopicName:

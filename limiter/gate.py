@@ -1,0 +1,222 @@
+"""The one gate of both directions: what fits the limits passes at once, the rest waits its turn.
+
+    offered ──fits, nobody waits──▶ passed                              (`admit`: a chunk's tallies, all or nothing)
+       └─────else, entry by entry──▶ every limiter open? ──▶ passed     (`pass_entry`)
+                                          └──no──▶ held, waits on the limiter that refused it   (`hold`)
+                                                        └──tokens come──▶ passed                (`serve`)
+
+Nobody overtakes: where somebody waits, newcomers queue behind. Those who wait on one limiter are served by deficit
+round robin; the cost of an entry is the time that the limiter needs for it, so batches and single messages, small and
+large ones, get equal shares. The gate has no timer: it says when it wants to be woken.
+"""
+
+from collections.abc import Callable, Iterable
+
+from limiter.journal import Journal
+from limiter.limiter import Limiter
+from limiter.stream import Entry, Stream
+
+LEAST_SLEEP_NS = 1_000_000
+"""Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
+
+
+class Gate:
+    """Lets entries pass or wait, exactly within all limits of their streams.
+
+    Args:
+        wake_at: Called with a limiter and the monotonic time at which `serve` is to be called for it; each call
+            replaces the one before for the same limiter.
+        journal: Told of every stream that does something.
+    """
+
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Journal) -> None:
+        self._wake_at = wake_at
+        self._journal = journal
+
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing."""
+        if stream.held:
+            return False
+        for position, limiter in enumerate(stream.chain):
+            if limiter.waiters or not limiter.fits(messages, size, now):
+                for charged in stream.chain[:position]:
+                    charged.refund(messages, size)
+                return False
+            limiter.charge(messages, size, now)
+        return True
+
+    def withdraw(self, stream: Stream, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+        for limiter in stream.chain:
+            limiter.refund(messages, size)
+
+    def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge one entry, if every limiter is open and nobody waits; else charge nothing."""
+        if stream.held or _refusing(stream.chain, None, now) is not None:
+            return False
+        for limiter in stream.chain:
+            limiter.charge(messages, size, now)
+        return True
+
+    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        """Note what arrived."""
+        usage = stream.usage
+        usage.offered_entries += entries
+        usage.offered_messages += messages
+        usage.offered_size += size
+        self._journal.note(stream)
+
+    def count_passed(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what passed: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        entries, messages, size = counts
+        usage = stream.usage
+        usage.passed_entries += entries
+        usage.passed_messages += messages
+        usage.passed_size += size
+        for limiter in stream.chain:
+            total = limiter.usage
+            total.entries += entries
+            total.messages += messages
+            total.size += size
+            total.largest_messages = max(total.largest_messages, largest[0])
+            total.largest_size = max(total.largest_size, largest[1])
+        if stream.permits is not None:
+            stream.permits.passed(messages)
+
+    def hold(self, stream: Stream, entry: Entry, now: int) -> None:
+        """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
+        usage = stream.usage
+        usage.held_messages += entry.messages
+        usage.held_size += entry.size
+        stream.held.append(entry)
+        self._journal.note(stream)
+        if len(stream.held) == 1:
+            usage.throttled.start(now)
+            self._settle(stream, now)
+
+    def serve(self, limiter: Limiter, now: int) -> None:
+        """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
+        limiter.wakes_at = None
+        while limiter.waiters and limiter.is_open(now):
+            stream = next(iter(limiter.waiters))
+            other = _refusing(stream.chain, limiter, now)
+            if other is not None:
+                self._unqueue(stream, now)
+                self._queue(stream, other, now)
+            elif stream.credit <= 0:
+                stream.credit += limiter.quantum
+                limiter.waiters.move_to_end(stream)
+            else:
+                self._serve_one(stream, limiter, now)
+        if limiter.waiters:
+            self._ask_for_wake_up(limiter, now)
+
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
+        """Forget what is held of a stream, and give it back."""
+        dropped = list(stream.held)
+        stream.held.clear()
+        self._unqueue(stream, now)
+        usage = stream.usage
+        usage.throttled.stop(now)
+        usage.dropped_messages += usage.held_messages
+        usage.dropped_size += usage.held_size
+        usage.held_messages = usage.held_size = 0
+        if dropped:
+            self._journal.note(stream)
+        return dropped
+
+    def join(self, stream: Stream) -> None:
+        """A stream opens."""
+        for limiter in stream.chain:
+            limiter.streams.add(stream)
+
+    def leave(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends: its turn, and what it held, are free for others at once. Gives back what was held."""
+        dropped = self.drop_held(stream, now)
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        return dropped
+
+    def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
+        """Other limits apply to a live stream from now on; what it holds is judged anew."""
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        self._unqueue(stream, now)
+        stream.chain = chain
+        self.join(stream)
+        if stream.held:
+            self._settle(stream, now)
+
+    def woken(self, limiters: Iterable[Limiter], now: int) -> None:
+        """The values of these limiters changed: who may go, goes."""
+        for limiter in limiters:
+            self.serve(limiter, now)
+
+    def _settle(self, stream: Stream, now: int) -> None:
+        """Pass what may pass of a stream that waits nowhere, then queue it where it is refused."""
+        while stream.held:
+            refusing = _refusing(stream.chain, None, now)
+            if refusing is not None:
+                self._queue(stream, refusing, now)
+                return
+            self._release(stream, now)
+
+    def _serve_one(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        cost = limiter.cost(stream.held[0])
+        limiter.quantum = max(limiter.quantum, cost)
+        stream.credit -= cost
+        self._release(stream, now)
+        if not stream.held:
+            self._unqueue(stream, now)
+        elif stream.credit <= 0:
+            limiter.waiters.move_to_end(stream)
+
+    def _release(self, stream: Stream, now: int) -> None:
+        """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
+        entry = stream.held.popleft()
+        usage = stream.usage
+        usage.held_messages -= entry.messages
+        usage.held_size -= entry.size
+        usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
+        for limiter in stream.chain:
+            limiter.charge(entry.messages, entry.size, now)
+        self.count_passed(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
+        self._journal.note(stream)
+        stream.release(entry)
+        while stream.held and stream.held[0].messages == 0:
+            stream.release(stream.held.popleft())
+        if not stream.held:
+            usage.throttled.stop(now)
+
+    def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        stream.waits_on = limiter
+        stream.last_reason = limiter.scope.level
+        stream.credit = min(stream.credit, 0)
+        limiter.quantum = max(limiter.quantum, limiter.cost(stream.held[0]))
+        if not limiter.waiters:
+            limiter.usage.throttled.start(now)
+        limiter.waiters[stream] = None
+        self._ask_for_wake_up(limiter, now)
+
+    def _unqueue(self, stream: Stream, now: int) -> None:
+        limiter = stream.waits_on
+        if limiter is None:
+            return
+        stream.waits_on = None
+        del limiter.waiters[stream]
+        if not limiter.waiters:
+            limiter.usage.throttled.stop(now)
+            limiter.quantum = 0
+
+    def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
+        if limiter.wakes_at is None:
+            limiter.wakes_at = now + max(limiter.wait_ns(now), LEAST_SLEEP_NS)
+            self._wake_at(limiter, limiter.wakes_at)
+
+
+def _refusing(chain: tuple[Limiter, ...], serving: Limiter | None, now: int) -> Limiter | None:
+    """The first limiter that does not let the next entry pass; the one that is being served does."""
+    for limiter in chain:
+        if limiter is not serving and (limiter.waiters or not limiter.is_open(now)):
+            return limiter
+    return None

@@ -1,0 +1,69 @@
+"""A stream: one producer's entries towards the broker, or one consumer's towards the client."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from limiter.usage import StreamUsage
+
+if TYPE_CHECKING:
+    from limiter.limiter import Limiter
+    from limiter.permits import Permits
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One whole frame that is held.
+
+    An entry without messages is a command that refers to its stream and must not overtake it; it passes for free.
+
+    Args:
+        parts: The frame's bytes.
+        messages: Messages in it, as the broker counts.
+        size: Metered bytes.
+        memory: Bytes that it keeps in memory.
+        since: When it was offered, monotonic nanoseconds.
+    """
+
+    parts: list[bytes]
+    messages: int
+    size: int
+    memory: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamName:
+    """Who a stream is, for logs and people."""
+
+    direction: str
+    tenant: str
+    namespace: str
+    topic: str
+    stream_id: int
+    producer_name: str = ""
+    subscription: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One producer or consumer, its limits and what of it is held.
+
+    Args:
+        name: Who it is.
+        chain: Its limiters, outermost first. Empty: unlimited.
+        release: Called with each held entry that may pass, in order.
+        connection: The caller's own; not looked at here.
+    """
+
+    name: StreamName
+    chain: tuple["Limiter", ...]
+    release: Callable[[Entry], None]
+    connection: object = None
+    held: deque[Entry] = field(default_factory=deque)
+    waits_on: "Limiter | None" = None
+    credit: int = 0
+    permits: "Permits | None" = None
+    usage: StreamUsage = field(default_factory=StreamUsage)
+    last_reason: str = ""

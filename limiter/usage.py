@@ -1,0 +1,87 @@
+"""What streams and limiters count: plain integers that only grow, read by the access log and the metrics."""
+
+
+class Stopwatch:
+    """How long something was so, in all; nanoseconds of the caller's clock."""
+
+    __slots__ = ("_since", "_total")
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._since: int | None = None
+
+    def start(self, now: int) -> None:
+        """It is so from now on."""
+        if self._since is None:
+            self._since = now
+
+    def stop(self, now: int) -> None:
+        """It is so no longer."""
+        if self._since is not None:
+            self._total += now - self._since
+            self._since = None
+
+    def read(self, now: int) -> int:
+        """Nanoseconds so far, a running span included."""
+        return self._total if self._since is None else self._total + now - self._since
+
+    def running_ns(self, now: int) -> int:
+        """Nanoseconds of the running span; 0 if none runs."""
+        return 0 if self._since is None else now - self._since
+
+
+class LimiterUsage:
+    """What one limiter passed, and for how long somebody waited on it.
+
+    The two `largest_…` belong to the access log, which sets them back after each line.
+    """
+
+    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "size", "throttled")
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.messages = 0
+        self.size = 0
+        self.largest_messages = 0
+        self.largest_size = 0
+        self.throttled = Stopwatch()
+
+
+class StreamUsage:
+    """What one stream offered, and what became of it: passed, held or dropped.
+
+    `delay_max_ns` belongs to the access log, which sets it back after each line.
+    """
+
+    __slots__ = (
+        "delay_max_ns",
+        "dropped_messages",
+        "dropped_size",
+        "held_messages",
+        "held_size",
+        "offered_entries",
+        "offered_messages",
+        "offered_size",
+        "passed_entries",
+        "passed_messages",
+        "passed_size",
+        "permits_asked",
+        "permits_granted",
+        "throttled",
+    )
+
+    def __init__(self) -> None:
+        self.offered_entries = 0
+        self.offered_messages = 0
+        self.offered_size = 0
+        self.passed_entries = 0
+        self.passed_messages = 0
+        self.passed_size = 0
+        self.dropped_messages = 0
+        self.dropped_size = 0
+        self.held_messages = 0
+        self.held_size = 0
+        self.delay_max_ns = 0
+        self.permits_asked = 0
+        self.permits_granted = 0
+        self.throttled = Stopwatch()
