@@ -1,13 +1,52 @@
 """Commands of `loadgen`; what they need is imported when they run."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
-def broker() -> None:
-    """To come."""
+def broker(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to accept clients on; port 0: any free one.")
+    ],
+    partitioned: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC=N", help="A topic with N partitions; may be given several times."),
+    ] = None,
+    topic_mb: Annotated[
+        int,
+        typer.Option(
+            metavar="MB", min=1, help="Most megabytes kept per topic; above it a SEND gets a PersistenceError."
+        ),
+    ] = 256,
+    retention_mb: Annotated[
+        int,
+        typer.Option(
+            metavar="MB", min=0, help="Megabytes kept per topic although acknowledged, for readers and seeks."
+        ),
+    ] = 0,
+    counts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what each topic received and delivered to FILE at the end (JSON)."),
+    ] = None,
+) -> None:
+    """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
+    from loadgen.standin.options import MB, BrokerOptions, parse_address, parse_partitions  # noqa: PLC0415 - stays light
+    from loadgen.standin.server import run  # noqa: PLC0415 - uvloop and protobuf only when it runs
+
+    try:
+        options = BrokerOptions(
+            partitions=parse_partitions(partitioned or ()),
+            topic_bytes=topic_mb * MB,
+            retention_bytes=retention_mb * MB,
+            first_ledger=int(time.time()),
+        )
+        run(options, parse_address(listen), counts)
+    except (ValueError, OSError) as error:
+        typer.echo(f"stand-in broker: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def load(  # noqa: PLR0913 - each parameter is an option of the command line
