@@ -94,7 +94,8 @@ class TopicOffer:
     def __init__(self, load: TopicLoad, lanes: Sequence[Lane]) -> None:
         self.load = load
         self.lanes = lanes
-        self.wanted = 0
+        self._paced = 0
+        self._beyond_pattern = 0
         self.refused_by_client_queue = 0
 
     @property
@@ -102,10 +103,21 @@ class TopicOffer:
         """Messages of all its producers without receipt or error."""
         return sum(lane.on_their_way for lane in self.lanes)
 
+    def offer_first(self) -> None:
+        """Offer one message of each producer, beyond what the pattern wants."""
+        for lane in self.lanes:
+            lane.offer()
+        self._beyond_pattern = len(self.lanes)
+
+    @property
+    def wanted(self) -> int:
+        """Messages that were to be offered so far: those of the pattern and the first ones."""
+        return self._paced + self._beyond_pattern
+
     def offer_due(self, elapsed_s: float) -> None:
         """Offer what the pattern wants offered by now and has not been yet."""
-        for _ in range(wanted_by(self.load.pattern, elapsed_s) - self.wanted):
-            lane = self.lanes[self.wanted % len(self.lanes)]
-            self.wanted += 1
+        for _ in range(wanted_by(self.load.pattern, elapsed_s) - self._paced):
+            lane = self.lanes[self._paced % len(self.lanes)]
+            self._paced += 1
             if not lane.offer():
                 self.refused_by_client_queue += 1

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from loadgen.load.scenario import Greedy, ScenarioError, load_scenario
+
+GOOD = """
+tenants:
+  bank:
+    topics:
+      payments/orders: {producers: 2, pattern: {kind: greedy, rate: 100}, connection: gateway}
+limits:
+  - {name: orders, topics: ["persistent://bank/payments/orders"], messages: 300}
+  - {name: few, topics: ["persistent://bank/payments/orders"], messages: 2}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "load.yaml"
+
+
+def reasons(file: Path, text: str) -> list[str]:
+    file.write_text(text)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    return caught.value.lines
+
+
+def test_a_good_file_gives_full_topic_names_and_defaults(file: Path) -> None:
+    file.write_text(GOOD)
+    scenario = load_scenario(file)
+    ((name, load),) = scenario.topics()
+    assert name == "persistent://bank/payments/orders"
+    assert (load.pattern, load.producers, load.connection) == (Greedy(kind="greedy", rate=100), 2, "gateway")
+    assert (load.pending, load.message_bytes) == (1000, 256)
+
+
+def test_a_burst_is_a_tenth_of_a_second_but_at_least_one_message(file: Path) -> None:
+    file.write_text(GOOD)
+    assert [limit.burst_messages for limit in load_scenario(file).limits] == [30, 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("producers: 2", "producers: 0", "producers: 0: Input should be greater than or equal to 1"),
+        ("rate: 100", "rate: fast", "pattern.greedy.rate: 'fast': Input should be a valid number"),
+        ("greedy", "eager", "pattern: …: Input tag 'eager' found using 'kind' does not match"),
+        ("kind: greedy, ", "", "pattern: …: add kind: steady, greedy or bursty"),
+        ("producers", "prodcuers", "prodcuers: 2: no such key here: remove it or mend its spelling"),
+        (", messages: 300", "", "limits.0.messages: …: add this key"),
+        ("payments/orders:", "orders:", "is not a topic name"),
+        ('payments/orders"], messages: 2', 'payments/other"], messages: 2', "limit 'few' names"),
+    ],
+)
+def test_each_error_names_file_key_value_and_remedy(file: Path, old: str, new: str, line: str) -> None:
+    (reason,) = reasons(file, GOOD.replace(old, new, 1))
+    assert reason.startswith(f"{file}: ")
+    assert line in reason
+
+
+def test_all_errors_are_told_at_once(file: Path) -> None:
+    assert len(reasons(file, GOOD.replace("producers: 2", "producers: 0").replace("messages: 300", "messages: 0"))) == 2
+
+
+def test_a_missing_file_is_named(file: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"load\.yaml: No such file or directory: give the scenario's file"):
+        load_scenario(file)
+
+
+@pytest.mark.parametrize("text", ["tenants: [", "\t- x", "a: b: c"])
+def test_no_yaml_is_one_line(file: Path, text: str) -> None:
+    (reason,) = reasons(file, text)
+    assert "no valid YAML" in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7"])
+def test_yaml_that_is_no_scenario_is_one_line(file: Path, text: str) -> None:
+    (reason,) = reasons(file, text)
+    assert reason.startswith(f"{file}: (whole file): ")
