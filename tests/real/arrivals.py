@@ -1,0 +1,79 @@
+"""When messages arrived at the receiving end, and whether that obeys a limit."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Self
+
+import pulsar
+
+SLACK_S = 0.050
+"""What a busy machine may add to the distance of two arrivals."""
+
+Arrival = tuple[float, int]
+"""Monotonic seconds, messages of the entry that arrived."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a limiter may pass in any interval: `burst + rate * seconds + one entry`."""
+
+    rate: float
+    burst: float
+    entry: int = 1
+
+    def worst_excess(self, arrivals: list[Arrival], slack_s: float = SLACK_S) -> float:
+        """How many messages above the line the worst interval is; at most 0 if none is above.
+
+        The worst interval that ends at an arrival is the one that ended at the arrival before, extended, or it
+        begins here: one pass sees all intervals.
+        """
+        worst, carried, before = float("-inf"), 0.0, None
+        for at, messages in arrivals:
+            waited = 0.0 if before is None else at - before
+            carried = max(0.0, carried - self.rate * waited) + messages
+            worst, before = max(worst, carried), at
+        return worst - self.burst - self.entry - self.rate * slack_s
+
+
+def rate_over(arrivals: list[Arrival], begin: float, seconds: float) -> float:
+    """Messages per second that arrived in [begin, begin + seconds)."""
+    return sum(messages for at, messages in arrivals if begin <= at < begin + seconds) / seconds
+
+
+@dataclass
+class Watcher:
+    """A thread that receives, acknowledges and notes the time of each arrival until its block ends."""
+
+    consumer: pulsar.Consumer
+    arrivals: list[Arrival] = field(default_factory=list)
+    by_producer: Counter[str] = field(default_factory=Counter)
+
+    def __enter__(self) -> Self:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def wait_first(self, timeout_s: float = 20) -> float:
+        """When the first message arrived."""
+        deadline = time.monotonic() + timeout_s
+        while not self.arrivals:
+            assert time.monotonic() < deadline, f"nothing arrived within {timeout_s} s"
+            time.sleep(0.01)
+        return self.arrivals[0][0]
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            try:
+                message = self.consumer.receive(100)
+            except pulsar.Timeout:
+                continue
+            self.arrivals.append((time.monotonic(), 1))
+            self.by_producer[message.properties()["producer"]] += 1
+            self.consumer.acknowledge(message)

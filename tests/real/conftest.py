@@ -1,0 +1,120 @@
+"""A real broker for the session, a Sluice in front of it for each module.
+
+A module says what its Sluice is started with in a dict `CONFIG` (the YAML file's content). With SLUICE_TEST_DIRECT=1
+clients are given the broker's own address: what fails then fails without Sluice's help.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.slow_scenarios import CONFIG as SLOW_CONFIG
+from tests.real.slow_scenarios import SlowScenarios
+from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.traffic import quiet_client
+
+IS_DIRECT = bool(os.environ.get("SLUICE_TEST_DIRECT"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Look at what is slow last: it has gone on beside the other tests by then."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(scope="session")
+def real_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneBroker]:
+    with StandaloneBroker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def rest(real_broker: StandaloneBroker) -> PulsarRest:
+    return PulsarRest(real_broker.admin_url)
+
+
+def sluice_or_broker(folder: Path, broker: StandaloneBroker, config: dict[str, Any]) -> SluiceProcess:
+    if IS_DIRECT:
+        return SluiceProcess(broker.service_url, broker.admin_url, folder, None)
+    return start_sluice(folder, broker.service_url, config)
+
+
+@pytest.fixture(scope="session")
+def slow_scenarios(
+    request: pytest.FixtureRequest,
+    real_broker: StandaloneBroker,
+    rest: PulsarRest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SlowScenarios | None]:
+    """Begun with the session's first real test, if the session will come to look at them."""
+    if not any(item.get_closest_marker("slow") for item in request.session.items):
+        yield None
+        return
+    sluice = sluice_or_broker(tmp_path_factory.mktemp("slow"), real_broker, SLOW_CONFIG)
+    with ExitStack() as closing:
+        closing.callback(sluice.stop)
+        scenarios = SlowScenarios(sluice, rest)
+        closing.callback(scenarios.close)
+        yield scenarios
+
+
+@pytest.fixture(scope="module")
+def sluice_proxy(
+    request: pytest.FixtureRequest,
+    real_broker: StandaloneBroker,
+    slow_scenarios: SlowScenarios | None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SluiceProcess]:
+    """The module's Sluice. It wants the slow scenarios for nothing but that they begin early."""
+    folder = tmp_path_factory.mktemp("sluice")
+    sluice = sluice_or_broker(folder, real_broker, getattr(request.module, "CONFIG", {}))
+    try:
+        yield sluice
+    finally:
+        sluice.stop()
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest, rest: PulsarRest) -> str:
+    """A namespace of the module's own."""
+    name: str = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+    rest.ensure_namespace(name)
+    return name
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, namespace: str) -> str:
+    """A topic of the test's own, in the module's namespace."""
+    return topic_name(namespace, request.node.name.translate(str.maketrans("[]_", "---")))
+
+
+@pytest.fixture
+def client(sluice_proxy: SluiceProcess) -> Iterator[pulsar.Client]:
+    """A client whose every byte goes through Sluice."""
+    client = quiet_client(sluice_proxy.service_url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def direct_client(real_broker: StandaloneBroker) -> Iterator[pulsar.Client]:
+    """A client of the broker itself: the receiving end that a test measures at."""
+    client = quiet_client(real_broker.service_url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def needs_limits() -> None:
+    if IS_DIRECT:
+        pytest.skip("the broker itself has neither the limits nor the log of Sluice (SLUICE_TEST_DIRECT)")

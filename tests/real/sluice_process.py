@@ -1,0 +1,97 @@
+"""`sluice serve` as a real process in front of a broker, or the broker itself in its place."""
+
+import socket
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loadgen.real.tethered_process import TetheredProcess
+from tests.real.pulsar_rest import PulsarRest
+
+_READY_TIMEOUT_S = 30
+
+
+@dataclass
+class SluiceProcess:
+    """Where clients of the test connect.
+
+    Attributes:
+        service_url: Where clients connect.
+        admin_url: Sluice's admin HTTP.
+        access_log: Folder of the access log.
+        process: None where the broker itself stands in (SLUICE_TEST_DIRECT=1).
+    """
+
+    service_url: str
+    admin_url: str
+    access_log: Path
+    process: TetheredProcess | None
+
+    @property
+    def is_direct(self) -> bool:
+        return self.process is None
+
+    def get(self, path: str) -> Any:
+        return self.send("GET", path)
+
+    def send(self, method: str, path: str, body: object = None) -> Any:
+        return PulsarRest(self.admin_url).call(method, path, body)
+
+    def streams(self, topic: str) -> list[dict[str, Any]]:
+        return [stream for stream in self.get("/sluice/streams")["streams"] if stream["topic"] == topic]
+
+    def stop(self) -> None:
+        """End it as an operator would, and check that it had nothing to complain about."""
+        if self.process is None:
+            return
+        code = self.process.stop()
+        log = self.process.log_path.read_text()
+        assert "Traceback" not in log, log[-10_000:]
+        assert code == 0, f"sluice serve ended with code {code}\n{self.process.last_lines()}"
+
+
+def start_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> SluiceProcess:
+    """Start one on free ports and wait until it is ready."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sluice.yaml").write_text(yaml.safe_dump(config))
+    listen, admin = _free_addresses(2)
+    access_log = folder / "access-log"
+    command = [sys.executable, "-m", "sluice", "serve", "--config", str(folder / "sluice.yaml")]
+    command += ["--listen", listen, "--broker", broker_url, "--admin", admin, "--access-log", str(access_log)]
+    process = TetheredProcess(command, folder / "sluice.log")
+    sluice = SluiceProcess(f"pulsar://{listen}", f"http://{admin}", access_log, process)
+    try:
+        _wait_ready(sluice, process)
+    except BaseException:
+        process.kill()
+        raise
+    return sluice
+
+
+def _wait_ready(sluice: SluiceProcess, process: TetheredProcess) -> None:
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    while not _is_ready(sluice.admin_url):
+        process.check_running()
+        assert time.monotonic() < deadline, f"not ready in time\n{process.last_lines()}"
+        time.sleep(0.05)
+
+
+def _is_ready(admin_url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{admin_url}/readyz", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _free_addresses(count: int) -> list[str]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = ["{}:{}".format(*listener.getsockname()) for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return addresses

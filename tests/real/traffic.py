@@ -1,0 +1,88 @@
+"""Messages that can be told apart, and what became of them: digests by producer, in order."""
+
+import hashlib
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pulsar
+
+Digests = dict[str, list[str]]
+"""SHA-256 of each payload, by producer name, in order."""
+
+QUIET_MS = 300
+"""How long nothing more may come after the last message expected."""
+
+
+def quiet_client(service_url: str, **options: object) -> pulsar.Client:
+    return pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), **options)
+
+
+def payload(producer: str, index: int, size: int = 100) -> bytes:
+    """Bytes that no other message has, and that do not compress."""
+    head = f"{producer}:{index}:".encode()
+    return head + random.Random(head).randbytes(max(0, size - len(head)))
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass
+class Sender:
+    """One producer, and the digest of each message that it got a receipt for, in order of sending."""
+
+    producer: pulsar.Producer
+    name: str
+    sent: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def send_async(self, content: bytes, **options: object) -> None:
+        mark = digest(content)
+
+        def on_receipt(result: pulsar.Result, _: pulsar.MessageId) -> None:
+            (self.sent if result == pulsar.Result.Ok else self.failed).append(mark)
+
+        self.producer.send_async(content, on_receipt, properties={"producer": self.name}, **options)
+
+    def send_all(self, contents: list[bytes]) -> None:
+        """Send, and wait for every receipt."""
+        for content in contents:
+            self.send_async(content)
+        self.producer.flush()
+        assert not self.failed
+
+
+def open_sender(client: pulsar.Client, topic: str, name: str, **options: object) -> Sender:
+    options = {"block_if_queue_full": True, **options}
+    return Sender(client.create_producer(topic, producer_name=name, **options), name)
+
+
+def receive(consumer: pulsar.Consumer, count: int, timeout_ms: int = 30_000) -> list[pulsar.Message]:
+    """The next `count` messages, each acknowledged; fails if they do not come, or if another one follows."""
+    messages = []
+    for _ in range(count):
+        message = consumer.receive(timeout_ms)
+        consumer.acknowledge(message)
+        messages.append(message)
+    assert_silent(consumer)
+    return messages
+
+
+def assert_silent(consumer: pulsar.Consumer, quiet_ms: int = QUIET_MS) -> None:
+    try:
+        surplus = consumer.receive(quiet_ms)
+    except pulsar.Timeout:
+        return
+    raise AssertionError(f"one message too many: {surplus.properties()} {surplus.message_id()}")
+
+
+def digests(messages: list[pulsar.Message]) -> Digests:
+    found = defaultdict(list)
+    for message in messages:
+        found[message.properties()["producer"]].append(digest(message.data()))
+    return dict(found)
+
+
+def sent_by(*senders: Sender) -> Digests:
+    return {sender.name: sender.sent for sender in senders}
