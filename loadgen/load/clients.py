@@ -12,6 +12,8 @@ import pulsar
 from loadgen.load.offering import SendError, Settle
 
 RECEIVER_QUEUE = 10_000
+TIMEOUT_S = 20
+"""Longest wait for an answer to a lookup, a new producer or a subscription."""
 Record = Callable[[bytes], None]
 
 
@@ -99,7 +101,10 @@ class Clients:
     def _client(self, name: str) -> Any:
         if name not in self._by_name:
             logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-            client = pulsar.Client(self._service_url, logger=logger, operation_timeout_seconds=20)
+            try:
+                client = pulsar.Client(self._service_url, logger=logger, operation_timeout_seconds=TIMEOUT_S)
+            except ValueError as error:
+                raise ClientError(f"{self._service_url}: {error}: write pulsar://HOST:PORT") from error
             self._open.callback(client.shutdown)
             self._by_name[name] = client
         return self._by_name[name]
@@ -107,7 +112,7 @@ class Clients:
     def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
-        except (_pulsar.PulsarException, ValueError) as error:
+        except _pulsar.PulsarException as error:
             cause = str(error) or type(error).__name__
             raise ClientError(
                 f"{self._service_url}: cannot {what}: {cause}: "

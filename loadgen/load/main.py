@@ -1,9 +1,10 @@
 """`sluice load` behind its command line: read, run, write, and say in one line what was wrong."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -49,23 +50,34 @@ def main(request: Request) -> int:
 def _result(request: Request) -> dict[str, Any]:
     scenario = load_scenario(request.scenario)
     order = Order(scenario, request.service_url, request.verify_url, request.seconds, request.drain_s)
-    with _writable(request.live) as live, _writable("-" if request.out is None else str(request.out)) as out:
-        around = Surroundings() if live is None else Surroundings(progress=LiveLines(live))
+    with ExitStack() as stack:
+        stdout = stack.enter_context(_own_stdout())
+        out = stdout if request.out is None else stack.enter_context(_writable(request.out))
+        around = Surroundings()
+        if request.live is not None:
+            live = stdout if request.live == "-" else stack.enter_context(_writable(Path(request.live)))
+            around = Surroundings(progress=LiveLines(live))
         result = document(run(order, around), scenario.limits)
-        assert out is not None
         out.write(json.dumps(result, indent=1) + "\n")
     return result
 
 
+def _writable(file: Path) -> TextIO:
+    return file.open("w", encoding="utf-8")
+
+
 @contextmanager
-def _writable(name: str | None) -> Iterator[TextIO | None]:
-    if name is None:
-        yield None
-    elif name == "-":
-        yield sys.stdout
-    else:
-        with Path(name).open("w", encoding="utf-8") as file:
-            yield file
+def _own_stdout() -> Iterator[TextIO]:
+    """Standard output for our lines alone: the native client logs to file descriptor 1, which is stderr meanwhile."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with os.fdopen(kept, "w", encoding="utf-8", closefd=False) as out:
+            yield out
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _fail(text: str) -> int:

@@ -3,13 +3,13 @@
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from loadgen.load.arrivals import Arrivals
-from loadgen.load.clients import Clients
-from loadgen.load.offering import Clock, Lane, Origin, TopicOffer
+from loadgen.load.clients import Clients, Record
+from loadgen.load.offering import Clock, Lane, Origin, Sender, TopicOffer
 from loadgen.load.payload import RUN_BYTES
 from loadgen.load.results import Books, counts
 from loadgen.load.scenario import Scenario, TopicLoad
@@ -37,13 +37,20 @@ class Order:
     """Longest wait for receipts once offering has stopped, seconds."""
 
 
+class Ends(Protocol):
+    """What a run needs of the clients of one service address; see `clients.Clients`."""
+
+    def sender(self, connection: str, topic: str, pending: int) -> Sender: ...  # noqa: D102 - told there
+    def subscribe(self, records: Mapping[str, Record]) -> None: ...  # noqa: D102 - told there
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a run takes from outside, so that a test can give its own."""
 
     clock: Clock = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    clients: Callable[[str], Clients] = Clients
+    clients: Callable[[str], AbstractContextManager[Ends]] = Clients
     progress: Callable[[float, Mapping[str, Any]], None] = lambda _at, _topics: None
     """Called now and then with the seconds since the begin and what both ends have counted, by topic."""
     progress_s: float = 0.5
@@ -66,7 +73,7 @@ def run(order: Order, around: Surroundings) -> Books:
         return books
 
 
-def _offers(scenario: Scenario, senders: Clients, id_of_run: bytes, clock: Clock) -> dict[str, TopicOffer]:
+def _offers(scenario: Scenario, senders: Ends, id_of_run: bytes, clock: Clock) -> dict[str, TopicOffer]:
     offers: dict[str, TopicOffer] = {}
     producer = 0
     for topic, load in scenario.topics():
@@ -83,7 +90,7 @@ def _connection(topic: str, load: TopicLoad) -> str:
     return f"alone {topic}" if load.connection is None else f"shared {load.connection}"
 
 
-def _listen(receiver: Clients, offers: Mapping[str, TopicOffer], id_of_run: bytes, clock: Clock) -> dict[str, Arrivals]:
+def _listen(receiver: Ends, offers: Mapping[str, TopicOffer], id_of_run: bytes, clock: Clock) -> dict[str, Arrivals]:
     arrivals = {
         topic: Arrivals(id_of_run, [lane.origin.producer for lane in offer.lanes]) for topic, offer in offers.items()
     }

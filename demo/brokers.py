@@ -1,0 +1,64 @@
+"""The two brokers that the demo can run against: the stand-in, or a real Pulsar standalone."""
+
+import json
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+
+from demo.processes import DemoError, Processes
+from protocol.topic_name import parse_topic
+
+STANDIN_START_S = 20.0
+REAL_START_S = 600.0
+"""The first start fetches the jars."""
+NAME = "broker"
+
+
+def start_standin(processes: Processes) -> str:
+    """Start `sluice broker`; returns its service URL once it accepts connections."""
+    address = f"127.0.0.1:{free_port()}"
+    processes.start(NAME, [sys.executable, "-m", "sluice", "broker", "--listen", address])
+    processes.wait_until(NAME, lambda: _accepts(address), STANDIN_START_S)
+    return f"pulsar://{address}"
+
+
+def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str:
+    """Start a real broker with the topics' tenants and namespaces; returns its service URL once it is healthy."""
+    listen_file = folder / "broker.json"
+    processes.start(NAME, [sys.executable, "-m", "loadgen.real", "--listen-file", str(listen_file)])
+    processes.wait_until(NAME, listen_file.exists, REAL_START_S)
+    urls = json.loads(listen_file.read_text(encoding="utf-8"))
+    names = [parse_topic(topic) for topic in topics]
+    for tenant in sorted({name.tenant for name in names}):
+        _put(f"{urls['admin_url']}/admin/v2/tenants/{tenant}", {"allowedClusters": ["standalone"]})
+    for namespace in sorted({name.namespace_name for name in names}):
+        _put(f"{urls['admin_url']}/admin/v2/namespaces/{namespace}", {})
+    return str(urls["service_url"])
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _put(url: str, body: object) -> None:
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="PUT")  # noqa: S310 - http
+    try:
+        urllib.request.urlopen(request, timeout=20).close()  # noqa: S310 - the broker's own admin address
+    except urllib.error.URLError as error:
+        raise DemoError(f"{NAME}: PUT {url}: {error}") from error

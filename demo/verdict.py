@@ -1,0 +1,108 @@
+"""Did what was measured at the receiving end obey the limits, and do the analytics say the same? Pure functions."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LEAST_SHARE = 0.97
+"""Of a limit, while somebody wants it."""
+LEAST_PACE = 0.95
+"""Of a steady pace beside throttled neighbours."""
+LEAST_LOADED_S = 1.0
+"""A limit that must bite was wanted at least so long, else its share says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+def all_checks(counts: Mapping[str, Any], usage: Iterable[Mapping[str, str]]) -> list[Check]:
+    """Every check of the demo.
+
+    Args:
+        counts: What `sluice load --verify-url` counted.
+        usage: The rows of the report's `usage.csv`.
+    """
+    return [
+        *(never_above(limit) for limit in counts["limits"]),
+        *(fully_used(limit) for limit in counts["limits"] if _must_bite(limit, counts["topics"])),
+        *(pace_kept(name, topic) for name, topic in counts["topics"].items() if topic["pattern"] == "steady"),
+        nothing_lost(counts),
+        totals_agree(counts["topics"], usage),
+    ]
+
+
+def never_above(limit: Mapping[str, Any]) -> Check:
+    """P2 at the receiving end: no interval above burst + rate * time + one entry, with slack for the machine."""
+    excess, slack, rate = limit["max_excess_messages"], limit["slack_messages"], limit["messages_per_s"]
+    name = f"{limit['name']}: never above {rate:g}/s"
+    if excess is None:
+        return Check(name, holds=False, detail="nothing arrived")
+    detail = f"worst interval {excess:+.1f} messages from the line, {slack:g} are allowed for the machine"
+    return Check(name, excess <= slack, detail)
+
+
+def fully_used(limit: Mapping[str, Any]) -> Check:
+    """The limit was delivered while it was wanted."""
+    name = f"{limit['name']}: at least {LEAST_SHARE:.0%} of {limit['messages_per_s']:g}/s while wanted"
+    if limit["share_of_limit"] is None or limit["loaded_s"] < LEAST_LOADED_S:
+        return Check(name, holds=False, detail=f"wanted for {limit['loaded_s']:.1f} s only: too short to say")
+    detail = f"{limit['share_of_limit']:.2%} over {limit['loaded_s']:.1f} s"
+    return Check(name, limit["share_of_limit"] >= LEAST_SHARE, detail)
+
+
+def pace_kept(topic: str, counts: Mapping[str, Any]) -> Check:
+    """A steady topic arrived at its own pace, whoever was throttled on the same connection."""
+    wanted, received = counts["wanted_messages"], counts["received"]["while_offering"]
+    share = received / wanted if wanted else 0.0
+    latency = counts["receipt_latency_ms"] or {"p99": float("nan")}
+    detail = f"{share:.2%} of its pace, 99 % of the receipts within {latency['p99']:.0f} ms"
+    return Check(f"{_short(topic)}: at least {LEAST_PACE:.0%} of its pace", share >= LEAST_PACE, detail)
+
+
+def nothing_lost(counts: Mapping[str, Any]) -> Check:
+    """Each message offered has its receipt and arrived once, in order, intact."""
+    faults = counts["faults"]
+    total = sum(topic["offered_messages"] for topic in counts["topics"].values())
+    detail = "; ".join(faults) or f"{total:,} messages offered, each arrived once, in order and intact"
+    return Check("nothing lost", not faults and total > 0, detail)
+
+
+def totals_agree(topics: Mapping[str, Mapping[str, Any]], usage: Iterable[Mapping[str, str]]) -> Check:
+    """The report's totals are the load generator's, to the message."""
+    offered, passed = Counter[str](), Counter[str]()
+    for row in usage:
+        if row["direction"] == "publish":
+            offered[row["topic"]] += int(row["offered_messages"])
+            passed[row["topic"]] += int(row["passed_messages"])
+    wrong = [
+        f"{_short(name)} {what} {reported[name]:,} where {topic[key]:,} were counted"
+        for name, topic in topics.items()
+        for what, reported, key in (("offered", offered, "offered_messages"), ("passed", passed, "receipts"))
+        if reported[name] != topic[key]
+    ]
+    wrong += [f"{name} is reported, but nothing was sent there" for name in sorted(set(offered) - set(topics))]
+    detail = "; ".join(wrong) or f"{passed.total():,} messages passed, in the report as at the load generator"
+    return Check("the report's totals equal what was counted", not wrong, detail)
+
+
+def verdict_line(checks: Sequence[Check]) -> str:
+    """The last line of the demo."""
+    failed = [f"{check.name} ({check.detail})" for check in checks if not check.holds]
+    if failed or not checks:
+        return "VERDICT: FAILED: " + ("; ".join(failed) or "nothing was checked")
+    return "VERDICT: every limit held, nothing lost, no neighbour slowed, and the report agrees to the message"
+
+
+def _must_bite(limit: Mapping[str, Any], topics: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any(topics[topic]["pattern"] != "steady" for topic in limit["topics"])
+
+
+def _short(topic: str) -> str:
+    return topic.removeprefix("persistent://")

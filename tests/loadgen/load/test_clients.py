@@ -1,0 +1,101 @@
+"""With the official client, against the stand-in broker."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from secrets import token_hex
+from typing import Any
+
+import pulsar
+import pytest
+
+from loadgen.load.clients import ClientError, Clients, Record
+
+WAIT_S = 20
+
+
+@pytest.fixture(scope="module")
+def service_url() -> Iterator[str]:
+    command = [sys.executable, "-m", "sluice", "broker", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        try:
+            yield f"pulsar://{broker.stdout.readline().split()[-1]}"
+        finally:
+            broker.terminate()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"persistent://public/default/{token_hex(4)}"
+
+
+def test_what_is_sent_is_receipted_and_received_in_order(service_url: str, topic: str) -> None:
+    sent = [b"message %d" % number for number in range(100)]
+    received: list[bytes] = []
+    errors: list[str] = []
+    settled, arrived = threading.Semaphore(0), threading.Semaphore(0)
+
+    def record(payload: bytes) -> None:
+        received.append(payload)
+        arrived.release()
+
+    def settle(error: str) -> None:
+        errors.append(error)
+        settled.release()
+
+    with Clients(service_url) as receiver, Clients(service_url) as senders:
+        receiver.subscribe({topic: record})
+        sender = senders.sender("one", topic, 100)
+        for payload in sent:
+            sender.send(payload, settle)
+        assert all(each.acquire(timeout=WAIT_S) for _ in sent for each in (settled, arrived))
+    assert (received, errors) == (sent, [""] * 100)
+
+
+def test_topics_subscribed_together_are_recorded_apart(service_url: str) -> None:
+    names = [f"persistent://public/default/{token_hex(4)}" for _ in range(2)]
+    received: dict[str, list[bytes]] = {name: [] for name in names}
+    arrived = threading.Semaphore(0)
+
+    def recorder(name: str) -> Record:
+        def record(payload: bytes) -> None:
+            received[name].append(payload)
+            arrived.release()
+
+        return record
+
+    with Clients(service_url) as clients:
+        clients.subscribe({name: recorder(name) for name in names})
+        for name in names:
+            clients.sender("one", name, 10).send(name.encode(), lambda _error: None)
+        assert all(arrived.acquire(timeout=WAIT_S) for _ in names)
+    assert received == {name: [name.encode()] for name in names}
+
+
+def test_senders_of_one_name_share_a_connection(service_url: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    client = pulsar.Client
+
+    def counted(url: str, **options: Any) -> Any:
+        made.append(url)
+        return client(url, **options)
+
+    monkeypatch.setattr(pulsar, "Client", counted)
+    with Clients(service_url) as clients:
+        for connection in ("a", "a", "b"):
+            clients.sender(connection, topic, 10)
+    assert len(made) == 2
+
+
+def test_an_address_that_is_none_is_told_with_its_remedy() -> None:
+    with Clients("nonsense") as clients, pytest.raises(ClientError, match=r"nonsense: .*write pulsar://HOST:PORT"):
+        clients.sender("one", "persistent://public/default/x", 10)
+
+
+def test_a_broker_that_refuses_is_named(service_url: str) -> None:
+    with Clients(service_url) as clients, contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(ClientError, match=rf"{service_url}: cannot publish to .*tenant"))
+        clients.sender("one", "not a scheme://x", 10)
