@@ -41,7 +41,7 @@ def broker(
             partitions=parse_partitions(partitioned or ()),
             topic_bytes=topic_mb * MB,
             retention_bytes=retention_mb * MB,
-            first_ledger=int(time.time()),
+            first_ledger=time.time_ns() // 1_000_000,
         )
         run(options, parse_address(listen), counts)
     except (ValueError, OSError) as error:

@@ -12,7 +12,7 @@ from loadgen.standin.outbox import Link, Outbox
 from loadgen.standin.producing import Producing
 from loadgen.standin.refusal import Refused
 from loadgen.standin.unknown import UNLISTED, is_unlisted, request_id_of
-from protocol.commands import SIZES, body_of, encode, split
+from protocol.commands import body_of, encode, split
 from protocol.errors import MalformedFrame, ProtocolError
 from protocol.frames import FrameCutter
 from protocol.limits import max_frame_size
@@ -116,11 +116,8 @@ class Connection:
     # ---- Frames
 
     def _handle(self, frame: bytes) -> None:
-        try:
-            envelope, data = split(frame)
-        except MalformedFrame:
-            if not is_unlisted(frame[SIZES.size :]):
-                raise
+        envelope, data = split(frame)
+        if is_unlisted(envelope):
             self._broker.ignored_commands[UNLISTED] += 1
             return
         if not self._is_connected and envelope.type != BaseCommand.CONNECT:

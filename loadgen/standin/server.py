@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -100,7 +101,11 @@ async def serve(broker: Broker, host: str, port: int) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    server = await listen(broker, host, port)
+    try:
+        server = await listen(broker, host, port)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(f"cannot listen on {in_url(host, port)}: {reason}; choose another --listen") from None
     bound = server.sockets[0].getsockname()
     sys.stdout.write(f"stand-in broker listening on {in_url(*bound[:2])}\n")
     sys.stdout.flush()

@@ -1,12 +1,14 @@
 """Commands that the stand-in broker does not know: is there a request to refuse?"""
 
+from typing import Any
+
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from protocol.pulsar_pb2 import BaseCommand, CommandSuccess
 
 UNLISTED = "unlisted"
-_TYPE_TAG = 0x08
+_TYPE_FIELD = BaseCommand.TYPE_FIELD_NUMBER
 
 # The requests among the commands that protocol/pulsar.proto lists by type only. In each of them the
 # first field is the request's id.
@@ -30,30 +32,22 @@ def request_id_of(envelope: BaseCommand) -> int | None:
     """The id of the request inside, None where the command is no request."""
     if envelope.type not in _REQUESTS:
         return None
-    fields = UnknownFieldSet(envelope)
-    for index in range(len(fields)):
-        field = fields[index]
-        if field.field_number == envelope.type:
-            return _first_field(field.data)
-    return None
-
-
-def _first_field(body: bytes) -> int | None:
-    """CommandSuccess stands for any command that begins with a request id."""
+    body = _unknown_field(envelope, envelope.type)
+    if body is None:
+        return None
     try:
-        return CommandSuccess.FromString(body).request_id
+        begins_with_id = CommandSuccess.FromString(body.data)
     except DecodeError:
         return None
+    return begins_with_id.request_id if begins_with_id.HasField("request_id") else None
 
 
-def is_unlisted(command: bytes) -> bool:
-    """Whether the bytes are a command of a type newer than the protocol file."""
-    if len(command) < 2 or command[0] != _TYPE_TAG:
-        return False
-    number, shift = 0, 0
-    for byte in command[1:6]:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return number not in BaseCommand.Type.values()
-    return False
+def is_unlisted(envelope: BaseCommand) -> bool:
+    """Whether the command's type is newer than the protocol file: such a value is an unknown field."""
+    return not envelope.HasField("type") and _unknown_field(envelope, _TYPE_FIELD) is not None
+
+
+def _unknown_field(envelope: BaseCommand, number: int) -> Any:
+    fields = UnknownFieldSet(envelope)
+    found = (fields[index] for index in range(len(fields)) if fields[index].field_number == number)
+    return next(found, None)
