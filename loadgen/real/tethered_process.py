@@ -58,16 +58,17 @@ class TetheredProcess:
             raise ProcessFailed(f"{self.name} ended with code {self.exit_code}", self.last_lines())
 
     def stop(self, timeout_s: float = 15) -> int:
-        """SIGTERM, then SIGKILL when it does not end in time; returns the exit code."""
+        """SIGTERM to the process alone, as an operator's, then `kill`; returns the exit code."""
         if self.exit_code is None:
-            self._signal(signal.SIGTERM)
+            self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
         return self.kill()
 
     def kill(self) -> int:
         """SIGKILL to the whole group, at once; returns the exit code."""
-        self._signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         return self._process.wait()
 
     def last_lines(self) -> str:
@@ -76,7 +77,3 @@ class TetheredProcess:
             log.seek(max(0, self.log_path.stat().st_size - 16_384))
             text = log.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-_LAST_LINES:])
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
