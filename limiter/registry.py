@@ -34,6 +34,7 @@ class Registry:
     def close(self, stream: Stream, now: int) -> int:
         """A stream ends. Returns the bytes of memory that its held entries gave back."""
         self._topics.pop(stream, None)
+        stream.is_open = False
         freed = sum(entry.memory for entry in self._gate.leave(stream, now))
         if stream.permits is not None:
             stream.permits.close()

@@ -67,3 +67,4 @@ class Stream:
     permits: "Permits | None" = None
     usage: StreamUsage = field(default_factory=StreamUsage)
     last_reason: str = ""
+    is_open: bool = True

@@ -33,10 +33,10 @@ class Stopwatch:
 class LimiterUsage:
     """What one limiter passed, and for how long somebody waited on it.
 
-    The two `largest_…` belong to the access log, which sets them back after each line.
+    The two `largest_…` and `reported` belong to the access log, which sets them after each line.
     """
 
-    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "size", "throttled")
+    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "reported", "size", "throttled")
 
     def __init__(self) -> None:
         self.entries = 0
@@ -44,13 +44,14 @@ class LimiterUsage:
         self.size = 0
         self.largest_messages = 0
         self.largest_size = 0
+        self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()
 
 
 class StreamUsage:
     """What one stream offered, and what became of it: passed, held or dropped.
 
-    `delay_max_ns` belongs to the access log, which sets it back after each line.
+    `delay_max_ns` and `reported` belong to the access log, which sets them after each line.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class StreamUsage:
         "passed_size",
         "permits_asked",
         "permits_granted",
+        "reported",
         "throttled",
     )
 
@@ -84,4 +86,5 @@ class StreamUsage:
         self.delay_max_ns = 0
         self.permits_asked = 0
         self.permits_granted = 0
+        self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()

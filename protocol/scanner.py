@@ -21,10 +21,9 @@ from protocol.errors import FrameTooLarge, MalformedFrame
 from protocol.walk import (
     BROKER_ENTRY_MAGIC,
     CHECKSUM_MAGIC,
-    Cursor,
-    command_type,
-    ids_of,
+    message_count,
     messages_in_metadata,
+    read_command,
     u32,
 )
 
@@ -37,6 +36,7 @@ TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
 
 _HEAD: Final = 8
+_MOST_KNOWN: Final = 4096
 
 
 class Tally:
@@ -113,7 +113,6 @@ class FrameScanner:
         self._need: i64 = 0
         self._next_rest: i64 = 0
         self._next_need: i64 = 0
-        self._cursor: Cursor = Cursor()
         self._kind: i64 = 0
         self._owner: i64 = 0
         self._messages: i64 = 0
@@ -138,6 +137,8 @@ class FrameScanner:
         for tally in self.tallies:
             tally.clear()
         self.tallies.clear()
+        if len(self._tally_of) > _MOST_KNOWN:
+            self._tally_of.clear()
         end: i64 = len(chunk)
         at: i64 = self._rest
         self.lead = b""
@@ -195,6 +196,9 @@ class FrameScanner:
             FrameTooLarge: If a frame announces more than `max_size`.
             MalformedFrame: If a frame contradicts itself.
         """
+        if self._carry and len(self._carry) + len(chunk) < self._need:
+            self._carry += chunk
+            return b"", []
         data = bytes(self._carry) + chunk if self._carry else chunk
         pieces: list[Piece] = []
         end: i64 = len(data)
@@ -220,6 +224,11 @@ class FrameScanner:
             at = stop
         self._rest = at - end if at > end else 0
         return data, pieces
+
+    def restart(self) -> None:
+        """Forget what was kept back and begin at a frame's start: the caller will feed it again."""
+        self._carry = bytearray()
+        self._rest = 0
 
     def _scan_carried(self, chunk: bytes, carried: i64, end: i64) -> i64:
         """Finish the frame that the chunk before began.
@@ -249,8 +258,6 @@ class FrameScanner:
     def _tally(self, owner: int) -> Tally:
         tally = self._tally_of.get(owner)
         if tally is None:
-            if len(self._tally_of) >= 4096:
-                self._tally_of = {known.owner: known for known in self.tallies}
             tally = self._tally_of[owner] = Tally(owner)
         if tally.entries == 0:
             self.tallies.append(tally)
@@ -274,17 +281,16 @@ class FrameScanner:
         if have < _HEAD + command_size:
             return -(_HEAD + command_size)
         command_end: i64 = command + command_size
-        kind: i64 = command_type(data, command, command_end, self._cursor)
-        if kind < 0:
-            raise MalformedFrame("a command without a type")
+        kind, owner, messages = read_command(data, command, command_end, self._payload)
         self._kind = kind
         self._command_end = command_end
         if kind == self._payload:
-            self._owner = ids_of(data, command, command_end, kind, self._cursor)
+            if owner < 0:
+                raise MalformedFrame("a payload command names no producer or consumer")
+            self._owner = owner
             self._size = length - _HEAD - command_size
             if kind == SEND:
-                messages: i64 = self._cursor.value
-                self._messages = messages if 1 <= messages < 0x80000000 else 1
+                self._messages = message_count(messages)
                 return length
             return self._inspect_metadata(data, at, end, length)
         if kind == self._silent_a or kind == self._silent_b or have >= length:
@@ -319,5 +325,5 @@ class FrameScanner:
             raise MalformedFrame("the metadata of a MESSAGE is longer than its frame")
         if metadata_end > end:
             return -(metadata_end - start)
-        self._messages = messages_in_metadata(data, at + 4, metadata_end, self._cursor)
+        self._messages = messages_in_metadata(data, at + 4, metadata_end)
         return length

@@ -1,9 +1,68 @@
-"""Commands of `proxy`; what they need is imported when they run."""
+"""`sluice serve` and `sluice check`; what they need is imported when they run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags override what it says.", dir_okay=False)]
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.  [default: 127.0.0.1:6650]")
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        metavar="pulsar://HOST:PORT",
+        help="The broker, or what stands in front of several.  [default: pulsar://127.0.0.1:6651]",
+    ),
+]
+Admin = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Metrics, health and admin REST.  [default: 127.0.0.1:8080]"),
+]
+LogDir = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder for access-log files, made if needed.  [default: none, no access log]"),
+]
 
 
-def serve() -> None:
-    """To come."""
+def serve(
+    config: ConfigFile = None,
+    listen: Listen = None,
+    broker: Broker = None,
+    admin: Admin = None,
+    access_log: LogDir = None,
+) -> None:
+    """Run the proxy until SIGTERM.
+
+    /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
+    """
+    from proxy.config import ConfigError, load_config
+    from proxy.serve import StartError, run
+
+    flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
+    try:
+        run(load_config(config, flags))
+    except ConfigError as error:
+        _fail(error.problems)
+    except StartError as error:
+        _fail([str(error)])
 
 
-def check() -> None:
-    """To come."""
+def check(
+    config: Annotated[Path, typer.Option(help="YAML file to check.", dir_okay=False)],
+) -> None:
+    """Check a configuration file: every error at once, each with file, key, value and remedy."""
+    from proxy.config import ConfigError, load_config
+
+    try:
+        load_config(config, {})
+    except ConfigError as error:
+        _fail(error.problems)
+    typer.echo(f"{config}: fine")
+
+
+def _fail(problems: list[str]) -> None:
+    for problem in problems:
+        typer.echo(f"sluice: {problem}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,40 @@
+"""Plain integers that the data path adds to and `metrics` reads."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+FRAME_ERROR_CAUSES = ("too_large", "malformed", "no_connect", "tls_hello", "http_request", "proxy_protocol")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened in this process since it started. The keys of each Counter are fixed words."""
+
+    connections_accepted: int = 0
+    connections_open: Counter[str] = field(default_factory=Counter)
+    """By role: handshake, lookup, data."""
+    connections_ended: Counter[str] = field(default_factory=Counter)
+    """By end cause."""
+    frame_errors: Counter[str] = field(default_factory=Counter)
+    """By (side, cause)."""
+    pauses: Counter[str] = field(default_factory=Counter)
+    """Times that reading got a reason to stop, by side and cause."""
+    resumes: Counter[str] = field(default_factory=Counter)
+    """Times that such a reason ended."""
+    throttled: Counter[str] = field(default_factory=Counter)
+    """Reasons not to read that stand right now, by side and cause."""
+    keep_alives: int = 0
+    """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
+    lures_removed: int = 0
+    """Broker addresses taken out of commands that would have led clients around the proxy."""
+    loop_lag_ns: int = 0
+    """How late timers fired, in all."""
+    loop_lag_max_ns: int = 0
+    timers_fired: int = 0
+
+    def timer_fired(self, late_ns: int) -> None:
+        """A timer fired this late."""
+        late_ns = max(0, late_ns)
+        self.timers_fired += 1
+        self.loop_lag_ns += late_ns
+        self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)

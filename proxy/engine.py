@@ -1,0 +1,65 @@
+"""What all sessions of a process share: limits, budgets, allow-list, counters, log."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from limiter.gate import Gate
+from limiter.journal import Journal
+from limiter.policies import Policies
+from limiter.registry import Registry
+from proxy.alarms import Alarms
+from proxy.budget import Budget
+from proxy.config import Config
+from proxy.counters import Counters
+from proxy.lookup import LookupSlots
+from proxy.targets import Targets, split_address
+
+
+class Throttleable(Protocol):
+    """A session, as far as the process's budget goes."""
+
+    def hold_process_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
+        """All connections together hold too much, or no longer do."""
+
+
+class Engine:
+    """The parts that outlive a session.
+
+    Args:
+        config: The configuration.
+        policies: Limits by level.
+        counters: What the data path counts into.
+        activity: Called when some stream has something to report to the access log.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        policies: Policies,
+        counters: Counters,
+        activity: Callable[[], None],
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.counters = counters
+        self.journal = Journal(activity)
+        alarms = Alarms(clock, self.counters)
+        self.gate = Gate(alarms.wake_at, self.journal)
+        alarms.connect(self.gate)
+        self.registry = Registry(policies, self.gate)
+        self.held = Budget(config.publish.hold_total, self._hold_turned)
+        self.lookups = LookupSlots(config.max_lookups_in_flight)
+        self.broker = split_address(config.broker)
+        self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
+        self.sessions: set[Throttleable] = set()
+
+    def policies_changed(self) -> None:
+        """Put changed policies in force on live streams."""
+        self.registry.apply(self.clock())
+
+    def _hold_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
+        for session in list(self.sessions):
+            session.hold_process_turned(is_full)

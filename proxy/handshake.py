@@ -1,0 +1,58 @@
+"""The first frame of a client: who it is and which broker it wants."""
+
+from dataclasses import dataclass
+
+from protocol.commands import SIZES, decode, encode
+from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
+from protocol.pulsar_pb2 import BaseCommand
+from protocol.sniff import foreign_protocol
+
+
+class NotConnect(ProtocolError):
+    """The first command is not CONNECT."""
+
+    cause = "no_connect"
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a client's CONNECT says.
+
+    Args:
+        target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
+        client_version: As the client names itself.
+        frame: The CONNECT to send on: the client's own, without `proxy_to_broker_url`.
+        rest: Bytes behind it.
+    """
+
+    target: str
+    client_version: str
+    frame: bytes
+    rest: bytes
+
+
+def read_greeting(data: bytes, max_frame: int) -> Greeting | None:
+    """Read CONNECT from the first bytes of a connection; None while it is not complete.
+
+    Raises:
+        ProtocolError: If these bytes are no CONNECT.
+    """
+    if len(data) < SIZES.size:
+        return None
+    size, command_size = SIZES.unpack_from(data)
+    length = size + 4
+    if length > max_frame:
+        raise foreign_protocol(data) or FrameTooLarge(length, max_frame)
+    if command_size + SIZES.size > length:
+        raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
+    if len(data) < length:
+        return None
+    envelope = decode(data[SIZES.size : SIZES.size + command_size])
+    if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
+        raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
+    connect = envelope.connect
+    target, frame = connect.proxy_to_broker_url, data[:length]
+    if connect.HasField("proxy_to_broker_url"):
+        connect.ClearField("proxy_to_broker_url")
+        frame = encode(connect)
+    return Greeting(target, connect.client_version, frame, data[length:])

@@ -1,0 +1,141 @@
+"""The part of Pulsar's admin REST that sets limits: what `pulsar-admin namespaces set-publish-rate` talks to.
+
+Source: https://pulsar.apache.org/admin-rest-api/ (namespaces: publishRate, dispatchRate)
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from limiter.policies import Value
+from limiter.rates import NANOS_PER_SECOND, Direction, Limit, rate
+from proxy.engine import Engine
+
+
+class PublishRate(msgspec.Struct):
+    """Pulsar's PublishRate; numbers of 0 and below mean no limit."""
+
+    publishThrottlingRateInMsg: int = -1  # noqa: N815 - Pulsar's own name
+    publishThrottlingRateInByte: int = -1  # noqa: N815
+
+    def limit(self) -> Limit:
+        """The same, as the limiter takes it."""
+        return _limit(self.publishThrottlingRateInMsg, self.publishThrottlingRateInByte, 1)
+
+    @classmethod
+    def of(cls, limit: Limit) -> "PublishRate":
+        """What Pulsar's tools are to see."""
+        return cls(_number(limit, "messages"), _number(limit, "size"))
+
+
+class DispatchRate(msgspec.Struct):
+    """Pulsar's DispatchRate; numbers of 0 and below mean no limit."""
+
+    dispatchThrottlingRateInMsg: int = -1  # noqa: N815
+    dispatchThrottlingRateInByte: int = -1  # noqa: N815
+    relativeToPublishRate: bool = False  # noqa: N815
+    ratePeriodInSecond: int = 1  # noqa: N815
+
+    def limit(self) -> Limit:
+        """The same, as the limiter takes it."""
+        return _limit(
+            self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, max(1, self.ratePeriodInSecond)
+        )
+
+    @classmethod
+    def of(cls, limit: Limit) -> "DispatchRate":
+        """What Pulsar's tools are to see."""
+        period = max((r.period_ns for r in (limit.messages, limit.size) if r), default=NANOS_PER_SECOND)
+        return cls(_number(limit, "messages"), _number(limit, "size"), ratePeriodInSecond=period // NANOS_PER_SECOND)
+
+
+Body = PublishRate | DispatchRate
+_BODIES: dict[Direction, type[PublishRate] | type[DispatchRate]] = {"publish": PublishRate, "dispatch": DispatchRate}
+
+
+class PolicyRest:
+    """Serves one setting of namespaces for each direction.
+
+    Args:
+        engine: Where the limits are.
+        before_change: Called before values change, so that no log line mixes two of them.
+    """
+
+    def __init__(self, engine: Engine, before_change: Callable[[], None]) -> None:
+        self._engine = engine
+        self._before_change = before_change
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        found = []
+        directions: tuple[Direction, ...] = ("publish", "dispatch")
+        for direction in directions:
+            path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{direction}Rate"
+            setting = NamespaceSetting(self._engine, direction, self._before_change)
+            found += [web.get(path, setting.get), web.post(path, setting.post), web.delete(path, setting.delete)]
+        return found
+
+
+class NamespaceSetting:
+    """One direction's rate of namespaces."""
+
+    def __init__(self, engine: Engine, direction: Direction, before_change: Callable[[], None]) -> None:
+        self._engine = engine
+        self._direction = direction
+        self._before_change = before_change
+        self._from_file = dict(engine.registry.policies.namespaces)
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The value in force; `null` is said with 204, as Pulsar does where nothing is set."""
+        value = self._engine.registry.policies.namespaces.get(self._key(request))
+        if value is None:
+            return web.Response(status=204)
+        body = _BODIES[self._direction].of(value.limit)
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    async def post(self, request: web.Request) -> web.Response:
+        """Set it, live."""
+        try:
+            body: Body = msgspec.json.decode(await request.read(), type=_BODIES[self._direction])
+        except msgspec.DecodeError as error:
+            return refusal(400, f"the body is not a {self._direction}Rate: {error}")
+        if getattr(body, "relativeToPublishRate", False):
+            return refusal(412, "relativeToPublishRate is not served here; set a rate of its own")
+        self._change(request, Value(body.limit(), "rest"))
+        return web.Response(status=204)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Take back what was set here; the file's value, if there is one, holds again."""
+        self._change(request, self._from_file.get(self._key(request)))
+        return web.Response(status=204)
+
+    def _key(self, request: web.Request) -> tuple[Direction, str]:
+        return self._direction, f"{request.match_info['tenant']}/{request.match_info['namespace']}"
+
+    def _change(self, request: web.Request, value: Value | None) -> None:
+        self._before_change()
+        table = self._engine.registry.policies.namespaces
+        if value is None:
+            table.pop(self._key(request), None)
+        else:
+            table[self._key(request)] = value
+        self._engine.policies_changed()
+
+
+def refusal(status: int, reason: str) -> web.Response:
+    """An error in the form that Pulsar's own admin gives."""
+    return web.json_response({"reason": reason}, status=status)
+
+
+def _limit(messages: int, size: int, period_s: int) -> Limit:
+    period_ns = period_s * NANOS_PER_SECOND
+    return Limit(
+        rate(messages, period_ns) if messages > 0 else None,
+        rate(size, period_ns) if size > 0 else None,
+    )
+
+
+def _number(limit: Limit, which: str) -> int:
+    found = limit.messages if which == "messages" else limit.size
+    return -1 if found is None else found.tokens

@@ -1,0 +1,135 @@
+"""Puts the parts together, runs them until SIGTERM, and takes them apart in order."""
+
+import asyncio
+import signal
+
+import structlog
+import uvloop
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from proxy.access_log import AccessLog, new_boot_id
+from proxy.admin import admin_app
+from proxy.config import Config, policies_of
+from proxy.counters import Counters
+from proxy.engine import Engine
+from proxy.intervals import Intervals
+from proxy.log_files import LogFiles, Rotation
+from proxy.metrics import SluiceCollector
+from proxy.operator_log import set_up_operator_log
+from proxy.readiness import Readiness
+from proxy.server import Server
+from proxy.session_log import SessionLog
+from proxy.targets import split_address
+from proxy.totals import NamespaceTotals
+
+
+class StartError(Exception):
+    """The proxy cannot start; the text says what is in the way."""
+
+
+class Proxy:
+    """One process of Sluice.
+
+    Args:
+        config: The configuration.
+
+    Raises:
+        StartError: If the access log's folder cannot be made.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.access = _open_access_log(config)
+        self.totals = NamespaceTotals()
+        counters = Counters()
+        self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
+        self.engine = Engine(config, policies_of(config.limits), counters, self.intervals.activity)
+        self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
+        self.readiness = Readiness(self.engine)
+        self._admin: web.AppRunner | None = None
+
+    async def start(self) -> tuple[str, str]:
+        """Listen on both addresses; returns them.
+
+        Raises:
+            StartError: If one cannot be had.
+        """
+        self.intervals.start(self.engine.journal)
+        try:
+            admin = await self._start_admin()
+        except OSError as error:
+            raise StartError(f"admin: cannot listen on {self.config.admin}: {error.strerror or error}") from None
+        try:
+            listen = await self.server.start()
+        except OSError as error:
+            raise StartError(f"listen: cannot listen on {self.config.listen}: {error.strerror or error}") from None
+        self.readiness.is_accepting = True
+        return listen, admin
+
+    async def stop(self) -> None:
+        """End sessions, then the log, then the admin address."""
+        self.readiness.is_accepting = False
+        await self.server.stop(self.config.linger)
+        self.intervals.stop()
+        if not await asyncio.to_thread(self.access.close):
+            structlog.get_logger().error("access log: the disk did not take the last lines in time")
+        if self._admin is not None:
+            await self._admin.cleanup()
+
+    async def _start_admin(self) -> str:
+        metrics = CollectorRegistry()
+        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.flush))
+        app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush)
+        self._admin = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._admin.setup()
+        host, port = split_address(self.config.admin)
+        site = web.TCPSite(self._admin, host, port)
+        await site.start()
+        return f"{host}:{self._admin.addresses[0][1]}"
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        StartError: If the proxy cannot start.
+    """
+    set_up_operator_log()
+    uvloop.run(_serve(config))
+
+
+async def _serve(config: Config) -> None:
+    log = structlog.get_logger()
+    proxy = Proxy(config)
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    try:
+        listen, admin = await proxy.start()
+        log.info("serving", listen=listen, admin=admin, broker=config.broker, access_log=str(config.access_log.dir))
+        await ending.wait()
+        log.info("ending", connections=len(proxy.engine.sessions))
+    finally:
+        await proxy.stop()
+    log.info("ended")
+
+
+def _open_access_log(config: Config) -> AccessLog:
+    section, boot_id = config.access_log, new_boot_id()
+    if section.dir is None:
+        return AccessLog(config.proxy_id, boot_id, None)
+    rotation = Rotation(section.rotate_size, section.rotate_age, section.queue)
+    try:
+        files = LogFiles(section.dir, f"{config.proxy_id}-{boot_id}", rotation, _log_trouble)
+    except OSError as error:
+        raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
+    return AccessLog(config.proxy_id, boot_id, files)
+
+
+def _log_trouble(error: OSError | None) -> None:
+    log = structlog.get_logger()
+    if error is None:
+        log.info("access log: writing works again")
+    else:
+        log.error("access log: lines are lost until this is mended", error=str(error))

@@ -1,0 +1,58 @@
+"""Accepts clients and gives each its session."""
+
+import asyncio
+import contextlib
+import itertools
+
+from proxy.engine import Engine
+from proxy.session import Session
+from proxy.session_log import SessionLog
+from proxy.targets import split_address
+
+
+class Server:
+    """The listening socket for Pulsar clients.
+
+    Args:
+        engine: What sessions share.
+        log: Where they write.
+    """
+
+    def __init__(self, engine: Engine, log: SessionLog) -> None:
+        self._engine = engine
+        self._log = log
+        self._ids = itertools.count(1)
+        self._listener: asyncio.Server | None = None
+        self._open: set[Session] = set()
+        self._all_gone = asyncio.Event()
+
+    async def start(self) -> str:
+        """Listen; returns the address, with the port that the system chose for port 0.
+
+        Raises:
+            OSError: If the address cannot be had.
+        """
+        host, port = split_address(self._engine.config.listen)
+        self._listener = await asyncio.get_running_loop().create_server(self._accept, host, port, backlog=4096)
+        return f"{host}:{self._listener.sockets[0].getsockname()[1]}"
+
+    async def stop(self, patience_s: float) -> None:
+        """Accept no more, end every session, and wait for what is left to be sent."""
+        if self._listener is not None:
+            self._listener.close()
+        for session in list(self._open):
+            session.shut_down()
+        if self._open:
+            self._all_gone.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), patience_s)
+
+    def _accept(self) -> asyncio.Protocol:
+        session = Session(self._engine, next(self._ids), self._log, self._finished)
+        self._open.add(session)
+        return session.client
+
+    def _finished(self, session: Session) -> None:
+        self._open.discard(session)
+        if not self._open:
+            self._all_gone.set()

@@ -1,0 +1,90 @@
+"""Which brokers clients may be connected to, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
+
+import asyncio
+import fnmatch
+import ipaddress
+import socket
+from collections import OrderedDict
+
+_MOST_LEARNED = 10_000
+
+Address = tuple[str, int]
+
+
+class TargetRefusedError(Exception):
+    """The wanted broker is not on the allow-list, or cannot be resolved."""
+
+
+def split_address(address: str) -> Address:
+    """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port).
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    bare = address.partition("://")[2] or address
+    host, _, port = bare.rstrip("/").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is not host:port")
+    return host, int(port)
+
+
+class Targets:
+    """The allow-list: configured brokers, patterns, and the addresses that brokers named in lookup answers.
+
+    Args:
+        brokers: Configured brokers.
+        patterns: `host-pattern:port` with `*` in the host, case ignored.
+        networks: Networks that a pattern's resolved address must lie in; empty means any.
+    """
+
+    def __init__(
+        self,
+        brokers: list[Address],
+        patterns: tuple[str, ...] = (),
+        networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
+    ) -> None:
+        self._known = {(host.lower(), port) for host, port in brokers}
+        self._patterns = [split_address(pattern.lower()) for pattern in patterns]
+        self._networks = networks
+        self._learned: OrderedDict[Address, None] = OrderedDict()
+
+    def learn(self, url: str) -> None:
+        """A broker named this address in a lookup answer."""
+        try:
+            host, port = split_address(url)
+        except ValueError:
+            return
+        self._learned[host.lower(), port] = None
+        self._learned.move_to_end((host.lower(), port))
+        if len(self._learned) > _MOST_LEARNED:
+            self._learned.popitem(last=False)
+
+    async def resolve(self, wanted: str) -> Address:
+        """The very address to connect to for a wanted broker: checked here, and not resolved again.
+
+        Raises:
+            TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
+        """
+        try:
+            host, port = split_address(wanted)
+        except ValueError as error:
+            raise TargetRefusedError(str(error)) from None
+        is_named = (host.lower(), port) in self._known or (host.lower(), port) in self._learned
+        if not is_named and not self._matches(host.lower(), port):
+            raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
+        for *_, address in found:
+            if is_named or self._is_inside(str(address[0])):
+                return str(address[0]), port
+        raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
+
+    def _matches(self, host: str, port: int) -> bool:
+        return any(port == allowed and fnmatch.fnmatchcase(host, pattern) for pattern, allowed in self._patterns)
+
+    def _is_inside(self, address: str) -> bool:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        return not self._networks or any(ip in network for network in self._networks)

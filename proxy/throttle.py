@@ -1,0 +1,75 @@
+"""Pausing the reading of one leg for several independent reasons."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+
+class Cause(StrEnum):
+    """Why a leg is not read; each is a label of `sluice_pauses_total`."""
+
+    CONNECTING = "connecting"
+    """The broker's side is not there yet."""
+    HOLD_CONNECTION = "hold_connection"
+    """This connection holds as many bytes as one may."""
+    HOLD_PROCESS = "hold_process"
+    """All connections together hold as many bytes as they may (maxMessagePublishBufferSizeInMB)."""
+    WRITE_BUFFER = "write_buffer"
+    """The other leg does not take what was read."""
+
+
+class Pausable(Protocol):
+    """The part of a transport that throttling needs."""
+
+    def pause_reading(self) -> None:
+        """Stop delivering bytes."""
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+
+
+class ThrottleTracker:
+    """Counts the reasons for silence: reading stops when the count leaves 0 and resumes when it is back there.
+
+    A flag would not do: two reasons overlap, and the first to end would open the tap.
+
+    Args:
+        changed: Called with (cause, raised) after each change.
+        resumed: Called instead of `resume_reading` when the count is back at 0; it may find work to do first.
+
+    Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
+    """
+
+    def __init__(self, changed: Callable[[Cause, bool], None], resumed: Callable[[], None]) -> None:
+        self.causes: set[Cause] = set()
+        self._changed = changed
+        self._resumed = resumed
+
+    @property
+    def throttle_count(self) -> int:
+        """How many reasons there are."""
+        return len(self.causes)
+
+    def throttle(self, cause: Cause, transport: Pausable) -> None:
+        """There is a reason; telling it twice changes nothing."""
+        if cause in self.causes:
+            return
+        self.causes.add(cause)
+        if len(self.causes) == 1:
+            transport.pause_reading()
+        self._changed(cause, True)
+
+    def unthrottle(self, cause: Cause) -> None:
+        """A reason is gone."""
+        if cause not in self.causes:
+            return
+        self.causes.remove(cause)
+        self._changed(cause, False)
+        if not self.causes:
+            self._resumed()
+
+    def clear(self) -> None:
+        """The connection ends: every reason is gone, and nothing is to be read."""
+        for cause in list(self.causes):
+            self.causes.remove(cause)
+            self._changed(cause, False)
