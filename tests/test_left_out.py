@@ -1,0 +1,20 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(tmp_path: Path) -> None:
+    """Whoever reads only the end of `make test` learns that it was not the whole."""
+    (tmp_path / "tools").mkdir()
+    env = {**os.environ, "PATH": str(tmp_path / "tools"), "SLUICE_CACHE": str(tmp_path / "cache"), "JAVA_HOME": ""}
+    tests = ["tests/real/test_arrivals.py", "tests/real/test_broker_restart.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last_lines = done.stdout.strip().splitlines()[-3:]
+    assert last_lines[0] == "LEFT OUT: 1 tests against a real Pulsar broker"
+    assert last_lines[1].strip().startswith("tests/real/test_broker_restart.py::test_each_receipt")
+    assert last_lines[2].startswith("To run them install Java 17 or newer")
