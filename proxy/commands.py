@@ -7,22 +7,22 @@ import typer
 
 ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags override what it says.", dir_okay=False)]
 Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.  [default: 127.0.0.1:6650]")
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect. Default: 127.0.0.1:6650.")
 ]
 Broker = Annotated[
     str | None,
     typer.Option(
         metavar="pulsar://HOST:PORT",
-        help="The broker, or what stands in front of several.  [default: pulsar://127.0.0.1:6651]",
+        help="The broker, or what stands in front of several. Default: pulsar://127.0.0.1:6651.",
     ),
 ]
 Admin = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Metrics, health and admin REST.  [default: 127.0.0.1:8080]"),
+    typer.Option(metavar="HOST:PORT", help="Metrics, health and admin REST. Default: 127.0.0.1:8080."),
 ]
 LogDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder for access-log files, made if needed.  [default: none, no access log]"),
+    typer.Option(metavar="DIR", help="Folder for access-log files, made if needed. Default: none, no access log."),
 ]
 
 
