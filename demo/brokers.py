@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
-from demo.processes import DemoError, Processes
+from demo.processes import DemoError, Processes, sluice
 from protocol.topic_name import parse_topic
 
 STANDIN_START_S = 20.0
@@ -20,7 +20,7 @@ NAME = "broker"
 def start_standin(processes: Processes) -> str:
     """Start `sluice broker`; returns its service URL once it accepts connections."""
     address = f"127.0.0.1:{free_port()}"
-    processes.start(NAME, [sys.executable, "-m", "sluice", "broker", "--listen", address])
+    processes.start(NAME, sluice("broker", "--listen", address))
     processes.wait_until(NAME, lambda: _accepts(address), STANDIN_START_S)
     return f"pulsar://{address}"
 

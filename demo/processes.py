@@ -1,8 +1,9 @@
 """The demo's processes: each with a log file, none outlives the demo, and one that fails is named."""
 
 import contextlib
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,11 @@ from loadgen.real.tethered_process import TetheredProcess
 POLL_S = 0.1
 STOP_S = 15.0
 LAST_LINES = 12
+
+
+def sluice(*arguments: str) -> list[str]:
+    """The command line of `sluice` with these arguments, in this very environment."""
+    return [sys.executable, "-m", "sluice", *arguments]
 
 
 class DemoError(Exception):
@@ -64,11 +70,13 @@ class Processes:
                 raise self._failure(name, self._running[name], f"not ready after {longest_s:.0f} s")
             time.sleep(POLL_S)
 
-    def wait_for_end(self, name: str, longest_s: float, meanwhile: Callable[[], None]) -> int:
-        """Wait until `name` has done its work and return its exit code; call `meanwhile` again and again.
+    def wait_for_end(
+        self, name: str, longest_s: float, meanwhile: Callable[[], None], good_codes: Collection[int] = (0,)
+    ) -> None:
+        """Wait until `name` has done its work; call `meanwhile` again and again.
 
         Raises:
-            DemoError: If another process ends, or the time is over.
+            DemoError: If it ends with another code, another process ends, or the time is over.
         """
         process = self._running.pop(name)
         until = time.monotonic() + longest_s
@@ -81,7 +89,8 @@ class Processes:
                 time.sleep(POLL_S)
         finally:
             process.kill()
-        return code
+        if code not in good_codes:
+            raise self._failure(name, process, f"ended with code {code}")
 
     def check_running(self) -> None:
         """Do nothing while all processes run.
