@@ -75,8 +75,11 @@ class Intervals:
         """Something happened: there will be a line at the next boundary."""
         if self._timer is None:
             wall, now = self._wall(), self._clock()
-            to_boundary = self._interval - wall % self._interval
-            since_boundary = min(self._interval - to_boundary, now - self._ended[1])
+            since_boundary = wall % self._interval
+            to_boundary = self._interval - since_boundary
+            if to_boundary < self._interval // 10:  # a timer that fired early must not make a splinter
+                to_boundary += self._interval
+            since_boundary = min(since_boundary, now - self._ended[1])
             self._ended = (wall - since_boundary, now - since_boundary)
             self._due = now + to_boundary
             self._timer = asyncio.get_running_loop().call_later(to_boundary / 1e9, self._tick)
