@@ -65,6 +65,12 @@ def body_of(envelope: BaseCommand) -> Any:
 
 
 def split(frame: bytes) -> tuple[BaseCommand, bytes]:
-    """A whole frame's command and what stands behind it (magic, checksum, metadata, payload)."""
-    _, command_size = SIZES.unpack_from(frame)
+    """A whole frame's command and what stands behind it (magic, checksum, metadata, payload).
+
+    Raises:
+        MalformedFrame: If the command is longer than the frame or cannot be decoded.
+    """
+    command_size = SIZES.unpack_from(frame)[1] if len(frame) >= SIZES.size else 0
+    if len(frame) < SIZES.size + command_size:
+        raise MalformedFrame(f"a command of {command_size} bytes in a frame of {len(frame)}")
     return decode(frame[8 : 8 + command_size]), frame[8 + command_size :]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")
+_MOST_PARTITION = 2**31 - 1
 _SYSTEM_TOPICS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -39,9 +40,12 @@ class TopicName:
 
     @property
     def partition(self) -> int:
-        """The partition's index, -1 where the topic is none."""
-        _, found, index = self.local.rpartition(_PARTITION)
-        return int(index) if found and index.isascii() and index.isdigit() else -1
+        """The partition's index, -1 where the topic is none: `t-partition-01` is a topic of its own."""
+        _, found, digits = self.local.rpartition(_PARTITION)
+        if not found or len(digits) > len(str(_MOST_PARTITION)) or not (digits.isascii() and digits.isdigit()):
+            return -1
+        index = int(digits)
+        return index if str(index) == digits and index <= _MOST_PARTITION else -1
 
     @property
     def partitioned(self) -> str:
@@ -69,6 +73,8 @@ def parse_topic(name: str) -> TopicName:
     Raises:
         ValueError: If the name fits none of these forms.
     """
+    if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
+        raise ValueError(f"{name!r} is not a topic name: it is not UTF-8")  # noqa: TRY004  what a peer sent, not a misuse
     domain, separator, rest = name.partition("://")
     if not separator:
         domain, rest = "persistent", name

@@ -3,6 +3,10 @@
 A protobuf message is a row of fields, each a tag (field number · 8 + wire type) and a value; this walk steps over
 all fields but the wanted ones. `tests/protocol/test_walk.py` holds it against protobuf's own decoder.
 
+What is read in one way here and in another by the broker would slip past the meter. So numbers are cut to their
+fields' widths as every decoder does, and what decoders disagree on is refused: two different types in one command,
+tags of more than 32 bits or five bytes, groups.
+
 Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 
 Source: https://protobuf.dev/programming-guides/encoding/
@@ -16,17 +20,10 @@ from protocol.errors import MalformedFrame
 
 CHECKSUM_MAGIC: Final = 0x0E01
 BROKER_ENTRY_MAGIC: Final = 0x0E02
-_NUM_MESSAGES_IN_BATCH: Final = 11
-
-
-class Cursor:
-    """Where a walk stands: `at` is the next byte, `value` what was read last."""
-
-    __slots__ = ("at", "value")
-
-    def __init__(self) -> None:
-        self.at: i64 = 0
-        self.value: i64 = 0
+_TYPE: Final = 0x08  # BaseCommand.type
+_OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
+_NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
+_NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
 
 
 def u32(data: bytes, at: i64) -> i64:
@@ -38,15 +35,12 @@ def u32(data: bytes, at: i64) -> i64:
     return b0 << 24 | b1 << 16 | b2 << 8 | b3
 
 
-def varint(data: bytes, end: i64, cursor: Cursor) -> None:
-    """Read the varint at `cursor.at` into `cursor.value`.
-
-    A number of ten bytes is negative or above 2**63; neither is an id or a count, so it becomes -1.
+def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
+    """The varint at `at`, as a signed number of 64 bits, and the position behind it.
 
     Raises:
-        MalformedFrame: If the number runs over `end` or over ten bytes.
+        MalformedFrame: If the number runs over `end` or over 64 bits.
     """
-    at: i64 = cursor.at
     value: i64 = 0
     shift: i64 = 0
     while at < end:
@@ -55,111 +49,125 @@ def varint(data: bytes, end: i64, cursor: Cursor) -> None:
         if shift == 63:
             if byte > 1:
                 break
-            cursor.at = at
-            cursor.value = -1
-            return
+            return value - byte * 0x7FFFFFFFFFFFFFFF - byte, at
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            cursor.at = at
-            cursor.value = value
-            return
+            return value, at
         shift += 7
     raise MalformedFrame("a number inside a command or its metadata has no end")
 
 
-def skip(data: bytes, end: i64, wire_type: i64, cursor: Cursor) -> None:
-    """Step over one field's value.
+def _long_tag(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
+    tag, behind = varint(data, at, min(end, at + 5))
+    if tag > 0xFFFFFFFF:
+        raise MalformedFrame("a field's tag has more than 32 bits")
+    return tag, behind
+
+
+def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
+    """The position behind the value at `at`, whose `tag` has been read.
 
     Raises:
-        MalformedFrame: If it runs over `end` or has a wire type that protobuf gave up.
+        MalformedFrame: If the value runs over `end` or the tag is none that protobuf still allows.
     """
+    wire_type: i64 = tag & 7
+    if tag < 8:
+        raise MalformedFrame("a field has the number 0")
+    length: i64 = 0
     if wire_type == 0:
-        varint(data, end, cursor)
-        return
+        length, at = varint(data, at, end)
+        return at
     if wire_type == 2:
-        varint(data, end, cursor)
-        if cursor.value < 0 or cursor.value > end - cursor.at:
-            raise MalformedFrame("a field is longer than the message that holds it")
-        cursor.at += cursor.value
-        return
-    if wire_type == 5:
-        cursor.at += 4
+        length, at = varint(data, at, end)
+    elif wire_type == 5:
+        length = 4
     elif wire_type == 1:
-        cursor.at += 8
+        length = 8
     else:
         raise MalformedFrame(f"a field has the unknown wire type {wire_type}")
-    if cursor.at > end:
+    if length < 0 or length > end - at:
         raise MalformedFrame("a field is longer than the message that holds it")
+    return at + length
 
 
-def command_type(data: bytes, at: i64, end: i64, cursor: Cursor) -> i64:
-    """The type of the BaseCommand in `data[at:end]`, wherever in it the field stands; -1 if it has none."""
-    if end - at >= 2 and data[at] == 0x08:
-        first: i64 = data[at + 1]
-        if first < 0x80 and (end - at == 2 or data[at + 2] != 0x08):
-            return first
-    kind: i64 = -1
-    cursor.at = at
-    while cursor.at < end:
-        varint(data, end, cursor)
-        tag: i64 = cursor.value
-        if tag == 0x08:
-            varint(data, end, cursor)
-            kind = cursor.value
-        else:
-            skip(data, end, tag & 7, cursor)
-    return kind
+def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64, i64, i64]:
+    """The type of the BaseCommand in `data[at:end]`, and fields 1 and 3 of its SEND or MESSAGE.
 
-
-def ids_of(data: bytes, at: i64, end: i64, kind: i64, cursor: Cursor) -> i64:
-    """The id (field 1) of the SEND or MESSAGE in the BaseCommand `data[at:end]`.
-
-    `cursor.value` is then what the command's field 3 says: num_messages of a SEND, 0 where it is absent.
+    Which of these commands is looked into says `payload_kind`; where it or a field is missing, the id is -1 and the
+    other one 0. Several occurrences are merged, the last one wins.
 
     Raises:
-        MalformedFrame: If the command or its id is missing or broken.
+        MalformedFrame: If the command has no type or two, or a field is broken.
     """
-    wanted: i64 = kind << 3 | 2
+    wanted: i64 = payload_kind << 3 | 2
+    kind: i64 = 0
     owner: i64 = -1
     third: i64 = 0
-    cursor.at = at
-    while cursor.at < end:
-        varint(data, end, cursor)
-        tag: i64 = cursor.value
-        if tag != wanted:
-            skip(data, end, tag & 7, cursor)
-            continue
-        varint(data, end, cursor)
-        inner_end: i64 = cursor.at + cursor.value
-        if cursor.value < 0 or inner_end > end:
-            raise MalformedFrame("a command is longer than its frame")
-        while cursor.at < inner_end:
-            varint(data, inner_end, cursor)
-            tag = cursor.value
-            if tag == 0x08:
-                varint(data, inner_end, cursor)
-                owner = cursor.value
-            elif tag == 0x18:
-                varint(data, inner_end, cursor)
-                third = cursor.value
-            else:
-                skip(data, inner_end, tag & 7, cursor)
-    if owner < 0:
-        raise MalformedFrame("a payload command names no producer or consumer")
-    cursor.value = third
-    return owner
-
-
-def messages_in_metadata(data: bytes, at: i64, end: i64, cursor: Cursor) -> i64:
-    """num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 where it is absent or makes no sense."""
-    messages: i64 = 1
-    cursor.at = at
-    while cursor.at < end:
-        varint(data, end, cursor)
-        tag: i64 = cursor.value
-        if tag >> 3 == _NUM_MESSAGES_IN_BATCH and tag & 7 == 0:
-            varint(data, end, cursor)
-            messages = cursor.value
+    value: i64 = 0
+    while at < end:
+        tag: i64 = data[at]
+        at += 1
+        if tag >= 0x80:
+            tag, at = _long_tag(data, at - 1, end)
+        if tag == _TYPE:
+            value, at = varint(data, at, end)
+            if value < 1 or value > 0x7FFFFFFF or (kind > 0 and kind != value):
+                raise MalformedFrame(f"a command of type {value}" + (f" and of type {kind}" if kind > 0 else ""))
+            kind = value
+        elif tag == wanted:
+            value, at = varint(data, at, end)
+            if value < 0 or value > end - at:
+                raise MalformedFrame("a command is longer than its frame")
+            owner, third = _ids(data, at, at + value, owner, third)
+            at += value
         else:
-            skip(data, end, tag & 7, cursor)
-    return messages if 1 <= messages < 0x80000000 else 1
+            at = skip(data, at, end, tag)
+    if kind == 0:
+        raise MalformedFrame("a command without a type")
+    return kind, owner, third
+
+
+def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i64]:
+    value: i64 = 0
+    while at < end:
+        tag: i64 = data[at]
+        at += 1
+        if tag >= 0x80:
+            tag, at = _long_tag(data, at - 1, end)
+        if tag & 7 != 0 or tag < 8:
+            at = skip(data, at, end, tag)
+            continue
+        value, at = varint(data, at, end)
+        if tag == _OWNER:
+            owner = value
+        elif tag == _NUM_MESSAGES:
+            third = value
+    return owner, third
+
+
+def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
+    """num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 where it is absent or makes no sense.
+
+    Metadata that cannot be read to its end is no error: it is the publisher's, and must not cost the connection of
+    the consumer that is to get it. What was read before counts.
+    """
+    messages: i64 = 1
+    try:
+        while at < end:
+            tag: i64 = data[at]
+            at += 1
+            if tag >= 0x80:
+                tag, at = _long_tag(data, at - 1, end)
+            if tag == _NUM_MESSAGES_IN_BATCH:
+                messages, at = varint(data, at, end)
+            else:
+                at = skip(data, at, end, tag)
+    except MalformedFrame:
+        pass
+    return message_count(messages)
+
+
+def message_count(number: i64) -> i64:
+    """A number of messages, cut to int32 as its field is; 1 where that makes no sense."""
+    count: i64 = number & 0xFFFFFFFF
+    return count if 1 <= count < 0x80000000 else 1
