@@ -93,7 +93,10 @@ class Limiter:
         self._size = _changed(self._size, limit.size, now)
         self.limit = limit
         self.source = source
-        self.quantum = 0
+        # Credits count nanoseconds of the old value; and without a quantum no waiter's turn would ever come.
+        for stream in self.waiters:
+            stream.credit = 0
+        self.quantum = max((self.cost(stream.held[0]) for stream in self.waiters), default=0)
 
     def is_idle(self, now: int) -> bool:
         """Whether forgetting this limiter would change nothing."""
