@@ -17,9 +17,7 @@ def broker(
     ] = None,
     topic_mb: Annotated[
         int,
-        typer.Option(
-            metavar="MB", min=1, help="Most megabytes kept per topic; above it a SEND gets a PersistenceError."
-        ),
+        typer.Option(metavar="MB", min=16, help="Most megabytes kept per topic; above it its producers have to wait."),
     ] = 256,
     retention_mb: Annotated[
         int,
@@ -33,8 +31,8 @@ def broker(
     ] = None,
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
-    from loadgen.standin.options import MB, BrokerOptions, parse_address, parse_partitions  # noqa: PLC0415 - stays light
-    from loadgen.standin.server import run  # noqa: PLC0415 - uvloop and protobuf only when it runs
+    from loadgen.standin.options import MB, BrokerOptions, parse_address, parse_partitions
+    from loadgen.standin.server import run
 
     try:
         options = BrokerOptions(

@@ -9,7 +9,7 @@ from loadgen.standin.broker import Broker
 from loadgen.standin.consumer import Consumer, Delivery
 from loadgen.standin.hot_frames import MessageFrames, set_message_id
 from loadgen.standin.outbox import Outbox
-from loadgen.standin.refusal import Refused
+from loadgen.standin.refusal import UNASKED, Refused
 from loadgen.standin.subscription import Subscription
 from loadgen.standin.topic import Topic
 from protocol.commands import encode
@@ -29,9 +29,6 @@ from protocol.pulsar_pb2 import (
     MessageIdData,
     ServerError,
 )
-
-UNASKED = 2**64 - 1
-"""The request id of what the broker does of its own accord."""
 
 
 @dataclass(frozen=True, slots=True)

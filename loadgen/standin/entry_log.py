@@ -28,25 +28,31 @@ class EntryLog:
         self.kept_bytes = 0
         self._capacity = capacity
         self._retention = retention
+        self._is_full = False
         self._entries: dict[int, Entry] = {}
 
     def append(self, messages: int, data: bytes) -> Entry:
         """Keep one more entry.
 
         Raises:
-            Refused: If the log is full (PersistenceError: clients keep the message and try again).
+            Refused: If there is no room for it: the log is full from now on, until half of it is free.
         """
         size = len(data) + ENTRY_OVERHEAD
-        if self.kept_bytes + size > self._capacity:
-            raise Refused(
-                ServerError.PersistenceError,
-                f"the topic keeps {self.kept_bytes} of at most {self._capacity} bytes: consume or unsubscribe",
-            )
+        self._is_full = self._is_full or self.kept_bytes + size > self._capacity
+        self.check_room()
         entry = Entry(self.next_id, messages, data)
         self._entries[self.next_id] = entry
         self.next_id += 1
         self.kept_bytes += size
         return entry
+
+    def check_room(self) -> None:
+        """Raise `Refused` while the log is full (the error with which producers wait and try again)."""
+        if self._is_full:
+            raise Refused(
+                ServerError.ProducerBlockedQuotaExceededError,
+                f"the topic keeps {self.kept_bytes} of at most {self._capacity} bytes: consume or unsubscribe",
+            )
 
     def get(self, entry_id: int) -> Entry | None:
         """The entry, None where it is not there yet or not any more."""
@@ -58,6 +64,8 @@ class EntryLog:
             entry = self._entries.pop(self.first_id)
             self.kept_bytes -= len(entry.data) + ENTRY_OVERHEAD
             self.first_id += 1
+        if self.kept_bytes <= self._capacity // 2:
+            self._is_full = False
 
     def position_of(self, message_id: MessageIdData) -> int:
         """The entry id to start reading at, within what is kept."""

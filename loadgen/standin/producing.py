@@ -8,19 +8,19 @@ from google.protobuf.message import Message
 from loadgen.standin.broker import Broker
 from loadgen.standin.hot_frames import ReceiptFrames
 from loadgen.standin.outbox import Outbox
-from loadgen.standin.refusal import Refused
+from loadgen.standin.refusal import UNASKED, Refused
 from loadgen.standin.topic import Producer, Topic
-from protocol.errors import MalformedFrame
 from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandProducer,
     CommandProducerSuccess,
     CommandSend,
-    CommandSendError,
     CommandSuccess,
     ProducerAccessMode,
     ServerError,
 )
+
+SEND_WITHOUT_PRODUCER = "SEND without its producer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,22 @@ class Producing:
         return attached
 
     def publish(self, send: CommandSend, data: bytes) -> None:
-        """Keep what a SEND carries and give the receipt."""
+        """Keep what a SEND carries and give the receipt.
+
+        A full topic closes the producer, which keeps its messages and comes again until it is let in: as
+        the real broker does at its backlog quota. (A SEND_ERROR would end the whole connection of a
+        C++ client.) What was sent in the meantime is dropped; the client sends it again.
+        """
         attached = self._producers.get(send.producer_id)
         if attached is None:
-            raise MalformedFrame(f"a SEND names producer {send.producer_id}, which is not open")
+            self._broker.ignored_commands[SEND_WITHOUT_PRODUCER] += 1
+            return
         try:
             entry = attached.topic.publish(send.num_messages, data)
-        except Refused as refusal:
-            self._send(
-                CommandSendError(
-                    producer_id=send.producer_id,
-                    sequence_id=send.sequence_id,
-                    error=refusal.error,
-                    message=refusal.message,
-                )
-            )
+        except Refused:
+            del self._producers[send.producer_id]
+            attached.topic.remove_producer(attached.producer)
+            self._send(CommandCloseProducer(producer_id=send.producer_id, request_id=UNASKED))
         else:
             self._outbox.put(attached.receipts.frame(send, entry.entry_id))
 

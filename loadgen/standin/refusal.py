@@ -2,9 +2,12 @@
 
 from protocol.pulsar_pb2 import ServerError
 
+UNASKED = 2**64 - 1
+"""The request id of what the broker does of its own accord."""
+
 
 class Refused(Exception):
-    """The request gets an ERROR (a SEND gets a SEND_ERROR) of this code; the connection lives on."""
+    """The request gets an ERROR of this code; the connection lives on."""
 
     def __init__(self, error: ServerError, message: str) -> None:
         super().__init__(message)

@@ -120,6 +120,8 @@ def run(options: BrokerOptions, address: tuple[str, int], counts: Path | None) -
         OSError: If the address cannot be listened on, or the file cannot be written.
     """
     broker = Broker(options)
+    if counts is not None:
+        counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(broker, *address))
     if counts is not None:

@@ -46,9 +46,10 @@ class Topic:
         """Let a producer in.
 
         Raises:
-            Refused: ProducerBusy if another one has its name. A reconnecting producer with a generated
-                name takes its own place.
+            Refused: If the topic is full; ProducerBusy if another producer has the name. One that reconnects
+                with a generated name takes its own place.
         """
+        self.log.check_room()
         former = self._producers.get(producer.name)
         if former is not None:
             replaces = not (former.is_named_by_client or producer.is_named_by_client)

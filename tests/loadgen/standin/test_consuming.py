@@ -1,6 +1,6 @@
 import pytest
 
-from loadgen.standin.consuming import UNASKED
+from loadgen.standin.refusal import UNASKED
 from protocol.pulsar_pb2 import (
     CommandAck,
     CommandAckResponse,

@@ -38,15 +38,18 @@ def test_retention_keeps_the_newest_of_what_nobody_needs():
     assert log.next_id - log.first_id == 3
 
 
-def test_a_full_log_refuses_and_takes_entries_again_once_trimmed():
+def test_a_full_log_refuses_until_half_of_it_is_free():
     size = len(payload(publish_time=10)) + ENTRY_OVERHEAD
-    log = filled(2, capacity=2 * size)
+    log = filled(4, capacity=4 * size)
+    log.check_room()
     with pytest.raises(Refused) as refused:
         log.append(1, payload())
-    assert refused.value.error == ServerError.PersistenceError
-    assert log.next_id == 2
+    assert refused.value.error == ServerError.ProducerBlockedQuotaExceededError
     log.trim(1)
-    assert log.append(1, payload()).entry_id == 2
+    with pytest.raises(Refused):
+        log.append(1, payload())
+    log.trim(2)
+    assert log.append(1, payload()).entry_id == 4
 
 
 @pytest.mark.parametrize(

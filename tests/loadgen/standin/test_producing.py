@@ -2,10 +2,13 @@ import pytest
 
 from loadgen.standin.broker import Broker
 from loadgen.standin.options import BrokerOptions
+from loadgen.standin.producing import SEND_WITHOUT_PRODUCER
+from loadgen.standin.refusal import UNASKED
 from protocol.pulsar_pb2 import (
     CommandCloseProducer,
-    CommandSendError,
+    CommandProducerSuccess,
     CommandSendReceipt,
+    CommandUnsubscribe,
     ProducerAccessMode,
     Schema,
     ServerError,
@@ -66,20 +69,23 @@ def test_closing_a_producer_that_is_not_open_succeeds(peer):
     assert peer.ask(CommandCloseProducer(producer_id=1, request_id=9)).request_id == 9
 
 
-def test_a_send_of_no_open_producer_ends_the_connection(peer):
+def test_a_send_of_no_open_producer_is_dropped_and_counted(peer):
     peer.publish(1, producer_id=5)
-    assert "producer 5" in peer.link.aborted[0]
+    assert peer.hear() == []
+    assert peer.broker.ignored_commands == {SEND_WITHOUT_PRODUCER: 1}
 
 
-def test_a_full_topic_answers_with_a_send_error_and_the_connection_lives_on():
+def test_a_full_topic_closes_its_producers_and_lets_them_in_again_when_there_is_room():
     peer = Peer(Broker(BrokerOptions(topic_bytes=600)))
     peer.subscribe(permits=0)
     peer.open_producer()
-    peer.publish(3)
+    peer.publish(4)
     answers = peer.hear()
-    assert [type(answer) for answer in answers] == [CommandSendReceipt, CommandSendReceipt, CommandSendError]
-    assert (answers[-1].sequence_id, answers[-1].error) == (2, ServerError.PersistenceError)
-    assert not peer.link.aborted
+    assert [type(answer) for answer in answers[:2]] == [CommandSendReceipt] * 2
+    assert answers[2:] == [CommandCloseProducer(producer_id=1, request_id=UNASKED)]
+    assert peer.open_producer().error == ServerError.ProducerBlockedQuotaExceededError
+    peer.ask(CommandUnsubscribe(consumer_id=1, request_id=3))
+    assert isinstance(peer.open_producer(), CommandProducerSuccess)
 
 
 def test_a_schema_gets_its_version(peer):
