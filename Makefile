@@ -49,11 +49,13 @@ format: env ## Format and mend what ruff can mend
 proto: env ## Make protocol/pulsar_pb2.py anew from protocol/pulsar.proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. protocol/pulsar.proto
 
-locks: env ## Resolve the pinned versions anew
-	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --no-emit-options --no-header --extra report --extra load --extra dev -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --no-emit-options --no-header -o requirements-proxy.lock pyproject.toml
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
+        --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
+
+locks: env ## Resolve the pinned versions anew (names, versions and hashes; no addresses)
+	$(LOCK) --extra report --extra load --extra build --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file requirements-proxy.lock pyproject.toml
+	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
 
 clean: ## Remove the environment and all that was made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html

@@ -1,0 +1,25 @@
+# The proxy's image: no Spark, no load generator's client, no compiler, no root.
+
+FROM python:3.11-slim AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+WORKDIR /src
+COPY requirements-proxy.lock requirements-build.lock ./
+RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements-proxy.lock
+RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements-build.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY sluice sluice
+COPY proxy proxy
+COPY loadgen loadgen
+COPY compliance compliance
+COPY protocol protocol
+COPY limiter limiter
+COPY accesslog accesslog
+RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl
+
+FROM python:3.11-slim
+RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/log/sluice
+COPY --from=build /opt/sluice /opt/sluice
+USER sluice
+EXPOSE 6650 8080
+ENTRYPOINT ["/opt/sluice/bin/sluice"]
+CMD ["serve", "--config", "/etc/sluice/sluice.yaml"]

@@ -1,0 +1,89 @@
+"""There is no container engine here: what can be checked without one is that everything named exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import typer.main
+import yaml
+
+from proxy.config import load_config
+from sluice.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+
+
+def _dockerfile() -> list[str]:
+    return [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+
+
+def _option_names(command: str) -> set[str]:
+    group = typer.main.get_command(app)
+    return {name for option in group.commands[command].params for name in option.opts}
+
+
+def _check_command(words: list[str]) -> None:
+    command, *flags = words
+    known = _option_names(command)
+    assert [flag for flag in flags if flag.startswith("--") and flag not in known] == []
+
+
+def test_the_dockerfile_copies_what_is_there():
+    copied = [
+        source
+        for line in _dockerfile()
+        if line.startswith("COPY ") and "--from" not in line
+        for source in shlex.split(line)[1:-1]
+    ]
+    assert copied
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+
+
+def test_the_dockerfile_copies_every_package_of_the_wheel():
+    packages = re.search(r"packages = (\[.*?\])\n", (ROOT / "pyproject.toml").read_text())
+    copies = {line for line in _dockerfile() if line.startswith("COPY ")}
+    assert [name for name in yaml.safe_load(packages[1]) if f"COPY {name} {name}" not in copies] == []
+
+
+def test_the_image_runs_a_command_that_exists_and_not_as_root():
+    lines = _dockerfile()
+    _check_command(yaml.safe_load(next(line for line in lines if line.startswith("CMD")).removeprefix("CMD ")))
+    users = [line for line in lines if line.startswith("USER")]
+    assert users
+    assert users[-1] not in {"USER root", "USER 0"}
+
+
+def test_the_image_has_no_spark():
+    lock = (ROOT / "requirements-proxy.lock").read_text()
+    assert "pyspark" not in lock
+    assert "requirements-proxy.lock" in (ROOT / "Dockerfile").read_text()
+
+
+def test_compose_mounts_what_is_there_and_gives_commands_that_exist():
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in COMPOSE["volumes"] or (ROOT / "deploy" / source).exists()
+    _check_command(COMPOSE["services"]["sluice"]["command"])
+    build = COMPOSE["services"]["sluice"]["build"]
+    assert (ROOT / "deploy" / build["context"] / build["dockerfile"]).exists()
+
+
+def test_the_parts_find_each_other():
+    """Sluice names the broker's service, Prometheus names Sluice's, each at the port that is listened on."""
+    config = load_config(ROOT / "deploy/sluice.yaml", {})
+    scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())
+    assert config.broker == "pulsar://broker:6650"
+    assert "broker" in COMPOSE["services"]
+    admin_port = config.admin.rpartition(":")[2]
+    assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == [f"sluice:{admin_port}"]
+    published = [port.split(":")[-1] for port in COMPOSE["services"]["sluice"]["ports"]]
+    assert set(published) == {config.listen.rpartition(":")[2], admin_port}
+
+
+def test_the_access_log_goes_where_the_image_lets_it_be_written():
+    config = load_config(ROOT / "deploy/sluice.yaml", {})
+    mounts = [volume.split(":")[1] for volume in COMPOSE["services"]["sluice"]["volumes"]]
+    assert str(config.access_log.dir) in mounts
+    assert any(str(config.access_log.dir) in line and "-o sluice" in line for line in _dockerfile())
