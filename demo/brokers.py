@@ -14,6 +14,9 @@ from protocol.topic_name import parse_topic
 STANDIN_START_S = 20.0
 REAL_START_S = 600.0
 """The first start fetches the jars."""
+WARM_UP = Path(__file__).with_name("warm-up.yaml")
+WARM_UP_S = 10
+WARM_UP_LONGEST_S = 90.0
 NAME = "broker"
 
 
@@ -37,6 +40,14 @@ def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str
     for namespace in sorted({name.namespace_name for name in names}):
         _put(f"{urls['admin_url']}/admin/v2/namespaces/{namespace}", {})
     return str(urls["service_url"])
+
+
+def warm_up(processes: Processes, folder: Path, service_url: str) -> None:
+    """Publish to a fresh real broker and receive from it until its JVM has warmed up."""
+    options = ["--service-url", service_url, "--verify-url", service_url, "--scenario", str(WARM_UP)]
+    options += ["--seconds", str(WARM_UP_S), "--out", str(folder / "warm-up.json")]
+    processes.start("warm-up", sluice("load", *options))
+    processes.wait_for_end("warm-up", WARM_UP_LONGEST_S, lambda: None)
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
-from demo.brokers import free_port, start_real, start_standin
+from demo.brokers import WARM_UP_S, free_port, start_real, start_standin, warm_up
 from demo.live import LivePicture
 from demo.processes import DemoError, Processes, sluice
 from demo.rates import RateMeter
@@ -81,6 +81,8 @@ class Demo:
         if self._plan.broker == "real":
             self._say("starting a real Pulsar broker (the first time, its jars are fetched: 236 MB)")
             url = start_real(processes, self._plan.out, self._topics)
+            self._note(f"warming it up for {WARM_UP_S} s (demo/warm-up.yaml says why)")
+            warm_up(processes, self._plan.out, url)
         else:
             self._say("starting the stand-in broker")
             url = start_standin(processes)

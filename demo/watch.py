@@ -34,7 +34,7 @@ class Watch:
         self._next = now + POLL_S
         streams, load = fetch_streams(self.admin), last_line(self.live)
         if streams is not None and load is not None:
-            self.picture.show(load["at_s"], self.meter.rows(now, by_topic(streams), load["topics"]))
+            self.picture.show(load["at_s"], self.meter.rows(now, by_topic(streams), load))
 
 
 def last_line(live: Path) -> dict[str, Any] | None:

@@ -31,6 +31,12 @@ def test_the_receiving_end_is_held_to_the_limits_of_sluice() -> None:
     assert seen == expected
 
 
+def test_the_warm_up_is_a_scenario_on_topics_of_its_own() -> None:
+    warm_up = {topic for topic, _ in load_scenario(HERE / "warm-up.yaml").topics()}
+    assert warm_up
+    assert not warm_up & {topic for topic, _ in scenario().topics()}
+
+
 def test_every_topic_is_under_a_limit() -> None:
     limited = {topic for limit in scenario().limits for topic in limit.topics}
     assert limited == {topic for topic, _ in scenario().topics()}
