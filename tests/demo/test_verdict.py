@@ -70,6 +70,11 @@ def test_the_receiving_end_may_be_above_the_line_by_the_slack_alone(excess: floa
     assert failed(with_limit(max_excess_messages=excess)) == ["pages: never above 500/s"] * fails
 
 
+def test_above_the_line_it_is_told_how_long_the_way_itself_stood_still() -> None:
+    (check, *_) = all_checks(with_limit(max_excess_messages=99.0), USAGE)
+    assert check.detail.endswith("; the slowest message that no limit held took 3 ms")
+
+
 @pytest.mark.parametrize(("share", "loaded_s", "fails"), [(0.97, 30, 0), (0.969, 30, 1), (None, 0, 1), (1.0, 0.9, 1)])
 def test_a_throttled_topic_gets_its_limit_and_wanted_it_long_enough(
     share: float | None, loaded_s: float, fails: int
