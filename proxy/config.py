@@ -89,15 +89,15 @@ class NamespaceLimits(_Section):
 class TopicLimits(_Section):
     """Limits of one topic; of a partitioned one, of each partition."""
 
-    publish: RateLimit | None = None
-    dispatch: RateLimit | None = None
+    publish: RateLimit | None = Field(None, description="in place of the namespace's value")
+    dispatch: RateLimit | None = Field(None, description="in place of the namespace's value")
 
 
 class Limits(_Section):
     """All limits. A topic's own value replaces its namespace's; totals apply besides."""
 
-    namespaces: dict[str, NamespaceLimits] = Field(default_factory=dict, description="by tenant/namespace")
-    topics: dict[str, TopicLimits] = Field(default_factory=dict, description="by full topic name")
+    namespaces: dict[str, NamespaceLimits] = Field(default_factory=dict, description="NAME is tenant/namespace")
+    topics: dict[str, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
 
     @field_validator("namespaces")
     @classmethod
@@ -126,7 +126,7 @@ class AccessLog(_Section):
     """Where and how the access log is written."""
 
     dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
-    interval: Seconds = Field(1.0, ge=0.1, le=60, description="a line per active stream and interval")
+    interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
     rotate_size: Size = Field(64 * 1024**2, gt=0, description="bytes after which a file is closed")
     rotate_age: Seconds = Field(10.0, gt=0, description="time after which a file is closed")
     queue: Size = Field(
