@@ -1,4 +1,4 @@
-"""Writes `docs/configuration.md` from the configuration's model: `python -m proxy.config_reference > docs/configuration.md`."""
+"""Makes `docs/configuration.md` from the model: `python -m proxy.config_reference > docs/configuration.md`."""
 
 import types
 import typing
@@ -13,9 +13,9 @@ from proxy.config import Config, RateLimit, read_size, read_span
 _HEAD = """\
 # Configuration
 
-One YAML file, given as `sluice serve --config FILE`; flags override it. `sluice check --config FILE` names every mistake.
-Sizes are written `4096`, `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second), `500/s`, `30/min`,
-`10MB/s`. This page is made from the model in `proxy/config.py`.
+One YAML file, given as `sluice serve --config FILE`; flags override it. `sluice check --config FILE` names every
+mistake. Sizes are written `4096`, `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second),
+`500/s`, `30/min`, `10MB/s`. This page is made from the model in `proxy/config.py`.
 
 | key | default | meaning |
 |---|---|---|
