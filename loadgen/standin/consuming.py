@@ -197,7 +197,7 @@ class Consuming:
     def resume(self) -> None:
         """The connection takes deliveries again."""
         for attached in self._consumers.values():
-            attached.subscription.wake()
+            attached.subscription.resume(attached.consumer)
 
     def _attached(self, consumer_id: int) -> _Attached:
         attached = self._consumers.get(consumer_id)

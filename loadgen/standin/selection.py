@@ -13,7 +13,7 @@ class Selection(Protocol):
     """Whether an entry that nobody can take now lets later ones pass."""
 
     def begin(self, consumers: list[Consumer]) -> None:
-        """A round of dispatching starts with these consumers."""
+        """From now on these are the consumers, and every entry that was passed over is tried again."""
         ...
 
     def pick(self, entry: Entry) -> Consumer | None:
@@ -24,8 +24,12 @@ class Selection(Protocol):
         """The entry went to the consumer and is not acknowledged yet."""
         ...
 
-    def released(self, entry_id: int) -> None:
-        """The entry is no longer with a consumer: acknowledged or to be delivered again."""
+    def released(self, entry_id: int) -> bool:
+        """The entry is no longer with a consumer; whether that lets one that was passed over go."""
+        ...
+
+    def waits_for(self, consumer: Consumer) -> bool:
+        """Whether entries were passed over because this consumer was not ready."""
         ...
 
 
@@ -43,8 +47,13 @@ class _Stateless:
     def delivered(self, entry: Entry, consumer: Consumer) -> None:
         """Nothing to remember."""
 
-    def released(self, entry_id: int) -> None:
-        """Nothing to forget."""
+    def released(self, entry_id: int) -> bool:  # noqa: ARG002 - nothing to forget
+        """No entry is ever passed over."""
+        return False
+
+    def waits_for(self, consumer: Consumer) -> bool:  # noqa: ARG002 - nothing to remember
+        """No entry is ever passed over."""
+        return False
 
 
 class SingleActive(_Stateless):
@@ -99,23 +108,28 @@ class KeyHash:
     def __init__(self) -> None:
         self._consumers: list[Consumer] = []
         self._waiting_slots: set[int] = set()
+        self._unready: set[Consumer] = set()
         self._slot_of: dict[int, int] = {}
         self._holders: dict[int, tuple[Consumer, int]] = {}
 
     def begin(self, consumers: list[Consumer]) -> None:
-        """Start a round; no key has been passed over yet."""
+        """No key is passed over from here."""
         self._consumers = consumers
         self._waiting_slots.clear()
+        self._unready.clear()
 
     def pick(self, entry: Entry) -> Consumer | None:
         """The key's consumer, unless it cannot take the entry now."""
         slot = entry.slot
+        if slot in self._waiting_slots:
+            return None
         owner = self._owner(slot)
         holder = self._holders.get(slot)
-        takes = owner is not None and owner.is_ready and (holder is None or holder[0] is owner)
-        if takes and slot not in self._waiting_slots:
+        if owner is not None and owner.is_ready and (holder is None or holder[0] is owner):
             return owner
         self._waiting_slots.add(slot)
+        if owner is not None and not owner.is_ready:
+            self._unready.add(owner)
         return None
 
     def delivered(self, entry: Entry, consumer: Consumer) -> None:
@@ -124,16 +138,19 @@ class KeyHash:
         _, count = self._holders.get(entry.slot, (consumer, 0))
         self._holders[entry.slot] = (consumer, count + 1)
 
-    def released(self, entry_id: int) -> None:
-        """One entry less of its key is with the consumer."""
-        slot = self._slot_of.pop(entry_id, None)
-        if slot is None:
-            return
+    def released(self, entry_id: int) -> bool:
+        """One entry less of its key is with the consumer; the last one sets the key free."""
+        slot = self._slot_of.pop(entry_id)
         consumer, count = self._holders[slot]
-        if count == 1:
-            del self._holders[slot]
-        else:
+        if count > 1:
             self._holders[slot] = (consumer, count - 1)
+            return False
+        del self._holders[slot]
+        return slot in self._waiting_slots
+
+    def waits_for(self, consumer: Consumer) -> bool:
+        """Whether a key waits for this consumer's permits or its connection."""
+        return consumer in self._unready
 
     def _owner(self, slot: int) -> Consumer | None:
         for consumer in self._consumers:

@@ -40,6 +40,8 @@ class Subscription:
         self._active: Consumer | None = None
         self._read_position = position
         self._due: list[int] = []
+        self._passed_over: list[int] = []
+        self._retry = True
         self._pending: dict[int, Consumer] = {}
         self._redeliveries: dict[int, int] = {}
 
@@ -72,13 +74,18 @@ class Subscription:
             former, self._active = self._active, self._selection.active(self.consumers)
             if former is not None and former is not self._active:
                 self._make_due(self._pending_with(former))
-        self.wake()
+        self._try_again()
 
     # ---- What consumers ask
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """The consumer takes `permits` more messages."""
         consumer.permits += permits
+        self.resume(consumer)
+
+    def resume(self, consumer: Consumer) -> None:
+        """The consumer may be ready again."""
+        self._retry = self._retry or self._selection.waits_for(consumer)
         self.wake()
 
     def acknowledge(self, entry_id: int, ack_set: Sequence[int] = ()) -> None:
@@ -89,7 +96,6 @@ class Subscription:
             return
         self.cursor.acknowledge(entry_id)
         self._forget(entry_id)
-        self._wake_if_blocked()
 
     def acknowledge_up_to(self, entry_id: int, ack_set: Sequence[int] = ()) -> None:
         """All entries before this one are done, and this one as far as the ack set says."""
@@ -99,7 +105,6 @@ class Subscription:
         self.cursor.acknowledge_below(end)
         if ack_set:
             self.acknowledge(entry_id, ack_set)
-        self._wake_if_blocked()
 
     def redeliver(self, consumer: Consumer, entry_ids: Iterable[int]) -> None:
         """Entries pending with the consumer are due again; without ids, all of them.
@@ -114,7 +119,7 @@ class Subscription:
             self._make_due(theirs)
         elif theirs or not asked:
             self._make_due(self._pending_with(consumer))
-        self.wake()
+        self._try_again()
 
     def reset(self, position: int) -> None:
         """Read on from `position`; what was acknowledged or pending from there on is forgotten."""
@@ -123,9 +128,10 @@ class Subscription:
         self._pending.clear()
         self._redeliveries.clear()
         self._due.clear()
+        self._passed_over.clear()
         self.cursor.reset(position)
         self._read_position = position
-        self.wake()
+        self._try_again()
 
     # ---- Dispatch
 
@@ -133,24 +139,34 @@ class Subscription:
         """Ask for a round of dispatching."""
         self._wake(self)
 
+    def _try_again(self) -> None:
+        """Something changed that may let entries go that were passed over."""
+        self._retry = True
+        self.wake()
+
     def dispatch(self) -> None:
         """Deliver what can be delivered now."""
         self._tell_active()
-        self._selection.begin(self.consumers)
-        passed_over: list[int] = []
-        while len(passed_over) < LOOK_AHEAD and any(consumer.is_ready for consumer in self.consumers):
-            if not self._dispatch_some(passed_over):
+        if self._retry:
+            self._retry = False
+            self._selection.begin(self.consumers)
+            for entry_id in self._passed_over:
+                heappush(self._due, entry_id)
+            self._passed_over.clear()
+        while len(self._passed_over) < LOOK_AHEAD and any(consumer.is_ready for consumer in self.consumers):
+            if not self._dispatch_some():
                 break
-        for entry_id in passed_over:
-            heappush(self._due, entry_id)
 
-    def _dispatch_some(self, passed_over: list[int]) -> bool:
+    def _dispatch_some(self) -> bool:
         """Deliver entries until one cannot be; the answer is whether looking further may help."""
         while (entry := self._next_entry()) is not None:
             consumer = self._selection.pick(entry)
+            if consumer is None and self._selection.may_skip:
+                self._passed_over.append(entry.entry_id)
+                return True
             if consumer is None:
-                passed_over.append(entry.entry_id)
-                return self._selection.may_skip
+                heappush(self._due, entry.entry_id)
+                return False
             self._deliver(entry, consumer)
         return False
 
@@ -194,14 +210,9 @@ class Subscription:
             heappush(self._due, entry_id)
 
     def _forget(self, entry_id: int) -> None:
-        if self._pending.pop(entry_id, None) is not None:
-            self._selection.released(entry_id)
         self._redeliveries.pop(entry_id, None)
-
-    def _wake_if_blocked(self) -> None:
-        """An acknowledgement sets a Key_Shared key free; for the other types it changes nothing."""
-        if self._due and self._selection.may_skip:
-            self.wake()
+        if self._pending.pop(entry_id, None) is not None and self._selection.released(entry_id):
+            self._try_again()
 
 
 def _selection_for(sub_type: CommandSubscribe.SubType, partition: int) -> Selection:

@@ -1,6 +1,7 @@
 """A subscription on a bench: pure, every delivery recorded."""
 
 from loadgen.standin.consumer import Consumer
+from loadgen.standin.entry import Entry
 from loadgen.standin.entry_log import EntryLog
 from loadgen.standin.subscription import Subscription
 from protocol.pulsar_pb2 import CommandSubscribe
@@ -10,11 +11,23 @@ Exclusive, Shared = CommandSubscribe.Exclusive, CommandSubscribe.Shared
 Failover, KeyShared = CommandSubscribe.Failover, CommandSubscribe.Key_Shared
 
 
+class CountingLog(EntryLog):
+    """Counts how often an entry is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 10_000_000)
+        self.looks = 0
+
+    def get(self, entry_id: int) -> Entry | None:
+        self.looks += 1
+        return super().get(entry_id)
+
+
 class Bench:
     """A subscription with recording consumers; each step ends with a round of dispatching."""
 
     def __init__(self, sub_type=Shared, partition=-1):
-        self.log = EntryLog(1, 10_000_000)
+        self.log = CountingLog()
         self.outlet = RecordingOutlet()
         self.sub_type = sub_type
         self.wakes = 0

@@ -63,10 +63,10 @@ def test_a_key_that_changes_hands_waits_for_its_former_consumer():
     selection.delivered(entry(1, moving), one)
     selection.begin([one, two])
     assert selection.pick(entry(2, moving)) is None
-    selection.released(0)
+    assert not selection.released(0)
     selection.begin([one, two])
     assert selection.pick(entry(2, moving)) is None
-    selection.released(1)
+    assert selection.released(1)
     selection.begin([one, two])
     assert selection.pick(entry(2, moving)) is two
 
@@ -76,7 +76,9 @@ def test_within_a_round_a_key_that_was_passed_over_stays_passed_over():
     (one,) = consumers(1, permits=0)
     selection = KeyHash()
     selection.begin([one])
+    assert not selection.waits_for(one)
     assert selection.pick(entry(0)) is None
+    assert selection.waits_for(one)
     one.permits = 5
     assert selection.pick(entry(1)) is None
     selection.begin([one])
