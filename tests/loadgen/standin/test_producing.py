@@ -78,14 +78,14 @@ def test_a_send_of_no_open_producer_is_dropped_and_counted(peer):
 def test_a_full_topic_closes_its_producers_and_lets_them_in_again_when_there_is_room():
     peer = Peer(Broker(BrokerOptions(topic_bytes=600)))
     peer.subscribe(permits=0)
-    peer.open_producer()
+    peer.open_producer(producer_name="me")
     peer.publish(4)
     answers = peer.hear()
     assert [type(answer) for answer in answers[:2]] == [CommandSendReceipt] * 2
     assert answers[2:] == [CommandCloseProducer(producer_id=1, request_id=UNASKED)]
     assert peer.open_producer().error == ServerError.ProducerBlockedQuotaExceededError
     peer.ask(CommandUnsubscribe(consumer_id=1, request_id=3))
-    assert isinstance(peer.open_producer(), CommandProducerSuccess)
+    assert isinstance(peer.open_producer(producer_name="me"), CommandProducerSuccess)
 
 
 def test_a_schema_gets_its_version(peer):

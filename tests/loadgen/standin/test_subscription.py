@@ -3,10 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.standin.refusal import Refused
-from loadgen.standin.subscription import LOOK_AHEAD
 from protocol.pulsar_pb2 import ServerError
-from tests.loadgen.standin.bench import Bench, Exclusive, Failover, KeyShared, Shared
-from tests.loadgen.standin.doubles import payload
+from tests.loadgen.standin.bench import Bench, Exclusive, Failover, Shared
 
 
 def test_entries_go_out_in_order_and_only_once():
@@ -106,6 +104,17 @@ def test_failover_tells_who_is_active_and_the_next_one_gets_what_was_pending():
     bench.leave(first)
     assert bench.outlet.told == [(1, True), (2, False), (2, True)]
     assert bench.outlet.entry_ids(2) == [1, 2]
+
+
+def test_a_consumer_that_becomes_active_takes_over_what_was_pending():
+    """Partition 1 of a topic goes to the second consumer as soon as there are two."""
+    bench = Bench(Failover, partition=1)
+    bench.join(1)
+    bench.publish(2)
+    assert bench.outlet.entry_ids(1) == [0, 1]
+    bench.join(2)
+    assert bench.outlet.told == [(1, True), (1, False), (2, True)]
+    assert bench.outlet.entry_ids(2) == [0, 1]
 
 
 def test_exclusive_consumers_are_not_told_that_they_are_active():
@@ -227,77 +236,3 @@ def test_a_reset_delivers_again_from_there_as_if_for_the_first_time():
     bench.subscription.reset(1)
     bench.subscription.dispatch()
     assert bench.redelivery_counts() == [(1, 0), (2, 0), (3, 0), (4, 0)]
-
-
-def key_of_consumer(bench, consumer_id):
-    """A key that goes to this consumer; what it published is acknowledged again."""
-    for key in map(str, range(100)):
-        bench.publish(key=key)
-        bench.subscription.acknowledge(bench.log.next_id - 1)
-        if bench.outlet.entry_ids(consumer_id):
-            return key
-    raise AssertionError(f"no key for consumer {consumer_id}")
-
-
-def test_a_key_without_a_ready_consumer_holds_up_no_other_key():
-    bench = Bench(KeyShared)
-    slow, quick = bench.join(1), bench.join(2)
-    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
-    slow.permits, quick.permits = 0, 100
-    bench.outlet.entry_ids()
-    start = bench.log.next_id
-    for key in (slow_key, quick_key, slow_key, quick_key):
-        bench.publish(key=key)
-    assert bench.outlet.entry_ids() == [start + 1, start + 3]
-    bench.flow(slow, 10)
-    assert bench.outlet.entry_ids(1) == [start, start + 2]
-
-
-def test_looking_ahead_has_an_end():
-    """Else one slow consumer would make each round walk through the whole backlog."""
-    bench = Bench(KeyShared)
-    slow, quick = bench.join(1), bench.join(2)
-    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
-    slow.permits, quick.permits = 0, 10
-    bench.outlet.entry_ids()
-    for _ in range(LOOK_AHEAD):
-        bench.log.append(1, payload(partition_key=slow_key))
-    bench.publish(key=quick_key)
-    assert bench.outlet.entry_ids() == []
-    bench.flow(slow, 1)
-    bench.subscription.dispatch()
-    assert bench.outlet.entry_ids(2) == [bench.log.next_id - 1]
-
-
-def test_what_was_passed_over_is_not_looked_at_again_without_a_reason():
-    """Else each new entry would cost a walk through all that wait for a slow consumer."""
-    bench = Bench(KeyShared)
-    slow, quick = bench.join(1), bench.join(2)
-    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
-    slow.permits = 0
-    bench.outlet.entry_ids()
-    bench.publish(50, key=slow_key)
-    before = bench.log.looks
-    bench.publish(key=quick_key)
-    bench.subscription.acknowledge(bench.log.next_id - 1)
-    bench.flow(quick, 10)
-    assert bench.log.looks - before < 10
-    bench.flow(slow, 100)
-    assert len(bench.outlet.entry_ids(1)) == 50
-
-
-def test_an_acknowledgement_wakes_a_subscription_whose_keys_wait_for_it():
-    bench = Bench(KeyShared)
-    bench.join(1)
-    for key in map(str, range(20)):
-        bench.publish(key=key)
-    bench.join(2)
-    for key in map(str, range(20)):
-        bench.publish(key=key)
-    waiting = 40 - len(bench.outlet.entry_ids())
-    assert waiting > 0
-    before = bench.wakes
-    bench.subscription.acknowledge_up_to(19)
-    assert bench.wakes > before
-    bench.subscription.dispatch()
-    assert len(bench.outlet.entry_ids(2)) == waiting

@@ -68,6 +68,13 @@ def test_a_reader_starts_at_its_message_and_its_subscription_ends_with_it(topic)
     assert subscribe(topic, "reader", durable=False) is not reader
 
 
+def test_a_readers_name_can_become_a_durable_subscriptions(topic):
+    subscribe(topic, "s", durable=False)
+    topic.unsubscribe("s")
+    subscribe(topic, "s")
+    assert topic.is_durable("s")
+
+
 def test_a_durable_subscription_stays_without_consumers(topic):
     subscription = subscribe(topic)
     subscription.consumers.clear()
