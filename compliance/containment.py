@@ -1,0 +1,102 @@
+"""Containment: did more pass than the limit allows, over any run of lines in which one value was in force?
+
+For the lines i..j of one limiter with rate r and burst b, the allowance is b + r·(time from the start of i to the
+end of j) + one entry. The largest excess over all i ≤ j ending at j is a running sum minus its running minimum
+(Kadane's idea), so one pass finds the worst of all windows, whatever boundaries they have. The entry that may overdraw
+the bucket is the last one passed, so the slack is the largest entry of line j.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.window import WindowSpec
+
+from compliance.clock import rfc3339, seconds
+from compliance.schema import LIMITER
+
+UNITS = ("messages", "bytes")
+# The wall clock went back between two lines: no window spans that moment.
+CLOCK_STEP_S = -0.1
+
+
+def _by_seq() -> WindowSpec:
+    return Window.partitionBy(*LIMITER).orderBy("seq")
+
+
+def _so_far() -> WindowSpec:
+    return Window.partitionBy(*LIMITER, "run").orderBy("seq").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
+    """Lines with a limit in that unit, numbered by the run of lines in which the same value was in force.
+
+    Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s` and `idle_s`, the time since the line before.
+    """
+    rate, burst = F.col(f"limit_{unit}"), F.col(f"burst_{unit}")
+    idle_s = seconds(F.col("start")) - seconds(F.lag("end").over(_by_seq()))
+    is_same = rate.eqNullSafe(F.lag(rate).over(_by_seq())) & burst.eqNullSafe(F.lag(burst).over(_by_seq()))
+    begins = F.when(is_same & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)
+    marked = limit_lines.withColumn("idle_s", F.greatest(idle_s, F.lit(0.0))).withColumn("begins", begins)
+    numbered = marked.withColumn("run", F.sum("begins").over(_by_seq()))
+    return numbered.where(rate.isNotNull()).select(
+        *LIMITER,
+        "seq",
+        "start",
+        "end",
+        "run",
+        rate.alias("rate"),
+        burst.alias("burst"),
+        F.col(f"passed_{unit}").alias("passed"),
+        F.col(f"largest_entry_{unit}").alias("largest"),
+        (F.col("duration_ms") / 1e3).alias("duration_s"),
+        F.when(F.col("begins") == 1, 0.0).otherwise(F.col("idle_s")).alias("idle_s"),
+    )
+
+
+def worst_window(limit_lines: DataFrame, unit: str) -> DataFrame:
+    """Each limiter's window with the largest excess in that unit, as `ContainmentFacts` of its own lines."""
+    runs = value_runs(limit_lines, unit)
+    sums = runs.withColumns(
+        {
+            "passed_sum": F.sum("passed").over(_so_far()),
+            "time_sum": F.sum(F.col("duration_s") + F.col("idle_s")).over(_so_far()),
+        }
+    )
+    surplus = F.col("passed_sum") - F.col("rate") * F.col("time_sum")
+    before = F.struct(
+        (F.col("passed_sum") - F.col("passed")).alias("passed"),
+        (F.col("time_sum") - F.col("duration_s")).alias("time"),
+        "start",
+    )
+    surplus_before = surplus - F.col("passed") + F.col("rate") * F.col("duration_s")
+    begun = sums.withColumn("begin", F.min_by(before, surplus_before).over(_so_far()))
+    # A line in which nothing passed ends no worst window, and its largest entry is none.
+    ended = begun.where(F.col("passed") > 0).withColumns(
+        {
+            "window_passed": (F.col("passed_sum") - F.col("begin.passed")).cast("double"),
+            "window_s": F.col("time_sum") - F.col("begin.time"),
+        }
+    )
+    allowed = F.col("burst") + F.col("rate") * F.col("window_s") + F.col("largest")
+    return worst_of(ended.withColumn("allowed", allowed), unit, "limiter")
+
+
+def worst_of(windows: DataFrame, unit: str, basis: str) -> DataFrame:
+    """Columns `begin.start`, `end`, `window_passed`, `allowed`, `rate` in; the worst per limiter out."""
+    excess: Column = F.col("window_passed") - F.col("allowed")
+    window = F.struct(
+        rfc3339(F.col("begin.start")).alias("start"),
+        rfc3339(F.col("end")).alias("end"),
+        F.col("window_passed").alias("passed"),
+        "allowed",
+        F.col("rate").alias("limit"),
+        excess.alias("excess"),
+    )
+    worst = windows.groupBy(*LIMITER).agg(F.max_by(window, excess).alias("worst"))
+    return worst.select(*LIMITER, F.lit(unit).alias("unit"), F.lit(basis).alias("basis"), "worst.*")
+
+
+def containment_facts(limit_lines: DataFrame) -> DataFrame:
+    """Both units."""
+    return reduce(DataFrame.unionByName, (worst_window(limit_lines, unit) for unit in UNITS))

@@ -1,0 +1,112 @@
+"""Lines of text in, rows out; each line that is not exactly one record gets the reason why.
+
+Read as text and parsed here, not by Spark's JSON source: that one drops text behind a complete object, changes its
+mind about what is malformed with the columns selected, and loses the raw line.
+"""
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+
+from accesslog.record import SCHEMA_VERSION, Kinds
+from compliance.schema import (
+    choices,
+    line_schema,
+    nullable_fields,
+    number_fields,
+    required_fields,
+    row_schema,
+    time_fields,
+)
+
+LONGEST_QUARANTINED = 100_000
+_RFC3339 = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$"
+
+# The line is parsed as the only element of a list that a sentinel follows: a second object, a bracket or any other
+# text behind the record breaks that form, which a bare parse of the line would not notice.
+_WRAPPED = StructType(
+    [
+        StructField("lines", ArrayType(line_schema())),
+        StructField("end", BooleanType()),
+        StructField("bad", StringType()),
+    ]
+)
+_OPTIONS = {"columnNameOfCorruptRecord": "bad", "allowNonNumericNumbers": "false"}
+
+
+def parse(lines: DataFrame) -> DataFrame:
+    """Columns `value`, `file` in; every field of the record, `file`, `value` and `reason` (null if good) out."""
+    wrapped = F.concat(F.lit('{"lines":['), F.col("value"), F.lit('],"end":true}'))
+    parsed = lines.select(
+        "file",
+        F.make_valid_utf8("value").alias("value"),
+        F.is_valid_utf8("value").alias("is_text"),
+        F.from_json(wrapped, _WRAPPED, _OPTIONS).alias("parsed"),
+    )
+    record = F.get(F.col("parsed.lines"), F.lit(0))
+    flat = parsed.select("*", *(record.getField(name).alias(name) for name in line_schema().names))
+    judged = flat.withColumn("reason", _reason())
+    times = {name: F.try_to_timestamp(F.col(name)) for name in time_fields()}
+    return judged.withColumns(times).select("file", "value", "reason", *line_schema().names)
+
+
+def good_rows(parsed: DataFrame) -> DataFrame:
+    """The rows of the good lines, with the UTC day of their start."""
+    rows = parsed.where(F.col("reason").isNull())
+    return rows.select(*row_schema().names, "file", F.to_date("start").alias("day"))
+
+
+def quarantined(parsed: DataFrame) -> DataFrame:
+    """The other lines: file, raw line, reason."""
+    line = F.substring("value", 1, LONGEST_QUARANTINED).alias("line")
+    return parsed.where(F.col("reason").isNotNull()).select("file", line, "reason")
+
+
+def _reason() -> Column:
+    """The first rule that the line breaks, in words; null if it breaks none."""
+    is_alone = F.col("parsed.end") & (F.size("parsed.lines") == 1)
+    known = F.col("kind").isin(*Kinds.BY_NAME)
+    return F.coalesce(
+        F.when(~F.col("is_text"), "not UTF-8 text"),
+        F.when(F.trim("value") == "", "empty line"),
+        F.when(~F.coalesce(is_alone, F.lit(False)), "not exactly one complete JSON object"),
+        F.when(F.col("parsed.bad").isNotNull(), "a field has the wrong type"),
+        F.when(F.col("kind").isNull(), "missing: kind"),
+        F.when(~known, F.concat(F.lit("unknown kind: "), F.substring("kind", 1, 100))),
+        F.when(F.col("v") > SCHEMA_VERSION, F.concat(F.lit("newer schema version: "), F.col("v").cast("string"))),
+        _named(_missing(), "missing: "),
+        _named(_bad_values(), "impossible value: "),
+    )
+
+
+def _named(names: list[Column], words: str) -> Column:
+    found = F.concat_ws(", ", *names)
+    return F.when(found != "", F.concat(F.lit(words), found))
+
+
+def _missing() -> list[Column]:
+    """The names of fields that the line's kind must have and that are not there."""
+    absent = []
+    for name in line_schema().names:
+        required = [kind for kind in Kinds.BY_NAME if name in required_fields(kind)]
+        nullable = [kind for kind in Kinds.BY_NAME if name in nullable_fields(kind)]
+        is_absent = F.col("kind").isin(*required) & F.col(name).isNull()
+        # A null limit means "none", so it must be written: a lost field must not lift a limit.
+        is_unsaid = F.col("kind").isin(*nullable) & ~F.contains(F.col("value"), F.lit(f'"{name}"'))
+        absent.append(F.when(is_absent | is_unsaid, name))
+    return absent
+
+
+def _bad_values() -> list[Column]:
+    # `try_to_timestamp` alone would accept a bare year or a time without a zone.
+    bad = {name: ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull() for name in time_fields()}
+    bad |= {name: F.col(name) < 0 for name in number_fields()}
+    bad |= {name: ~F.col(name).isin(*words) for name, words in choices().items()}
+    for unit in ("messages", "bytes"):
+        limited = F.col(f"limit_{unit}").isNotNull()
+        lacks_burst = (F.col("kind") == "limit") & limited & F.col(f"burst_{unit}").isNull()
+        bad[f"burst_{unit}"] = reduce(or_, [bad[f"burst_{unit}"], lacks_burst])
+    return [F.when(condition, name) for name, condition in bad.items()]

@@ -1,0 +1,99 @@
+"""Spark's schema of the access log, derived from the record's types so that the two cannot drift apart.
+
+All kinds share one wide row: the union of their fields. What a kind does not have is null.
+"""
+
+from datetime import datetime
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from accesslog.record import Kinds
+
+LINE_KEY = ("proxy_id", "boot_id", "seq")
+"""What makes a line one of a kind."""
+BOOT = ("proxy_id", "boot_id")
+LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
+
+# Times are read as text first: Spark's JSON reader would take a bare number for a time.
+_SPARK_TYPES: dict[Any, DataType] = {
+    bool: BooleanType(),
+    int: LongType(),
+    float: DoubleType(),
+    str: StringType(),
+    datetime: StringType(),
+}
+
+
+def _fields(kind: str) -> dict[str, Any]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
+
+
+def _without_none(python_type: Any) -> Any:
+    if isinstance(python_type, UnionType):
+        (python_type,) = (part for part in get_args(python_type) if part is not type(None))
+    return python_type
+
+
+def _all_fields() -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for kind in Kinds.BY_NAME:
+        for name, python_type in _fields(kind).items():
+            plain = _without_none(python_type)
+            if merged.setdefault(name, plain) != plain:
+                raise TypeError(f"field {name} has two types in the access log's record: give one another name")
+    return merged
+
+
+def _spark_type(python_type: Any) -> DataType:
+    return StringType() if get_origin(python_type) is Literal else _SPARK_TYPES[python_type]
+
+
+def line_schema() -> StructType:
+    """The row that a JSON line is read into: `kind` and every field of every kind, times as text."""
+    fields = [StructField(name, _spark_type(python_type)) for name, python_type in _all_fields().items()]
+    return StructType([StructField("kind", StringType()), *fields])
+
+
+def row_schema() -> StructType:
+    """The same as it is kept: times are timestamps."""
+    times = set(time_fields())
+    return StructType([StructField(f.name, TimestampType()) if f.name in times else f for f in line_schema().fields])
+
+
+def required_fields(kind: str) -> list[str]:
+    """Fields of a kind that must have a value."""
+    return [name for name, python_type in _fields(kind).items() if not isinstance(python_type, UnionType)]
+
+
+def nullable_fields(kind: str) -> list[str]:
+    """Fields of a kind that must be there but may be null."""
+    return [name for name, python_type in _fields(kind).items() if isinstance(python_type, UnionType)]
+
+
+def time_fields() -> list[str]:
+    """Fields that hold a time."""
+    return [name for name, python_type in _all_fields().items() if python_type is datetime]
+
+
+def number_fields() -> list[str]:
+    """Fields that hold a number; none of them may be negative."""
+    return [name for name, python_type in _all_fields().items() if python_type in (int, float)]
+
+
+def choices() -> dict[str, tuple[str, ...]]:
+    """Fields that allow some words only, with these words."""
+    return {
+        name: get_args(python_type) for name, python_type in _all_fields().items() if get_origin(python_type) is Literal
+    }

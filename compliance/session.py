@@ -1,0 +1,64 @@
+"""The Spark session: `local[*]` on any machine, whatever `spark-submit` says elsewhere."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from compliance.java import find_java
+
+# Every batch of the stream has few rows a partition; 200, Spark's default, costs three times the time here.
+SHUFFLE_PARTITIONS = 2
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.log.level": "ERROR",
+}
+_LOCAL_SETTINGS = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    # A machine whose own name does not resolve must still get a report.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@contextlib.contextmanager
+def spark_session(log: Path) -> Iterator[SparkSession]:
+    """A session that is stopped at the end; Spark's own chatter goes to a file.
+
+    Args:
+        log: Where the standard error of the Java process goes.
+
+    Raises:
+        JavaNotFoundError: If no Java can be found. (Not under `spark-submit`, which has started one.)
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = _SETTINGS if submitted else _SETTINGS | _LOCAL_SETTINGS
+    if not submitted:
+        os.environ["JAVA_HOME"] = str(find_java())
+    builder = SparkSession.builder.appName("sluice report").config(map=dict(settings))
+    with contextlib.nullcontext() if submitted else _standard_error_to(log):
+        session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextlib.contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """Processes started inside inherit the file as their standard error."""
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,57 @@
+"""Totals: what each limiter, topic and day saw."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from compliance.clock import rfc3339
+from compliance.schema import BOOT, LIMITER
+
+TOPIC = ("tenant", "namespace", "topic", "direction")
+STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
+_FLOWS = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
+_IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "tenant", "namespace")
+
+
+def limiter_facts(limit_lines: DataFrame) -> DataFrame:
+    """Each limiter of each run, as `LimiterFacts`."""
+    is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    sums = limit_lines.groupBy(*LIMITER).agg(
+        F.max_by(F.struct(*_IN_FORCE), "seq").alias("in_force"),
+        F.count_distinct(F.struct("limit_messages", "limit_bytes")).alias("values"),
+        F.bool_or(is_limited).alias("was_limited"),
+        *_sums("passed_messages", "passed_bytes"),
+        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
+        rfc3339(F.min("start")).alias("first"),
+        rfc3339(F.max("end")).alias("last"),
+    )
+    return sums.select("*", "in_force.*").drop("in_force")
+
+
+def topic_facts(interval_lines: DataFrame) -> DataFrame:
+    """Each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
+    last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")
+    streams = interval_lines.groupBy(*STREAM).agg(
+        *_sums(*_FLOWS, "dropped_messages", "dropped_bytes", "throttled_ms"),
+        F.max("delay_max_ms").alias("delay_max_ms"),
+        F.max_by(last, "seq").alias("last"),
+    )
+    limit = F.struct("last.limit_level", "last.limit_messages", "last.limit_bytes")
+    topics = streams.groupBy(*TOPIC).agg(
+        *_sums(*_FLOWS, "dropped_messages", "dropped_bytes"),
+        F.sum("last.held_messages").alias("held_messages"),
+        F.sum("last.held_bytes").alias("held_bytes"),
+        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
+        F.max("delay_max_ms").alias("delay_max_ms"),
+        F.max_by(limit, "last.end").alias("limit"),
+    )
+    return topics.select("*", "limit.*").drop("limit")
+
+
+def usage_facts(interval_lines: DataFrame) -> DataFrame:
+    """Each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
+    day = F.date_format("day", "yyyy-MM-dd").alias("day")
+    return interval_lines.groupBy(day, *TOPIC).agg(*_sums(*_FLOWS))
+
+
+def _sums(*names: str) -> list[Column]:
+    return [F.sum(name).alias(name) for name in names]

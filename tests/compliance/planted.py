@@ -1,0 +1,122 @@
+"""Writes access logs of an ideal limiter, with its own little model, and plants what the job must find.
+
+One proxy run, one line per stream and limiter and second, a heartbeat at the end of each second.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+
+BEGIN = datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
+TOPIC = "persistent://acme/orders/new"
+
+
+@dataclass
+class PlantedLog:
+    """Lines of one run, second by second."""
+
+    proxy_id: str = "proxy-1"
+    boot_id: str = "boot-1"
+    topic: str = TOPIC
+    begin: datetime = BEGIN
+    lines: list = field(default_factory=list)
+    second: int = 0
+
+    @property
+    def _head(self):
+        start = self.begin + timedelta(seconds=self.second)
+        return {
+            "proxy_id": self.proxy_id,
+            "boot_id": self.boot_id,
+            "seq": len(self.lines),
+            "start": start,
+            "end": start + timedelta(seconds=1),
+            "duration_ms": 1000.0,
+        }
+
+    def limit(self, passed, rate=100.0, throttled_ms=1000.0, **more):
+        values = {
+            "direction": "publish",
+            "level": "topic",
+            "name": self.topic,
+            "tenant": "acme",
+            "namespace": "orders",
+            "source": "topic file",
+            "mode": "enforce",
+            "limit_messages": rate,
+            "limit_bytes": None,
+            "burst_messages": None if rate is None else rate / 10,
+            "burst_bytes": None,
+            "passed_entries": passed,
+            "passed_messages": passed,
+            "passed_bytes": passed * 100,
+            "largest_entry_messages": min(1, passed),
+            "largest_entry_bytes": 100 * min(1, passed),
+            "throttled_ms": throttled_ms,
+        }
+        self.lines.append(LimitLine(**(self._head | values | more)))
+
+    def interval(self, passed, offered=None, **more):
+        offered = passed if offered is None else offered
+        values = {
+            "direction": "publish",
+            "tenant": "acme",
+            "namespace": "orders",
+            "topic": self.topic,
+            "connection_id": 1,
+            "client_address": "127.0.0.1:5000",
+            "client_version": "test",
+            "stream_id": 1,
+            "producer_name": "p",
+            "subscription": "",
+            "offered_entries": offered,
+            "offered_messages": offered,
+            "offered_bytes": offered * 100,
+            "passed_entries": passed,
+            "passed_messages": passed,
+            "passed_bytes": passed * 100,
+            "dropped_messages": 0,
+            "dropped_bytes": 0,
+            "held_messages": offered - passed,
+            "held_bytes": (offered - passed) * 100,
+            "throttled_ms": 0.0,
+            "delay_max_ms": 0.0,
+            "reason": "",
+            "limit_level": "topic",
+            "limit_messages": 100.0,
+            "limit_bytes": None,
+            "permits_asked": 0,
+            "permits_granted": 0,
+        }
+        self.lines.append(IntervalLine(**(self._head | values | more)))
+
+    def beat(self, *, last=False):
+        """Ends the second."""
+        self.lines.append(HeartbeatLine(**self._head, dropped_lines=0, last=last))
+        self.second += 1
+
+    def tick(self, passed, **more):
+        """A whole second in which the limiter and one stream passed the same."""
+        self.interval(passed)
+        self.limit(passed, **more)
+        self.beat()
+
+    def encoded(self):
+        return [msgspec.json.encode(line) for line in self.lines]
+
+
+def write_file(folder: Path, name: str, lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def exact_log(seconds=30, rate=100, **names):
+    """A greedy stream at an exact limiter: the burst once, then the rate."""
+    log = PlantedLog(**names)
+    for second in range(seconds):
+        log.tick(rate + (rate // 10 if second == 0 else 0), rate=float(rate))
+    return log
