@@ -64,6 +64,11 @@ def body_of(envelope: BaseCommand) -> Any:
     return getattr(envelope, descriptor.name)
 
 
+def text(value: str | bytes) -> str:
+    """A string field as text: protobuf hands out one that is not UTF-8 as bytes."""
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
 def split(frame: bytes) -> tuple[BaseCommand, bytes]:
     """A whole frame's command and what stands behind it (magic, checksum, metadata, payload).
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from protocol.commands import SIZES, decode, encode
+from protocol.commands import SIZES, decode, encode, text
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.sniff import foreign_protocol
@@ -51,8 +51,8 @@ def read_greeting(data: bytes, max_frame: int) -> Greeting | None:
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
     connect = envelope.connect
-    target, frame = connect.proxy_to_broker_url, data[:length]
+    target, frame = text(connect.proxy_to_broker_url), data[:length]
     if connect.HasField("proxy_to_broker_url"):
         connect.ClearField("proxy_to_broker_url")
         frame = encode(connect)
-    return Greeting(target, connect.client_version, frame, data[length:])
+    return Greeting(target, text(connect.client_version), frame, data[length:])

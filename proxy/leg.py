@@ -55,6 +55,7 @@ class Leg(asyncio.Protocol):
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
+        self._is_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -94,13 +95,14 @@ class Leg(asyncio.Protocol):
         return self._transport is not None
 
     def write(self, part: Bytes) -> None:
-        """Send bytes; a leg that is gone swallows them."""
-        if self._transport is not None:
+        """Send bytes; a leg that is gone, or that was told the end, swallows them."""
+        if self._transport is not None and not self._is_ended:
             self._transport.write(part)
 
     def write_eof(self) -> None:
         """Send what is written, then say that no more will come."""
         if self._transport is not None and not self._transport.is_closing():
+            self._is_ended = True
             self._transport.write_eof()
 
     def is_throttled(self) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from protocol.commands import body_of, encode, split
+from protocol.commands import body_of, encode, split, text
 from protocol.errors import ProtocolError
 from protocol.frames import FrameCutter
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
@@ -51,7 +51,7 @@ def through_proxy(answer: CommandLookupTopicResponse, request_id: int) -> bytes:
 
     Source: org.apache.pulsar.proxy.server.LookupProxyHandler
     """
-    url = answer.broker_service_url or answer.broker_service_url_tls
+    url = text(answer.broker_service_url or answer.broker_service_url_tls)
     answer.request_id = request_id
     answer.broker_service_url = url
     answer.broker_service_url_tls = url
@@ -90,10 +90,10 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
             return _failed(request.request_id, ServiceNotReady, f"lookup at {url}: {error or 'no answer in time'}")
         if answer.response != CommandLookupTopicResponse.Redirect:
-            targets.learn(answer.broker_service_url)
+            targets.learn(text(answer.broker_service_url))
             is_found = answer.response == CommandLookupTopicResponse.Connect
             return through_proxy(answer, request.request_id) if is_found else encode(answer)
-        url, authoritative = answer.broker_service_url, answer.authoritative
+        url, authoritative = text(answer.broker_service_url), answer.authoritative
         targets.learn(url)
     return _failed(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
 

@@ -109,7 +109,9 @@ class Session:
 
     def opened(self, leg: Leg) -> None:
         """A leg is connected."""
-        if leg is self.client:
+        if leg is self.broker:
+            self._start_relaying()
+        else:
             self.connection.client_address = leg.address
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
@@ -206,11 +208,10 @@ class Session:
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"no connection within {self._engine.config.connect_timeout:g} s"
             self._refuse(End("broker_unreachable", f"{wanted}: {reason}"))
-        else:
-            self._start_relaying(greeting)
 
-    def _start_relaying(self, greeting: Greeting) -> None:
-        if self.state is not State.DIALLING:
+    def _start_relaying(self) -> None:
+        greeting = self._greeted
+        if self.state is not State.DIALLING or greeting is None:
             self.broker.close(0)
             return
         self.state = State.RELAYING

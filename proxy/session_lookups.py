@@ -1,5 +1,6 @@
 """The lookups of one session."""
 
+from protocol.commands import text
 from protocol.pulsar_pb2 import CommandLookupTopic, CommandLookupTopicResponse
 from proxy.engine import Engine
 from proxy.lookup import Redirected, follow, through_proxy, too_many
@@ -37,7 +38,7 @@ class SessionLookups:
         if answer.response == CommandLookupTopicResponse.Failed or request is None:
             self._done(answer.request_id)
             return frame
-        url = answer.broker_service_url or answer.broker_service_url_tls
+        url = text(answer.broker_service_url or answer.broker_service_url_tls)
         self._engine.targets.learn(url)
         if answer.response == CommandLookupTopicResponse.Connect:
             self._done(answer.request_id)

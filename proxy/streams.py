@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from limiter.permits import Permits
 from limiter.registry import meters_of
 from limiter.stream import Stream, StreamName
-from protocol.commands import encode
+from protocol.commands import encode, text
 from protocol.pulsar_pb2 import CommandFlow, CommandProducer, CommandProducerSuccess, CommandSubscribe
 from protocol.topic_name import TopicName, parse_topic
 from proxy.engine import Engine
@@ -63,7 +63,7 @@ class Streams:
             topic.namespace,
             topic.full,
             command.producer_id,
-            producer_name=command.producer_name,
+            producer_name=text(command.producer_name),
         )
         return self._open(Stream(name, (), self._to_broker.release, self._connection), topic, self._to_broker)
 
@@ -76,7 +76,7 @@ class Streams:
             topic.namespace,
             topic.full,
             command.consumer_id,
-            subscription=command.subscription,
+            subscription=text(command.subscription),
         )
         stream = Stream(name, (), self._to_client.release, self._connection)
         self._open(stream, topic, self._to_client)
@@ -110,7 +110,7 @@ class Streams:
         if answer is None:
             self.close(stream)
         elif isinstance(answer, CommandProducerSuccess):
-            stream.name = replace(stream.name, producer_name=answer.producer_name)
+            stream.name = replace(stream.name, producer_name=text(answer.producer_name))
 
     def ended_if(self, answer: Message | None, stream: Stream) -> None:
         """The broker answered an UNSUBSCRIBE."""

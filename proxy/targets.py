@@ -75,7 +75,7 @@ class Targets:
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
             raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
         for *_, address in found:
             if is_named or self._is_inside(str(address[0])):

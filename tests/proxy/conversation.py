@@ -1,0 +1,223 @@
+"""Sessions of the proxy told as conversations, without sockets and without waiting.
+
+    client >> connect()                  the client sends
+    broker << connect()                  the proxy passed exactly this on to the broker, and nothing else
+    broker >> connected()
+    client << connected()
+    world.advance(1)                     a second passes
+
+`peer >> …` sends one frame or several (a list goes out as one chunk) and lets everything run that follows.
+`peer << …` takes all that the peer has got since the last time and compares: frames byte for byte, a `str` by the
+command's name only; `NOTHING` for silence. A failure lists what was expected and what came, by name.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from google.protobuf.message import Message
+
+from accesslog.record import Line
+from limiter.testing import ManualClock
+from protocol.frames import FrameCutter
+from proxy.access_log import AccessLog
+from proxy.config import Config, policies_of
+from proxy.counters import Counters
+from proxy.engine import Engine
+from proxy.intervals import Intervals
+from proxy.log_files import LogFiles
+from proxy.session import Session
+from proxy.session_log import SessionLog
+from proxy.totals import NamespaceTotals
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.manual_loop import Dial, ManualLoop
+from tests.proxy.wire import as_frame, connect, connected, name_of, told
+
+NOTHING: list[bytes | str] = []
+BROKER = ("127.0.0.1", 6651)
+WALL_START_NS = 1_700_000_000_000_000_000
+
+Said = Message | bytes
+Expected = Message | bytes | str
+
+
+class Peer:
+    """The client or a broker, at the far end of one of the proxy's connections."""
+
+    def __init__(self, name: str, transport: FakeTransport, loop: ManualLoop) -> None:
+        self.name = name
+        self.transport = transport
+        self._loop = loop
+        self._cutter = FrameCutter(2**31)
+
+    def __rshift__(self, said: Said | list[bytes]) -> None:
+        frames = said if isinstance(said, list) else [said]
+        self.send_bytes(b"".join(map(as_frame, frames)))
+
+    def __lshift__(self, expected: Expected | list[Any]) -> None:
+        wanted = expected if isinstance(expected, list) else [expected]
+        came = self.heard()
+        if len(wanted) == len(came) and all(map(_is_same, wanted, came)):
+            return
+        lines = ["", *_lines("expected", wanted), *_lines("came", came)]
+        if self._loop.trouble:
+            lines += ["  the loop's trouble:", *(f"    {text}" for text in self._loop.trouble)]
+        raise AssertionError(f"what the {self.name} got:" + "\n".join(lines))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._loop.run(self.transport.receive, data)
+
+    def heard(self) -> list[bytes]:
+        """Whole frames since the last time."""
+        data = bytes(self.transport.written)
+        self.transport.written.clear()
+        return list(self._cutter.feed(data))
+
+    def heard_names(self) -> list[str]:
+        return [name_of(frame) for frame in self.heard()]
+
+    def half_close(self) -> None:
+        self._loop.run(self.transport.receive_eof)
+
+    def leave(self, error: Exception | None = None) -> None:
+        """The connection is gone at once; `error` for a reset."""
+        self._loop.run(self.transport.break_off, error)
+
+    def stop_reading(self) -> None:
+        self.transport.peer_reads = False
+
+    def read_on(self) -> None:
+        self.transport.peer_reads = True
+        self._loop.run(self.transport.take_all)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the proxy reads what this peer sends."""
+        return not self.transport.is_reading_paused
+
+    @property
+    def is_gone(self) -> bool:
+        return self.transport.is_lost
+
+
+def _is_same(wanted: Expected, came: bytes) -> bool:
+    return wanted == name_of(came) if isinstance(wanted, str) else as_frame(wanted) == came
+
+
+def _lines(title: str, frames: list[Any]) -> list[str]:
+    texts = [frame if isinstance(frame, str) else told(as_frame(frame)) for frame in frames]
+    return [f"  {title}:", *(f"    {text}" for text in texts or ["nothing"])]
+
+
+class RecordingFiles:
+    """The access log's files, kept in memory."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self.data = b""
+
+    def write(self, data: bytes, _lines_in_it: int) -> None:
+        self.data += data
+
+    def close(self, _patience_s: float) -> bool:
+        return True
+
+
+class World:
+    """One proxy process without sockets: what its sessions share, and the hands of its clock.
+
+    Args:
+        settings: Configuration, as in YAML.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.loop = ManualLoop(self.clock)
+        self.loop.answers = self._answer
+        self.config = Config.model_validate({"broker": f"pulsar://{BROKER[0]}:{BROKER[1]}", **settings})
+        self.counters = Counters()
+        self.totals = NamespaceTotals()
+        self._files = RecordingFiles()
+        self.access = AccessLog("test-proxy", "boot", cast("LogFiles", self._files))
+        clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
+        self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
+        policies = policies_of(self.config.limits)
+        self.engine = Engine(self.config, policies, self.counters, self.intervals.activity, self.clock)
+        self.session_log = SessionLog(self.counters, self.intervals, self.access)
+        self.loop.run(self.intervals.start, self.engine.journal)
+        self.sessions: list[Session] = []
+        self.finished: list[Session] = []
+        self.dials: list[Dial] = []
+        self.broker_answers = True
+        self._clients: list[Peer] = []
+
+    def client(self) -> Peer:
+        """A client connects."""
+        session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append)
+        self.sessions.append(session)
+        transport = FakeTransport(self.loop, ("192.0.2.7", 40_000 + len(self.sessions)))
+        peer = Peer("client", transport, self.loop)
+        self._clients.append(peer)
+        self.loop.run(transport.connect, session.client)
+        return peer
+
+    def dialled(self) -> Peer:
+        """The broker that the proxy connected to last."""
+        dial = self.dials[-1]
+        return Peer(f"broker at {dial.address[0]}:{dial.address[1]}", dial.transport, self.loop)
+
+    def accept(self) -> Peer:
+        """Let the pending attempt to connect succeed."""
+        self.loop.run(self.dials[-1].accept)
+        return self.dialled()
+
+    def refuse(self, error: OSError) -> None:
+        """Let the pending attempt to connect fail."""
+        self.loop.run(self.dials[-1].fail, error)
+
+    def pair(self, target: str | None = None) -> tuple[Peer, Peer]:
+        """A client and its broker, past the handshake."""
+        client = self.client()
+        client >> connect(target)
+        broker = self.dialled()
+        broker << connect()
+        broker >> connected()
+        client << connected()
+        return client, broker
+
+    def advance(self, seconds: float) -> None:
+        self.loop.advance(seconds)
+
+    def lines(self, kind: type[Any] | None = None) -> list[Any]:
+        """The access log so far."""
+        self.access.flush()
+        decoder = msgspec.json.Decoder(Line)
+        lines = [decoder.decode(line) for line in self._files.data.splitlines()]
+        return [line for line in lines if kind is None or isinstance(line, kind)]
+
+    def close(self) -> None:
+        """End everything, and check what holds at the end of every conversation."""
+        for client in self._clients:
+            if not client.is_gone:
+                client.leave()
+        self.advance(self.config.linger + 1)
+        self.loop.run(self.intervals.stop)
+        self.loop.settle()
+        try:
+            assert not self.loop.trouble, self.loop.trouble
+            self._check_that_nothing_is_left()
+        finally:
+            self.loop.close()
+
+    def _answer(self, dial: Dial) -> None:
+        self.dials.append(dial)
+        if self.broker_answers:
+            dial.accept()
+
+    def _check_that_nothing_is_left(self) -> None:
+        assert len(self.finished) == len(self.sessions), "each session ends once"
+        assert self.engine.held.used == 0, "held bytes are given back"
+        assert not self.engine.registry.live(), "streams end with their sessions"
+        assert self.engine.lookups.in_flight == 0, "lookups are given back"
+        assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
+        assert not +self.counters.throttled, "no reason not to read is left"
+        assert not +self.counters.connections_open, "no connection is counted as open"
