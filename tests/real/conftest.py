@@ -57,11 +57,12 @@ def slow_scenarios(
         yield None
         return
     sluice = sluice_or_broker(tmp_path_factory.mktemp("slow"), real_broker, SLOW_CONFIG)
-    with ExitStack() as closing:
-        closing.callback(sluice.stop)
-        scenarios = SlowScenarios(sluice, rest)
-        closing.callback(scenarios.close)
-        yield scenarios
+    with ExitStack() as clients:
+        try:
+            yield SlowScenarios(sluice, rest, clients)
+        finally:
+            # Before its clients: one whose bytes are not read would wait 30 s for the answer to its farewell.
+            sluice.stop()
 
 
 @pytest.fixture(scope="module")

@@ -39,17 +39,18 @@ class Scenario:
 
 
 class SlowScenarios:
-    """Begins all scenarios; `close` ends them.
+    """Begins all scenarios.
 
     Args:
         sluice: Started with CONFIG.
         rest: The broker's.
+        clients: Closes the clients in the end.
     """
 
-    def __init__(self, sluice: SluiceProcess, rest: PulsarRest) -> None:
+    def __init__(self, sluice: SluiceProcess, rest: PulsarRest, clients: ExitStack) -> None:
         self.sluice = sluice
         self._rest = rest
-        self._closing = ExitStack()
+        self._clients = clients
         rest.ensure_namespace(NAMESPACE)
         self.minute = self._begin(MINUTE, messages=3, size=100)
         # Too much to hold: reading from this client has to pause, its keep-alive goes unread.
@@ -63,12 +64,9 @@ class SlowScenarios:
         streams = [] if self.sluice.is_direct else self.sluice.streams(topic)
         return Session(to_broker, [stream["connection_id"] for stream in streams])
 
-    def close(self) -> None:
-        self._closing.close()
-
     def _client(self) -> pulsar.Client:
         client = quiet_client(self.sluice.service_url)
-        self._closing.callback(client.close)
+        self._clients.callback(client.close)
         return client
 
     def _begin(self, topic: str, messages: int, size: int) -> Scenario:

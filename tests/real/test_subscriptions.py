@@ -169,12 +169,12 @@ def test_a_pattern_subscription_takes_the_topics_that_fit(client: pulsar.Client,
     assert digests(receive(consumer, 300)) == sent_by(*senders)
 
 
-class Order(pulsar.schema.Record):  # type: ignore[misc] # pulsar has no types
+class Order(pulsar.schema.Record):
     number = pulsar.schema.Integer()
     article = pulsar.schema.String()
 
 
-class Stranger(pulsar.schema.Record):  # type: ignore[misc] # pulsar has no types
+class Stranger(pulsar.schema.Record):
     number = pulsar.schema.String()
 
 
