@@ -1,5 +1,6 @@
 """`sluice load` behind its command line: read, run, write, and say in one line what was wrong."""
 
+import gc
 import json
 import os
 import sys
@@ -51,6 +52,7 @@ def _result(request: Request) -> dict[str, Any]:
     scenario = load_scenario(request.scenario)
     order = Order(scenario, request.service_url, request.verify_url, request.seconds, request.drain_s)
     with ExitStack() as stack:
+        stack.enter_context(_no_collector())
         stdout = stack.enter_context(_own_stdout())
         out = stdout if request.out is None else stack.enter_context(_writable(request.out))
         around = Surroundings()
@@ -64,6 +66,16 @@ def _result(request: Request) -> dict[str, Any]:
 
 def _writable(file: Path) -> TextIO:
     return file.open("w", encoding="utf-8")
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Nothing here makes cycles, and a full collection stops both ends for 20 ms and more (measured)."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from heapq import merge
+from itertools import pairwise
 from typing import Any
 
 from loadgen.load.arrivals import Arrivals, histogram
@@ -36,11 +37,18 @@ def document(books: Books, limits: Sequence[Limit]) -> dict[str, Any]:
     topics = {name: _topic(books, name) for name in books.offers}
     return {
         "offering_s": round(books.stopped_offering - books.began, 3),
+        "longest_pause_ms": _longest_pause_ms(books),
         "verified": books.arrivals is not None,
         "topics": topics,
         "limits": [_limit(books, books.arrivals, limit) for limit in limits] if books.arrivals else [],
         "faults": [text for name, topic in topics.items() for text in _faults(name, topic)],
     }
+
+
+def _longest_pause_ms(books: Books) -> float:
+    """How long the load generator itself stood still at most: its receiving end's times are no better than that."""
+    times = [at for at, _ in books.samples]
+    return round(max((later - earlier for earlier, later in pairwise(times)), default=0.0) * 1000, 1)
 
 
 def counts(offer: TopicOffer) -> dict[str, Any]:

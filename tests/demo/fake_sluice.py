@@ -16,6 +16,7 @@ from socket import create_server
 TOPIC = "persistent://ledger/trading/orders"
 COUNTS = {
     "limits": [],
+    "longest_pause_ms": 7.0,
     "faults": [],
     "topics": {
         TOPIC: {

@@ -35,6 +35,7 @@ def limit(name: str, topic: str, **changes: Any) -> dict[str, Any]:
 COUNTS = {
     "limits": [limit("pages", GREEDY), limit("orders", STEADY, loaded_s=0, share_of_limit=None)],
     "faults": [],
+    "longest_pause_ms": 7.0,
     "topics": {GREEDY: topic("greedy", 1000), STEADY: topic("steady", 600)},
 }
 
@@ -70,9 +71,17 @@ def test_the_receiving_end_may_be_above_the_line_by_the_slack_alone(excess: floa
     assert failed(with_limit(max_excess_messages=excess)) == ["pages: never above 500/s"] * fails
 
 
-def test_above_the_line_it_is_told_how_long_the_way_itself_stood_still() -> None:
-    (check, *_) = all_checks(with_limit(max_excess_messages=99.0), USAGE)
-    assert check.detail.endswith("; the slowest message that no limit held took 3 ms")
+@pytest.mark.parametrize(
+    ("latency_ms", "pause_ms", "told"),
+    [(3.0, 50.0, ""), (80.0, 5.0, "stood still for 80 ms"), (3.0, 90.0, "for 90 ms")],
+)
+def test_above_the_line_it_is_told_when_the_machine_stood_still(latency_ms: float, pause_ms: float, told: str) -> None:
+    counts = with_topic(STEADY, receipt_latency_ms={"p50": 1.0, "p99": 2.0, "max": latency_ms})
+    counts |= {**with_limit(max_excess_messages=99.0), "topics": counts["topics"], "longest_pause_ms": pause_ms}
+    (check, *_) = all_checks(counts, USAGE)
+    assert not check.holds
+    assert ("stood still" in check.detail) == bool(told)
+    assert told in check.detail
 
 
 @pytest.mark.parametrize(("share", "loaded_s", "fails"), [(0.97, 30, 0), (0.969, 30, 1), (None, 0, 1), (1.0, 0.9, 1)])

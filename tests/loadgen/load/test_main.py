@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 from pathlib import Path
@@ -74,6 +75,11 @@ def test_stdout_is_stdouts_again_afterwards(broker: FakeBroker, request_: Reques
     main(request_)
     os.write(1, b"still here\n")
     assert capfd.readouterr().out == "still here\n"
+
+
+def test_the_collector_works_again_afterwards(broker: FakeBroker, request_: Request) -> None:
+    main(request_)
+    assert gc.isenabled()
 
 
 def test_a_bad_scenario_is_exit_code_2_and_one_line_a_reason(request_: Request, capfd: Capture) -> None:

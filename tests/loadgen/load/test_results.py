@@ -64,6 +64,12 @@ def test_each_fault_is_told_with_its_topic_and_number(
     assert document(books(arrive_at, answer, offered), [])["faults"] == [f"{TOPIC}: {fault}"]
 
 
+def test_the_longest_time_between_two_samples_is_the_load_generators_own_pause() -> None:
+    book = books([0.1])
+    book.samples = [(at, {TOPIC: 0}) for at in (1.0, 1.005, 1.125, 1.13)]
+    assert document(book, [])["longest_pause_ms"] == 120
+
+
 def test_errors_are_told_by_name() -> None:
     assert topic(document(books([], "Timeout", 2), []))["errors"] == {"Timeout": 2}
 
