@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+BUILT  := $(VENV)/.built
+# What mypyc compiles (pyproject.toml lists the same): an edited source must not be shadowed by its old machine code.
+HOT    := protocol/errors.py protocol/walk.py protocol/scanner.py limiter/rates.py limiter/token_bucket.py
+CC     ?= cc
 BROKER ?= standin
 
 .PHONY: help env demo test lint format types imports unit locks proto clean
@@ -11,14 +15,21 @@ BROKER ?= standin
 help: ## List what can be made
 	@grep -E '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-env: $(STAMP) ## Make the environment in .venv (all versions pinned by hash)
+env: $(BUILT) ## Make the environment in .venv (all versions pinned by hash)
 
 $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@echo "making the environment in $(VENV) (once; a few minutes, Spark is large)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock
-	HATCH_BUILD_NO_HOOKS=true $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BUILT): $(STAMP) $(HOT)
+	@rm -f protocol/*.so limiter/*.so ./*__mypyc*.so
+	@if command -v $(CC) >/dev/null; then echo "building Sluice, its hot modules compiled"; else \
+	  echo "building Sluice, interpreted: there is no C compiler ($(CC)), so it will be several times slower"; fi
+	@command -v $(CC) >/dev/null || export HATCH_BUILD_NO_HOOKS=true; \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)
@@ -41,6 +52,8 @@ imports:
 
 unit:
 	$(BIN)/pytest
+	@echo "the hot modules once more, interpreted"
+	$(BIN)/pytest -p tests.interpreted tests/protocol tests/limiter
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .
@@ -58,4 +71,4 @@ locks: env ## Resolve the pinned versions anew (names, versions and hashes; no a
 	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
 
 clean: ## Remove the environment and all that was made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html
+	rm -rf $(VENV) protocol/*.so limiter/*.so *__mypyc*.so build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html

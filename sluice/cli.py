@@ -6,6 +6,7 @@ import typer
 
 import compliance.commands
 import loadgen.commands
+import protocol.scanner
 import proxy.commands
 
 app = typer.Typer(
@@ -24,8 +25,9 @@ app.command()(compliance.commands.report)
 
 @app.command()
 def version() -> None:
-    """Print the version."""
-    typer.echo(importlib.metadata.version("pulsar-sluice"))
+    """Print the version, and whether the hot modules run compiled or interpreted."""
+    form = "interpreted" if str(protocol.scanner.__file__).endswith(".py") else "compiled"
+    typer.echo(f"{importlib.metadata.version('pulsar-sluice')} ({form})")
 
 
 def main() -> None:
