@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from demo.brokers import WARM_UP_S, free_port, start_real, start_standin, warm_up
+from demo.folder import claimed
 from demo.live import LivePicture
 from demo.processes import DemoError, Processes, sluice
 from demo.rates import RateMeter
@@ -64,10 +65,8 @@ class Demo:
         Raises:
             DemoError: If a step did not work.
         """
-        shutil.rmtree(self._plan.out, ignore_errors=True)
-        self._plan.report.unlink(missing_ok=True)
-        self._plan.out.mkdir(parents=True)
-        with Processes(self._plan.out) as processes:
+        with claimed(self._plan.out), Processes(self._plan.out) as processes:
+            self._plan.report.unlink(missing_ok=True)
             broker_url = self._start_broker(processes)
             address, admin = self._start_sluice(processes, broker_url)
             self._load(processes, admin, f"pulsar://{address}", broker_url)
@@ -75,7 +74,7 @@ class Demo:
             processes.stop("sluice")
             processes.stop("broker")
             self._report(processes)
-        return self._check()
+            return self._check()
 
     def _start_broker(self, processes: Processes) -> str:
         if self._plan.broker == "real":
