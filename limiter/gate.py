@@ -125,6 +125,12 @@ class Gate:
             self._journal.note(stream)
         return dropped
 
+    def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
+        """Note what arrived of a stream that ended before it could be held."""
+        stream.usage.dropped_messages += messages
+        stream.usage.dropped_size += size
+        self._journal.note(stream)
+
     def join(self, stream: Stream) -> None:
         """A stream opens."""
         for limiter in stream.chain:

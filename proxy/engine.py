@@ -60,6 +60,7 @@ class Engine:
         """Put changed policies in force on live streams."""
         self.registry.apply(self.clock())
 
-    def _hold_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
+    def _hold_turned(self, _is_full: bool) -> None:  # noqa: FBT001 - the new state
         for session in list(self.sessions):
-            session.hold_process_turned(is_full)
+            # Asked anew each time: a session that goes on may fill it again, and those behind it must not go on.
+            session.hold_process_turned(self.held.is_full)

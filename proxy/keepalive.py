@@ -1,4 +1,4 @@
-"""Signs of life for both peers while a client is not read: its PINGs and PONGs lie unread in the socket.
+"""Signs of life for both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
 
 Measured: C++ and Python clients close a connection that sends them nothing but PINGs for 60 s; every client and the
 broker take a PONG that they did not ask for.
@@ -22,12 +22,12 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """The client is no longer read."""
+        """A peer is no longer read."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._tick)
 
     def stop(self) -> None:
-        """The client is read again, or gone."""
+        """Both are read again, or gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

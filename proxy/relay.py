@@ -170,6 +170,7 @@ class Relay:
 
     def _hold(self, stream: Stream, entry: Entry) -> None:
         if not stream.is_open:
+            self._gate.count_dropped(stream, entry.messages, entry.size)
             return
         entry.memory = sum(map(len, entry.parts))
         for budget in self._budgets:

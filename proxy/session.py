@@ -159,8 +159,8 @@ class Session:
         """A reason not to read came or went."""
         if cause is not Cause.CONNECTING:
             self._log.throttle_changed(self.connection, leg.side, cause, is_raised=is_raised, now=self._engine.clock())
-        if leg is self.client and self.state is State.RELAYING:
-            if leg.is_throttled():
+        if self.state is State.RELAYING:
+            if self.client.is_throttled() or self.broker.is_throttled():
                 self._keep_alive.start()
             else:
                 self._keep_alive.stop()

@@ -8,10 +8,12 @@ from protocol.commands import SIZES, body_of, encode, encode_with_payload, split
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
+    CommandActiveConsumerChange,
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnect,
     CommandConnected,
+    CommandError,
     CommandFlow,
     CommandLookupTopic,
     CommandLookupTopicResponse,
@@ -20,10 +22,14 @@ from protocol.pulsar_pb2 import (
     CommandPong,
     CommandProducer,
     CommandProducerSuccess,
+    CommandReachedEndOfTopic,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
     CommandSend,
     CommandSendReceipt,
     CommandSubscribe,
     CommandSuccess,
+    CommandUnsubscribe,
     MessageIdData,
     MessageMetadata,
 )
@@ -160,3 +166,30 @@ def told(frame: bytes) -> str:
     if isinstance(command, CommandMessage):
         parts = [f"consumer_id={command.consumer_id}", f"entry_id={command.message_id.entry_id}"]
     return " ".join([name_of(frame), *parts])
+
+
+def error(request_id: int, kind: int = 0, text: str = "no") -> bytes:
+    command = CommandError(request_id=request_id, message=text)
+    command.error = kind  # type: ignore[assignment]  # enum values are plain ints at run time
+    return encode(command)
+
+
+def seek(consumer_id: int = 7) -> bytes:
+    return encode(CommandSeek(consumer_id=consumer_id, request_id=500 + consumer_id, message_publish_time=1))
+
+
+def unsubscribe(consumer_id: int = 7) -> bytes:
+    return encode(CommandUnsubscribe(consumer_id=consumer_id, request_id=600 + consumer_id))
+
+
+def redeliver(consumer_id: int = 7, entry_ids: tuple[int, ...] = ()) -> bytes:
+    ids = [MessageIdData(ledger_id=1, entry_id=entry_id) for entry_id in entry_ids]
+    return encode(CommandRedeliverUnacknowledgedMessages(consumer_id=consumer_id, message_ids=ids))
+
+
+def active(consumer_id: int = 7, *, is_active: bool = True) -> bytes:
+    return encode(CommandActiveConsumerChange(consumer_id=consumer_id, is_active=is_active))
+
+
+def end_of_topic(consumer_id: int = 7) -> bytes:
+    return encode(CommandReachedEndOfTopic(consumer_id=consumer_id))
