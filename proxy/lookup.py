@@ -88,7 +88,7 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
         try:
             answer = await asyncio.wait_for(_ask(request, url, connect, targets), _PATIENCE_S)
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
-            return _failed(request.request_id, ServiceNotReady, f"lookup at {url}: {error or 'no answer in time'}")
+            return _failed(request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}")
         if answer.response != CommandLookupTopicResponse.Redirect:
             targets.learn(text(answer.broker_service_url))
             is_found = answer.response == CommandLookupTopicResponse.Connect

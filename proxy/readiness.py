@@ -26,7 +26,7 @@ class Readiness:
         try:
             answered = await asyncio.wait_for(self._broker_answers(), _PATIENCE_S)
         except (OSError, TimeoutError, TargetRefusedError) as error:
-            return f"broker {broker} does not answer: {error or 'time over'}"
+            return f"broker {broker} does not answer: {str(error) or 'time over'}"
         return None if answered else f"broker {broker} closed the connection without an answer"
 
     async def _broker_answers(self) -> bool:

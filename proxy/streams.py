@@ -95,13 +95,18 @@ class Streams:
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.
 
+        What the broker said about the consumer and waits among it goes on: that is not said twice.
+
         Args:
             stream: The consumer.
             ask_again: The client still counts on the permits of what is dropped.
         """
         messages = stream.usage.held_messages
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
-        self._relay_of(stream).give_back(sum(entry.memory for entry in dropped))
+        relay = self._relay_of(stream)
+        for command in (entry for entry in dropped if entry.messages == 0):
+            relay.outlet.insert(command.parts)
+        relay.give_back(sum(entry.memory for entry in dropped))
         if stream.permits is not None:
             stream.permits.dropped(messages, ask_again=ask_again)
 

@@ -30,7 +30,18 @@ from proxy.session_log import SessionLog
 from proxy.totals import NamespaceTotals
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
-from tests.proxy.wire import as_frame, connect, connected, name_of, told
+from tests.proxy.wire import (
+    as_frame,
+    connect,
+    connected,
+    flow,
+    name_of,
+    producer,
+    producer_success,
+    subscribe,
+    success,
+    told,
+)
 
 NOTHING: list[bytes | str] = []
 BROKER = ("127.0.0.1", 6651)
@@ -221,3 +232,26 @@ class World:
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
         assert not +self.counters.connections_open, "no connection is counted as open"
+
+
+def publisher(world: World, *more: bytes) -> tuple[Peer, Peer]:
+    """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER."""
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client >> [producer(), *more]
+    broker << [producer(), *more]
+    broker >> producer_success()
+    client << producer_success()
+    return client, broker
+
+
+def consumer(world: World, *more: bytes, permits: int = 0) -> tuple[Peer, Peer]:
+    """A client with consumer 7 on TOPIC, past the handshake, and what it asked for passed on."""
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client >> [subscribe(), *more]
+    broker << [subscribe(), *more]
+    broker >> success(307)
+    client << success(307)
+    if permits:
+        client >> flow(permits)
+        broker.heard()
+    return client, broker

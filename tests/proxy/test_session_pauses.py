@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.leg import WRITE_BUFFER_HIGH
-from tests.proxy.conversation import NOTHING, Peer, World
+from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
@@ -16,7 +16,6 @@ from tests.proxy.wire import (
     connect,
     message,
     producer,
-    producer_success,
     receipt,
     send,
     sends,
@@ -31,15 +30,6 @@ TEN_FRAMES = {"publish": {"hold_connection": str(10 * FRAME)}}
 
 def limited(**settings: Any) -> dict[str, Any]:
     return {"limits": {"topics": {TOPIC: {"publish": {"messages": 1}, "dispatch": {"messages": 1}}}}, **settings}
-
-
-def publisher(world: World, *more: bytes) -> tuple[Peer, Peer]:
-    client, broker = world.pair("127.0.0.1:6651")
-    client >> [producer(), *more]
-    broker << [producer(), *more]
-    broker >> producer_success()
-    client << producer_success()
-    return client, broker
 
 
 def offered(world: World) -> int:

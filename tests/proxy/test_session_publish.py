@@ -8,7 +8,7 @@ import pytest
 from accesslog.record import IntervalLine
 from protocol.pulsar_pb2 import InvalidTopicName, TooManyRequests
 from proxy import streams
-from tests.proxy.conversation import NOTHING, Peer, World
+from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
@@ -31,16 +31,6 @@ ONE_A_SECOND = {"topics": {TOPIC: {"publish": {"messages": 1}}}}
 
 def limits(**publish: Any) -> dict[str, Any]:
     return {"topics": {TOPIC: {"publish": publish}}}
-
-
-def publisher(world: World, *more: bytes) -> tuple[Peer, Peer]:
-    """A client with producer 1 on TOPIC, past the handshake."""
-    client, broker = world.pair("127.0.0.1:6651")
-    client >> [producer(), *more]
-    broker << [producer(), *more]
-    broker >> producer_success()
-    client << producer_success()
-    return client, broker
 
 
 def test_a_producer_over_its_limit_waits_second_by_second(make_world: Make) -> None:
