@@ -8,8 +8,7 @@ from typing import Self
 
 import pulsar
 
-SLACK_S = 0.050
-"""What a busy machine may add to the distance of two arrivals."""
+from tests.real.probe import SLACK_S
 
 Arrival = tuple[float, int]
 """Monotonic seconds, messages of the entry that arrived."""
@@ -23,8 +22,11 @@ class Line:
     burst: float
     entry: int = 1
 
-    def worst_excess(self, arrivals: list[Arrival], slack_s: float = SLACK_S) -> float:
+    def worst_excess(self, arrivals: list[Arrival], stall_s: float = 0.0, slack_s: float = SLACK_S) -> float:
         """How many messages above the line the worst interval is; at most 0 if none is above.
+
+        `stall_s` is how long arrivals may have been kept from arriving (see `Probe`): what follows the first late
+        one is then that much too near.
 
         The worst interval that ends at an arrival is the one that ended at the arrival before, extended, or it
         begins here: one pass sees all intervals.
@@ -34,12 +36,12 @@ class Line:
             waited = 0.0 if before is None else at - before
             carried = max(0.0, carried - self.rate * waited) + messages
             worst, before = max(worst, carried), at
-        return worst - self.burst - self.entry - self.rate * slack_s
+        return worst - self.burst - self.entry - self.rate * (slack_s + stall_s)
 
 
-def rate_over(arrivals: list[Arrival], begin: float, seconds: float) -> float:
-    """Messages per second that arrived in [begin, begin + seconds)."""
-    return sum(messages for at, messages in arrivals if begin <= at < begin + seconds) / seconds
+def rate_over(arrivals: list[Arrival], begin: float, seconds: float, stall_s: float = 0.0) -> float:
+    """Messages per second that arrived in [begin, begin + seconds), or would have but for a standstill."""
+    return sum(messages for at, messages in arrivals if begin <= at < begin + seconds + stall_s) / seconds
 
 
 @dataclass

@@ -14,6 +14,7 @@ import pulsar
 import pytest
 
 from loadgen.real.standalone import StandaloneBroker
+from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.slow_scenarios import CONFIG as SLOW_CONFIG
 from tests.real.slow_scenarios import SlowScenarios
@@ -113,6 +114,14 @@ def direct_client(real_broker: StandaloneBroker) -> Iterator[pulsar.Client]:
         yield client
     finally:
         client.close()
+
+
+@pytest.fixture
+def probe(direct_client: pulsar.Client, rest: PulsarRest) -> Iterator[Probe]:
+    """Runs beside the test; its `stall_s` is what the machine did to the arrivals."""
+    rest.ensure_namespace("probe")
+    with Probe(direct_client, topic_name("probe", "beside")) as probe:
+        yield probe
 
 
 @pytest.fixture

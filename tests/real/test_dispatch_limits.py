@@ -6,6 +6,7 @@ import pulsar
 import pytest
 
 from tests.real.arrivals import Arrival, Line, Watcher, rate_over
+from tests.real.probe import Probe
 from tests.real.pulsar_rest import topic_name
 from tests.real.traffic import open_sender, payload
 
@@ -38,28 +39,30 @@ def watch(consumer: pulsar.Consumer, seconds: float) -> tuple[list[Arrival], flo
 
 
 def test_a_backlog_flows_at_the_limit_from_the_first_second_on(
-    client: pulsar.Client, direct_client: pulsar.Client, namespace: str
+    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
 ) -> None:
     topic = topic_name(namespace, "unbatched")
     fill(direct_client, topic, 1500)
     consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, receiver_queue_size=1000)
     arrivals, begin = watch(consumer, 5)
-    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals) <= 0
-    assert rate_over(arrivals, begin, 5) >= 0.97 * LIMIT
+    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals, probe.stall_s) <= 0
+    assert rate_over(arrivals, begin, 5, probe.stall_s) >= 0.97 * LIMIT
 
 
-def test_batches_do_not_break_the_limit(client: pulsar.Client, direct_client: pulsar.Client, namespace: str) -> None:
+def test_batches_do_not_break_the_limit(
+    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
+) -> None:
     topic = topic_name(namespace, "batched")
     fill(direct_client, topic, 1500, batching_enabled=True, batching_max_messages=50)
     consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, receiver_queue_size=1000)
     arrivals, begin = watch(consumer, 5)
-    assert Line(LIMIT, burst=LIMIT / 10, entry=50).worst_excess(arrivals) <= 0
+    assert Line(LIMIT, burst=LIMIT / 10, entry=50).worst_excess(arrivals, probe.stall_s) <= 0
     # An entry is indivisible: up to one of them is still missing at the end of the window.
-    assert rate_over(arrivals, begin, 5) >= 0.97 * LIMIT - 50 / 5
+    assert rate_over(arrivals, begin, 5, probe.stall_s) >= 0.97 * LIMIT - 50 / 5
 
 
 def test_consumers_of_one_topic_share_its_limit(
-    client: pulsar.Client, direct_client: pulsar.Client, namespace: str
+    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
 ) -> None:
     topic = topic_name(namespace, "shared")
     fill(direct_client, topic, 1500)
@@ -69,5 +72,5 @@ def test_consumers_of_one_topic_share_its_limit(
         begin = min(watcher.wait_first() for watcher in (first, second, third))
         time.sleep(4.5)
     arrivals = sorted(first.arrivals + second.arrivals + third.arrivals)
-    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals) <= 0
-    assert rate_over(arrivals, begin, 4) >= 0.97 * LIMIT
+    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals, probe.stall_s) <= 0
+    assert rate_over(arrivals, begin, 4, probe.stall_s) >= 0.97 * LIMIT

@@ -8,6 +8,7 @@ import pytest
 
 from tests.real.arrivals import Line, Watcher, rate_over
 from tests.real.demand import publishing
+from tests.real.probe import Probe
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import digests, open_sender, payload, receive, sent_by
@@ -36,7 +37,7 @@ def jain(shares: Collection[int]) -> float:
 
 
 def test_a_namespace_total_holds_the_greedy_and_spares_their_neighbour(
-    client: pulsar.Client, direct_client: pulsar.Client, rest: PulsarRest
+    client: pulsar.Client, direct_client: pulsar.Client, rest: PulsarRest, probe: Probe
 ) -> None:
     topics = [topic_name("total", f"greedy-{number}") for number in range(3)]
     free = topic_name("free", "neighbour")
@@ -48,13 +49,15 @@ def test_a_namespace_total_holds_the_greedy_and_spares_their_neighbour(
         time.sleep(10.5)
         addresses = {publisher["address"] for name in (*topics, free) for publisher in rest.stats(name)["publishers"]}
     assert len(addresses) == 1, "they were to share one connection"
-    assert Line(TOTAL, burst=TOTAL / 10).worst_excess(limited.arrivals) <= 0
-    assert rate_over(limited.arrivals, begin, 10) >= 0.97 * TOTAL
-    assert rate_over(neighbour.arrivals, begin, 10) >= 0.95 * 200
+    assert Line(TOTAL, burst=TOTAL / 10).worst_excess(limited.arrivals, probe.stall_s) <= 0
+    assert rate_over(limited.arrivals, begin, 10, probe.stall_s) >= 0.97 * TOTAL
+    assert rate_over(neighbour.arrivals, begin, 10, probe.stall_s) >= 0.95 * 200
     assert jain(limited.by_producer.values()) >= 0.99
 
 
-def test_a_namespace_s_rate_is_each_topic_s_own(client: pulsar.Client, direct_client: pulsar.Client) -> None:
+def test_a_namespace_s_rate_is_each_topic_s_own(
+    client: pulsar.Client, direct_client: pulsar.Client, probe: Probe
+) -> None:
     topics = [topic_name("each", f"own-{number}") for number in range(2)]
     watchers = [Watcher(direct_client.subscribe(topic, "s")) for topic in topics]
     senders = [open_sender(client, topic, topic[-5:]) for topic in topics]
@@ -62,12 +65,12 @@ def test_a_namespace_s_rate_is_each_topic_s_own(client: pulsar.Client, direct_cl
         begin = max(watcher.wait_first() for watcher in watchers)
         time.sleep(4.5)
     for watcher in watchers:
-        assert Line(100, burst=10).worst_excess(watcher.arrivals) <= 0
-        assert rate_over(watcher.arrivals, begin, 4) >= 0.97 * 100
+        assert Line(100, burst=10).worst_excess(watcher.arrivals, probe.stall_s) <= 0
+        assert rate_over(watcher.arrivals, begin, 4, probe.stall_s) >= 0.97 * 100
 
 
 def test_bytes_are_limited_too_and_big_messages_arrive_whole(
-    client: pulsar.Client, direct_client: pulsar.Client
+    client: pulsar.Client, direct_client: pulsar.Client, probe: Probe
 ) -> None:
     topic = topic_name("each", "bytes")
     consumer = direct_client.subscribe(topic, "s")
@@ -77,11 +80,11 @@ def test_bytes_are_limited_too_and_big_messages_arrive_whole(
     took_s = time.monotonic() - begin
     assert digests(receive(consumer, 40)) == sent_by(sender)
     # 4 MB at 1 MB/s: the burst is a tenth of a second's worth, and the last entry goes on credit.
-    assert 4.0 - 0.1 - 0.1 - 0.05 <= took_s <= 4.0 * 1.03 + 0.2
+    assert 4.0 - 0.1 - 0.1 - 0.05 <= took_s <= 4.0 * 1.03 + 0.2 + probe.stall_s
 
 
 def test_a_rate_set_by_rest_acts_on_running_clients_and_so_does_its_removal(
-    client: pulsar.Client, direct_client: pulsar.Client, sluice_proxy: SluiceProcess
+    client: pulsar.Client, direct_client: pulsar.Client, sluice_proxy: SluiceProcess, probe: Probe
 ) -> None:
     topic, rate_path = topic_name("live", "t"), f"/admin/v2/namespaces/{TENANT}/live/publishRate"
     watcher = Watcher(direct_client.subscribe(topic, "s"))
@@ -98,8 +101,8 @@ def test_a_rate_set_by_rest_acts_on_running_clients_and_so_does_its_removal(
         time.sleep(1.5)
     tight = [arrival for arrival in watcher.arrivals if arrival[0] < raised]
     wide = [arrival for arrival in watcher.arrivals if raised <= arrival[0] < removed]
-    assert Line(10, burst=1).worst_excess(tight) <= 0
-    assert rate_over(watcher.arrivals, slow, 3) >= 9
-    assert Line(1000, burst=100).worst_excess(wide) <= 0
-    assert rate_over(watcher.arrivals, raised + 0.2, 2) >= 0.97 * 1000
+    assert Line(10, burst=1).worst_excess(tight, probe.stall_s) <= 0
+    assert rate_over(watcher.arrivals, slow, 3, probe.stall_s) >= 9
+    assert Line(1000, burst=100).worst_excess(wide, probe.stall_s) <= 0
+    assert rate_over(watcher.arrivals, raised + 0.2, 2, probe.stall_s) >= 0.97 * 1000
     assert rate_over(watcher.arrivals, removed + 0.2, 1) >= 1500
