@@ -196,7 +196,7 @@ class FrameScanner:
             FrameTooLarge: If a frame announces more than `max_size`.
             MalformedFrame: If a frame contradicts itself.
         """
-        if self._carry and len(self._carry) + len(chunk) < self._need:
+        if not chunk or (self._carry and len(self._carry) + len(chunk) < self._need):
             self._carry += chunk
             return b"", []
         data = bytes(self._carry) + chunk if self._carry else chunk

@@ -1,0 +1,173 @@
+"""However the stream is cut into chunks and however they are taken, the scanner says what the plain model says.
+
+The model knows for each frame at which byte of the stream its verdict can be given. That settles everything: up to
+where the stream may have been passed on, what each chunk's tallies are, whether a chunk must be cut, and every piece.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+
+from protocol.scanner import MESSAGE, SEND, TAIL, FrameScanner, Piece
+from tests.protocol.choices import Check, Choices, choices, in_bulk
+from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frame, cut_anyhow, model
+
+ROW = 1200
+
+
+class Watched:
+    """A scanner, what was fed to it and what it let pass; each step is held against the model."""
+
+    def __init__(self, stream: bytes, direction: int) -> None:
+        self.stream = stream
+        self.direction = direction
+        self.frames = model(stream, direction)
+        self.scanner = FrameScanner(direction, MAX_SIZE)
+        self.fed = 0
+        self.passed = 0
+        self.kept = b""
+        self.counted: Counter[str] = Counter()
+
+    def scan(self, chunk: bytes) -> bool:
+        """Look at a chunk; nothing moves."""
+        ready = self._inspected_by(chunk)
+        silent = SILENT[self.direction] | {self.direction}
+        told = self.scanner.scan(chunk)
+        assert told == all(frame.kind in silent for frame in ready), "only a command asks for a cut"
+        if told:
+            assert self._tallies() == self._sums(ready)
+        return told
+
+    def accept(self, chunk: bytes) -> None:
+        """Pass a scanned chunk on by the writing rule."""
+        for tally in self.scanner.tallies:
+            self.counted.update(entries=tally.entries, messages=tally.messages, size=tally.size)
+        lead, keep = self.scanner.lead, self.scanner.keep
+        assert lead in (b"", self.kept)
+        assert 0 <= keep <= len(chunk)
+        self.scanner.accept(chunk)
+        self._pass_on(lead + chunk[: len(chunk) - keep], chunk)
+
+    def cut(self, chunk: bytes) -> None:
+        """Pass a chunk on in pieces."""
+        before, end = self.passed, self._passable(self.fed + len(chunk))
+        data, pieces = self.scanner.cut(chunk)
+        assert not pieces or data == self.kept + chunk
+        assert [_row(piece) for piece in pieces] == self._expected_pieces(before, end)
+        for piece in pieces:
+            if piece.kind == self.direction:
+                self.counted.update(entries=1, messages=piece.messages, size=piece.size)
+        self._pass_on(b"".join(data[piece.start : piece.stop] for piece in pieces), chunk)
+
+    def _pass_on(self, written: bytes, chunk: bytes) -> None:
+        self.fed += len(chunk)
+        assert written == self.stream[self.passed : self.passed + len(written)], "byte for byte"
+        self.passed += len(written)
+        assert self.passed == self._passable(self.fed), "no byte before its frame's verdict, none kept behind it"
+        self.kept = self.stream[self.passed : self.fed]
+        assert self.scanner.mid_frame == all(self.passed not in (frame.start, frame.stop) for frame in self.frames)
+
+    def _passable(self, fed: int) -> int:
+        """How much of the stream may be passed on when `fed` bytes of it are there."""
+        for frame in self.frames:
+            if frame.start <= fed < frame.stop:
+                return fed if fed >= frame.verdict else frame.start
+        return fed
+
+    def _inspected_by(self, chunk: bytes) -> list[Expected]:
+        return [frame for frame in self.frames if self.fed < frame.verdict <= self.fed + len(chunk)]
+
+    def _tallies(self) -> dict[int, tuple[int, int, int, int, int]]:
+        rows = {
+            tally.owner: (tally.entries, tally.messages, tally.size, tally.largest_messages, tally.largest_size)
+            for tally in self.scanner.tallies
+        }
+        assert len(rows) == len(self.scanner.tallies), "one tally an owner"
+        return rows
+
+    def _sums(self, frames: list[Expected]) -> dict[int, tuple[int, int, int, int, int]]:
+        rows: dict[int, list[Expected]] = {}
+        for frame in frames:
+            if frame.kind == self.direction:
+                rows.setdefault(frame.owner, []).append(frame)
+        return {owner: _sum(row) for owner, row in rows.items()}
+
+    def _expected_pieces(self, before: int, end: int) -> list[tuple[object, ...]]:
+        """The parts of the frames in `stream[before:end]`, placed as in the bytes that `cut` gives back."""
+        rows: list[tuple[object, ...]] = []
+        for frame in self.frames:
+            start, stop = max(frame.start, before), min(frame.stop, end)
+            whole = stop == frame.stop
+            if start < stop and frame.start < before:
+                rows.append((TAIL, start - before, stop - before, whole, 0, -1, 0, 0))
+            elif start < stop:
+                place = (frame.kind, start - before, stop - before, whole, frame.command_end - before)
+                rows.append((*place, frame.owner, frame.messages, frame.size))
+        return rows
+
+
+def _sum(row: list[Expected]) -> tuple[int, int, int, int, int]:
+    messages, sizes = [frame.messages for frame in row], [frame.size for frame in row]
+    return len(row), sum(messages), sum(sizes), max(messages), max(sizes)
+
+
+def _row(piece: Piece) -> tuple[object, ...]:
+    place = (piece.kind, piece.start, piece.stop, piece.whole, piece.command_end)
+    return (*place, piece.owner, piece.messages, piece.size)
+
+
+def _always_scan(watched: Watched, chunk: bytes, _choose: Choices) -> None:
+    if watched.scan(chunk):
+        watched.accept(chunk)
+    else:
+        watched.cut(chunk)
+
+
+def _always_cut(watched: Watched, chunk: bytes, _choose: Choices) -> None:
+    watched.cut(chunk)
+
+
+def _as_it_comes(watched: Watched, chunk: bytes, choose: Choices) -> None:
+    """Scan and accept, scan and still cut, scan twice, or cut at once."""
+    way = choose.below(4)
+    if way == 0 or not watched.scan(chunk) or (way == 1 and not watched.scan(chunk)) or way == 2:
+        watched.cut(chunk)
+    else:
+        watched.accept(chunk)
+
+
+def _check(way: Callable[[Watched, bytes, Choices], None]) -> Check:
+    def check(choose: Choices) -> None:
+        direction = choose.one_of([SEND, MESSAGE])
+        stream = b"".join(any_frame(choose, direction) for _ in range(choose.below(8)))
+        watched = Watched(stream, direction)
+        for chunk in cut_anyhow(choose, stream):
+            way(watched, chunk, choose)
+        assert watched.passed == len(stream)
+        metered = [frame for frame in watched.frames if frame.kind == direction]
+        assert watched.counted["entries"] == len(metered)
+        assert watched.counted["messages"] == sum(frame.messages for frame in metered)
+        assert watched.counted["size"] == sum(frame.size for frame in metered)
+
+    return check
+
+
+CHECKS = {
+    "scan and accept, cut where that is asked for": _check(_always_scan),
+    "always cut": _check(_always_cut),
+    "any mix of both": _check(_as_it_comes),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+@settings(max_examples=100)
+@given(choose=choices(ROW))
+def test_any_chunking_gives_the_same_frames(check: Check, choose: Choices) -> None:
+    check(choose)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_any_chunking_gives_the_same_frames_in_thousands_of_cases(check: Check) -> None:
+    in_bulk(check, 1500, ROW)

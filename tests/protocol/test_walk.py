@@ -1,0 +1,219 @@
+"""The walk reads what protobuf reads.
+
+Two oracles. `pulsar_pb2` is what the proxy itself decodes with; but it also refuses what is broken inside fields that
+the walk steps over. So what is malformed is held against `narrow`, protobuf's decoder with a schema of only those
+fields that the walk looks at. There the walk must refuse whatever protobuf refuses, and may refuse no more than
+REFUSED_HERE_ONLY: bytes that protobuf and the broker's decoder (LightProto) read in two ways.
+"""
+
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import MalformedFrame
+from protocol.pulsar_pb2 import BaseCommand, MessageMetadata
+from protocol.walk import message_count, messages_in_metadata, read_command, skip, u32, varint
+from tests.protocol import fields as wire
+from tests.protocol import ill_commands as ill
+from tests.protocol.choices import EDGES, Check, Choices, choices, in_bulk
+from tests.protocol.ill_commands import MESSAGE, SEND
+
+REFUSED_HERE_ONLY = (
+    "a command without a type",  # protobuf's Python decoder does not insist on required fields; the broker's does
+    "a command of type",  # two types, or a number that no enum has: decoders keep the last that they know, and what
+    # they know depends on their age
+    "a field has the unknown wire type 3",  # protobuf steps over a group, LightProto refuses it
+)
+
+
+def narrow(kind: int) -> Any:
+    """The message class with `type` and, for `kind`, the fields 1 and 3 of its command."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"narrow{kind}.proto", package=f"narrow{kind}", syntax="proto2")
+    body = file.message_type.add(name="Body")
+    envelope = file.message_type.add(name="Envelope")
+    number = descriptor_pb2.FieldDescriptorProto
+    body.field.add(name="owner", number=1, type=number.TYPE_UINT64, label=number.LABEL_OPTIONAL)
+    body.field.add(name="third", number=3, type=number.TYPE_INT32, label=number.LABEL_OPTIONAL)
+    envelope.field.add(name="type", number=1, type=number.TYPE_INT32, label=number.LABEL_OPTIONAL)
+    envelope.field.add(
+        name="body",
+        number=kind,
+        type=number.TYPE_MESSAGE,
+        label=number.LABEL_OPTIONAL,
+        type_name=f".narrow{kind}.Body",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"narrow{kind}.Envelope"))
+
+
+NARROW = {SEND: narrow(SEND), MESSAGE: narrow(MESSAGE)}
+
+
+def signed(number: int) -> int:
+    return number - 2**64 if number >= 2**63 else number
+
+
+def walked(command: bytes, kind: int) -> tuple[int, int, int]:
+    """Type, id (negative from 2**63 on, which the scanner refuses) and count; as the scanner reads them."""
+    found, owner, third = read_command(command, 0, len(command), kind)
+    return found, owner, message_count(third)
+
+
+def _send_agrees(choose: Choices) -> None:
+    command = ill.command(choose, SEND)
+    decoded = BaseCommand.FromString(command)
+    kind, owner, messages = walked(command, SEND)
+    assert kind == decoded.type == SEND
+    assert owner == (signed(decoded.send.producer_id) if decoded.send.HasField("producer_id") else -1)
+    assert messages == max(1, decoded.send.num_messages)
+
+
+def _message_agrees(choose: Choices) -> None:
+    command = ill.command(choose, MESSAGE)
+    decoded = BaseCommand.FromString(command)
+    kind, owner, _ = walked(command, MESSAGE)
+    assert kind == decoded.type == MESSAGE
+    assert owner == (signed(decoded.message.consumer_id) if decoded.message.HasField("consumer_id") else -1)
+
+
+def _verdict_agrees(choose: Choices) -> None:
+    kind = choose.one_of([SEND, MESSAGE])
+    command = ill.broken(choose, ill.command(choose, kind))
+    try:
+        decoded = NARROW[kind].FromString(command)
+    except DecodeError:
+        decoded = None
+    refusal = ""
+    try:
+        found = walked(command, kind)
+    except MalformedFrame as error:
+        refusal = str(error)
+    if decoded is None:
+        assert refusal, f"protobuf refuses {command.hex(' ')}"
+    elif refusal:
+        assert refusal.startswith(REFUSED_HERE_ONLY), command.hex(" ")
+    else:
+        owner = signed(decoded.body.owner) if decoded.body.HasField("owner") else -1
+        assert found == (decoded.type, owner, max(1, decoded.body.third)), command.hex(" ")
+
+
+def _metadata_agrees(choose: Choices) -> None:
+    before, metadata = choose.octets(3), ill.metadata(choose)
+    found = messages_in_metadata(before + metadata + choose.octets(3), len(before), len(before) + len(metadata))
+    assert found == max(1, MessageMetadata.FromString(metadata).num_messages_in_batch)
+
+
+def _broken_metadata_is_counted(choose: Choices) -> None:
+    metadata = ill.broken(choose, ill.metadata(choose))
+    assert 1 <= messages_in_metadata(metadata, 0, len(metadata)) < 2**31
+
+
+CHECKS = {
+    "a SEND is read as protobuf reads it": _send_agrees,
+    "a MESSAGE is read as protobuf reads it": _message_agrees,
+    "of any bytes the walk refuses what protobuf refuses and reads the rest alike": _verdict_agrees,
+    "num_messages_in_batch is read as protobuf reads it": _metadata_agrees,
+    "metadata that cannot be read is still counted": _broken_metadata_is_counted,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+@settings(max_examples=200)
+@given(choose=choices())
+def test_the_walk_agrees_with_protobuf(check: Check, choose: Choices) -> None:
+    check(choose)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_the_walk_agrees_with_protobuf_in_thousands_of_cases(check: Check) -> None:
+    in_bulk(check, 5000)
+
+
+@given(st.sampled_from(sorted(BaseCommand.Type.values())), st.binary(max_size=300))
+def test_the_type_of_every_command_is_found(kind: int, value: bytes) -> None:
+    command = wire.tag(1, 0) + wire.varint(kind) + wire.delimited(kind, value)
+    other = SEND if kind == MESSAGE else MESSAGE
+    assert read_command(command, 0, len(command), other) == (kind, -1, 0)
+
+
+def test_unreadable_metadata_counts_what_was_read_before() -> None:
+    batch_of_five = wire.tag(11, 0) + wire.varint(5)
+    assert messages_in_metadata(batch_of_five + b"\xff", 0, 3) == 5
+    assert messages_in_metadata(b"\x0f" + batch_of_five, 0, 3) == 1
+
+
+SOUND_SEND = wire.delimited(SEND, bytes.fromhex("08011002"))
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("08 06 08 12", "a SEND that ends as a PING"),
+        ("08 12 08 06", "a PING that ends as a SEND"),
+        ("08 06 08 63", "a SEND for whoever does not know type 99"),
+        ("08 86 80 80 80 10", "2**32 + 6: SEND for a decoder of 32 bits"),
+        ("08 00", "type 0, which a piece has that continues a frame"),
+        ("08 ff ff ff ff ff ff ff ff ff 01", "type -1"),
+        ("88 80 80 80 10 06", "a tag of 33 bits: `type` for a decoder of 32"),
+        ("88 80 80 80 80 00 06", "a tag of six bytes"),
+        ("08 06 00 00", "field number 0"),
+        ("08 06 2b 2c", "a group"),
+        ("08 06 2e", "wire type 6"),
+        ("0d 06 00 00 00", "a type that is no varint"),
+        ("", "no type at all"),
+    ],
+)
+def test_a_command_that_two_decoders_read_differently_is_refused(command: str, why: str) -> None:
+    for ambiguous in (bytes.fromhex(command) + SOUND_SEND, SOUND_SEND + bytes.fromhex(command)):
+        with pytest.raises(MalformedFrame):
+            read_command(ambiguous, 0, len(ambiguous), SEND)
+
+
+@pytest.mark.parametrize("length", [5, 127, 2**31 - 1, 2**32 - 1, 2**32 + 4, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("number", [SEND, 77])
+def test_a_length_that_lies_is_refused(length: int, number: int) -> None:
+    command = b"\x08\x06" + wire.tag(number, 2) + wire.varint(length) + b"\x08\x01\x10\x02"
+    with pytest.raises(MalformedFrame, match="longer than"):
+        read_command(command, 0, len(command), SEND)
+
+
+def test_a_number_of_messages_is_cut_to_32_bits_as_the_broker_cuts_it() -> None:
+    """Else a SEND of 2**32 + 100 messages would be metered as one."""
+    command = b"\x08\x06" + wire.delimited(SEND, b"\x08\x01\x10\x02\x18" + wire.varint(2**32 + 100))
+    assert walked(command, SEND) == (SEND, 1, 100)
+
+
+@given(st.sampled_from(EDGES) | st.integers(0, 2**64 - 1), st.integers(0, 9), st.binary(max_size=4))
+def test_a_varint_is_a_signed_number_of_64_bits(number: int, padding: int, behind: bytes) -> None:
+    data = wire.varint(number, padding)
+    assert varint(data + behind, 0, len(data + behind)) == (signed(number), len(data))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 99]
+)
+def test_a_varint_without_an_end_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedFrame, match="no end"):
+        varint(data, 0, len(data))
+
+
+@given(st.binary(max_size=12), st.integers(0, 2**32 - 1), st.data())
+def test_nothing_is_read_beyond_the_end(data: bytes, tag: int, cut: st.DataObject) -> None:
+    """The bytes behind `end` belong to somebody else's frame; reading them would find what is not there."""
+    end = cut.draw(st.integers(0, len(data)))
+    try:
+        behind = skip(data, 0, end, tag)
+    except MalformedFrame:
+        return
+    assert 0 <= behind <= end
+    assert skip(data[:end], 0, end, tag) == behind
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=5))
+def test_u32_is_big_endian(number: int, before: bytes) -> None:
+    assert u32(before + number.to_bytes(4, "big"), len(before)) == number
