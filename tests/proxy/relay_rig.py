@@ -1,0 +1,120 @@
+"""One relay with hands on everything around it: socket, pauses, clock and alarm."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from limiter.gate import Gate
+from limiter.journal import Journal
+from limiter.limiter import Limiter, Scope
+from limiter.rates import Limit, rate
+from limiter.stream import Stream, StreamName
+from limiter.testing import ManualClock
+from protocol.frames import FrameCutter
+from protocol.pulsar_pb2 import BaseCommand
+from protocol.scanner import SEND
+from proxy.budget import Budget
+from proxy.outlet import Outlet
+from proxy.relay import Relay
+from proxy.throttle import Cause, ThrottleTracker
+from tests.proxy.wire import body
+
+MAX_FRAME = 10_000
+
+
+@dataclass
+class Reading:
+    """The socket's side of reading; counts what changes it, as a transport is paused once however often it is told."""
+
+    is_paused: bool = False
+    pauses: int = 0
+    resumes: int = 0
+
+    def pause_reading(self) -> None:
+        self.pauses += not self.is_paused
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.resumes += self.is_paused
+        self.is_paused = False
+
+
+class RelayRig:
+    """A relay whose streams 1, 2 … have `limits` messages a second (None: no limit).
+
+    A CLOSE_PRODUCER waits behind what its producer holds, as in a session; every other command passes as it came.
+    """
+
+    def __init__(self, limits: list[int | None], hold_limit: int = 10**9, kind: int = SEND) -> None:
+        self.clock = ManualClock()
+        self.wakes: dict[Limiter, int] = {}
+        self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
+        self.written = bytearray()
+        self.outlet = Outlet(self.written.extend)
+        self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
+        self.reading = Reading()
+        self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
+        self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
+        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), (self.budget,))
+        self._socket: deque[bytes] = deque()
+        self._cutter = FrameCutter(2**31)
+        for owner, limit in enumerate(limits, start=1):
+            self.open(owner, limit)
+
+    def open(self, owner: int, limit: int | None) -> Stream:
+        name = StreamName("publish", "t", "n", f"topic-{owner}", owner)
+        chain: tuple[Limiter, ...] = ()
+        if limit is not None:
+            scope = Scope("publish", "topic", name.topic, "t", "n")
+            chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
+        stream = self.relay.streams[owner] = Stream(name, chain, self.relay.release)
+        self.gate.join(stream)
+        return stream
+
+    def feed(self, chunk: bytes) -> None:
+        """The peer sends; it is read once nothing speaks against it."""
+        self._socket.append(chunk)
+        self._read()
+
+    def throttle(self, cause: Cause, *, on: bool) -> None:
+        if on:
+            self.tracker.throttle(cause, self.reading)
+        else:
+            self.tracker.unthrottle(cause)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; the alarm rings at each instant that the gate asked for."""
+        target = self.clock.now + round(seconds * 1e9)
+        while self.wakes and min(self.wakes.values()) <= target:
+            limiter, at = min(self.wakes.items(), key=lambda wake: wake[1])
+            del self.wakes[limiter]
+            self.clock.now = max(self.clock.now, at)
+            self.gate.serve(limiter, self.clock.now)
+        self.clock.now = target
+
+    def frames(self) -> list[bytes]:
+        """Whole frames that came out since the last time."""
+        data = bytes(self.written)
+        self.written.clear()
+        return list(self._cutter.feed(data))
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._socket and not self.relay.backlog and not self.wakes
+
+    def _read(self) -> None:
+        while self._socket and not self.reading.is_paused:
+            self.relay.feed(self._socket.popleft())
+
+    def _read_on(self) -> None:
+        self.relay.resume()
+        if not self.tracker.causes:
+            self.reading.resume_reading()
+            self._read()
+
+    def _handle(self, kind: int, _command: bytes, frame: bytes) -> bytes | None:
+        if kind == BaseCommand.CLOSE_PRODUCER:
+            stream = self.relay.streams[body(frame).producer_id]
+            if stream.held:
+                self.relay.hold_behind(stream, frame)
+                return None
+        return frame
