@@ -159,7 +159,7 @@ SOUND_SEND = wire.delimited(SEND, bytes.fromhex("08011002"))
         ("08 86 80 80 80 10", "2**32 + 6: SEND for a decoder of 32 bits"),
         ("08 00", "type 0, which a piece has that continues a frame"),
         ("08 ff ff ff ff ff ff ff ff ff 01", "type -1"),
-        ("88 80 80 80 10 06", "a tag of 33 bits: `type` for a decoder of 32"),
+        ("08 06 88 80 80 80 10 12", "a tag of 33 bits: `type`, and so a PING, for a decoder of 32"),
         ("88 80 80 80 80 00 06", "a tag of six bytes"),
         ("08 06 00 00", "field number 0"),
         ("08 06 2b 2c", "a group"),
