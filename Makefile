@@ -51,9 +51,9 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
+	@echo "the cores, interpreted; then everything"
+	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter
 	$(BIN)/pytest
-	@echo "the hot modules once more, interpreted"
-	$(BIN)/pytest -p tests.interpreted tests/protocol tests/limiter
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .

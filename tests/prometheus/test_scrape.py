@@ -1,0 +1,83 @@
+"""A real Prometheus scrapes a real Sluice in front of the stand-in broker."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+import yaml
+
+from tests.loadgen.standin.conftest import running_broker
+from tests.real.sluice_process import start_sluice
+from tests.real.traffic import quiet_client
+
+pytestmark = pytest.mark.prometheus
+
+_PATIENCE_S = 30
+_TOPIC = "persistent://public/default/scraped"
+_SENT = 25
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    """Starts Prometheus on a target; gives its address."""
+    running = []
+
+    def start(target: str) -> str:
+        config = {
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{"job_name": "sluice", "static_configs": [{"targets": [target]}]}],
+        }
+        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        command = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--web.listen-address={address}"]
+        command += [f"--storage.tsdb.path={tmp_path / 'data'}"]
+        running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+        return f"http://{address}"
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def _value(prometheus_url: str, query: str, at_least: float) -> float:
+    """Ask until the answer is there."""
+    deadline = time.monotonic() + _PATIENCE_S
+    url = f"{prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    value = float("nan")
+    while time.monotonic() < deadline:
+        try:
+            result = json.load(urllib.request.urlopen(url, timeout=5))["data"]["result"]
+        except urllib.error.URLError:
+            result = []
+        if result and (value := float(result[0]["value"][1])) >= at_least:
+            return value
+        time.sleep(0.2)
+    raise AssertionError(f"{query} is {value} after {_PATIENCE_S} s, not {at_least}")
+
+
+def test_prometheus_sees_what_a_client_sent(prometheus, tmp_path):
+    """Counts by namespace arrive in Prometheus as they are, and every metric has a name that it takes."""
+    with running_broker() as (_, broker):
+        sluice = start_sluice(tmp_path / "sluice", f"pulsar://{broker}", {})
+        try:
+            with contextlib.closing(quiet_client(sluice.service_url)) as client:
+                producer = client.create_producer(_TOPIC)
+                for number in range(_SENT):
+                    producer.send(str(number).encode())
+            url = prometheus(sluice.admin_url.removeprefix("http://"))
+            labels = 'tenant="public",namespace="default",direction="publish"'
+            assert _value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
+            assert _value(url, "up", 1) == 1
+            page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=5).read()
+        finally:
+            sluice.stop()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
