@@ -5,16 +5,18 @@
                                           └──no──▶ held, waits on the limiter that refused it   (`hold`)
                                                         └──tokens come──▶ passed                (`serve`)
 
-Nobody overtakes: where somebody waits, newcomers queue behind. Those who wait on one limiter are served by deficit
-round robin; the cost of an entry is the time that the limiter needs for it, so batches and single messages, small and
-large ones, get equal shares. The gate has no timer: it says when it wants to be woken.
+Nobody overtakes: where somebody waits, newcomers queue behind. Those who wait on one limiter share its time equally,
+whatever the size of their entries (`wait_queue.py`). Whose turn it is where limits overlap, says `turns.py`. The gate
+has no timer: it says when it wants to be woken.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from limiter.journal import Journal
 from limiter.limiter import Limiter
 from limiter.stream import Entry, Stream
+from limiter.turns import claim, next_turn, obstacle_of, refusing
 
 LEAST_SLEEP_NS = 1_000_000
 """Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
@@ -32,6 +34,7 @@ class Gate:
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Journal) -> None:
         self._wake_at = wake_at
         self._journal = journal
+        self._numbers = count()
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing."""
@@ -52,7 +55,7 @@ class Gate:
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge one entry, if every limiter is open and nobody waits; else charge nothing."""
-        if stream.held or _refusing(stream.chain, None, now) is not None:
+        if stream.held or obstacle_of(stream, now) is not None:
             return False
         for limiter in stream.chain:
             limiter.charge(messages, size, now)
@@ -90,32 +93,30 @@ class Gate:
         usage.held_size += entry.size
         stream.held.append(entry)
         self._journal.note(stream)
-        if len(stream.held) == 1:
+        if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
             self._settle(stream, now)
 
     def serve(self, limiter: Limiter, now: int) -> None:
         """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
-        limiter.wakes_at = None
-        while limiter.waiters and limiter.is_open(now):
-            stream = next(iter(limiter.waiters))
-            other = _refusing(stream.chain, limiter, now)
-            if other is not None:
-                self._unqueue(stream, now)
-                self._queue(stream, other, now)
-            elif stream.credit <= 0:
-                stream.credit += limiter.quantum
-                limiter.waiters.move_to_end(stream)
-            else:
-                self._serve_one(stream, limiter, now)
-        if limiter.waiters:
-            self._ask_for_wake_up(limiter, now)
+        limiter.wakes_at = now
+        try:
+            while limiter.waiters and limiter.is_open(now):
+                stream = next_turn(limiter, now)
+                if stream is None:
+                    break
+                self._take_turn(stream, limiter, now)
+        finally:  # whatever one stream's `release` raises, the others go on
+            limiter.wakes_at = None
+            if limiter.waiters:
+                self._ask_for_wake_up(limiter, now)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
         """Forget what is held of a stream, and give it back."""
         dropped = list(stream.held)
         stream.held.clear()
         self._unqueue(stream, now)
+        stream.places.clear()
         usage = stream.usage
         usage.throttled.stop(now)
         usage.dropped_messages += usage.held_messages
@@ -148,10 +149,10 @@ class Gate:
         for limiter in stream.chain:
             limiter.streams.discard(stream)
         self._unqueue(stream, now)
+        stream.places.clear()
         stream.chain = chain
         self.join(stream)
-        if stream.held:
-            self._settle(stream, now)
+        self._settle(stream, now)
 
     def woken(self, limiters: Iterable[Limiter], now: int) -> None:
         """The values of these limiters changed: who may go, goes."""
@@ -160,22 +161,38 @@ class Gate:
 
     def _settle(self, stream: Stream, now: int) -> None:
         """Pass what may pass of a stream that waits nowhere, then queue it where it is refused."""
-        while stream.held:
-            refusing = _refusing(stream.chain, None, now)
-            if refusing is not None:
-                self._queue(stream, refusing, now)
-                return
-            self._release(stream, now)
+        while stream.held and stream.waits_on is None:
+            obstacle = obstacle_of(stream, now)
+            if obstacle is None:
+                self._release(stream, now)
+            else:
+                self._take_places(stream)
+                self._queue(stream, refusing(stream, now) or obstacle, now)
 
-    def _serve_one(self, stream: Stream, limiter: Limiter, now: int) -> None:
-        cost = limiter.cost(stream.held[0])
-        limiter.quantum = max(limiter.quantum, cost)
-        stream.credit -= cost
-        self._release(stream, now)
-        if not stream.held:
+    def _take_turn(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        """Pass the first entry of a stream that waits, or find out where else it must wait."""
+        elsewhere = refusing(stream, now)
+        if elsewhere is None:
+            self._pass_and_line_up(stream, limiter, now)
+        else:
             self._unqueue(stream, now)
-        elif stream.credit <= 0:
-            limiter.waiters.move_to_end(stream)
+            self._queue(stream, elsewhere, now)
+
+    def _pass_and_line_up(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        for each in stream.chain:
+            each.waiters.went(stream.places[each])
+        self._release(stream, now)
+        self._unqueue(stream, now)
+        if stream.held:
+            self._take_places(stream)
+            self._queue(stream, refusing(stream, now) or limiter, now)
+        else:
+            stream.places.clear()
+
+    def _take_places(self, stream: Stream) -> None:
+        """The stream's next entry is in line from now on, at every limiter."""
+        entry, number, before = stream.held[0], next(self._numbers), stream.places
+        stream.places = {each: each.place(entry, number, before.get(each)) for each in stream.chain}
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
@@ -188,20 +205,24 @@ class Gate:
             limiter.charge(entry.messages, entry.size, now)
         self.count_passed(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
         self._journal.note(stream)
-        stream.release(entry)
-        while stream.held and stream.held[0].messages == 0:
-            stream.release(stream.held.popleft())
+        stream.is_passing = True
+        try:
+            stream.release(entry)
+            while stream.held and stream.held[0].is_free:
+                stream.release(stream.held.popleft())
+        finally:
+            stream.is_passing = False
         if not stream.held:
             usage.throttled.stop(now)
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        if limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):
+            claim(stream, limiter)
         stream.waits_on = limiter
         stream.last_reason = limiter.scope.level
-        stream.credit = min(stream.credit, 0)
-        limiter.quantum = max(limiter.quantum, limiter.cost(stream.held[0]))
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
-        limiter.waiters[stream] = None
+        limiter.waiters.add(stream, stream.places[limiter])
         self._ask_for_wake_up(limiter, now)
 
     def _unqueue(self, stream: Stream, now: int) -> None:
@@ -209,20 +230,24 @@ class Gate:
         if limiter is None:
             return
         stream.waits_on = None
-        del limiter.waiters[stream]
+        limiter.waiters.remove(stream, stream.places[limiter])
         if not limiter.waiters:
             limiter.usage.throttled.stop(now)
-            limiter.quantum = 0
+        for other in stream.chain:
+            if other.claimant is stream:
+                other.claimant = None
+                self._wake_sooner(other, now)
+
+    def _wake_sooner(self, limiter: Limiter, now: int) -> None:
+        """Nobody needs to be left room any more; a limiter that is due or being served finds out by itself."""
+        if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
+            limiter.wakes_at = None
+            self._ask_for_wake_up(limiter, now)
 
     def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
         if limiter.wakes_at is None:
-            limiter.wakes_at = now + max(limiter.wait_ns(now), LEAST_SLEEP_NS)
+            wait = limiter.wait_ns(now)
+            if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
+                wait = limiter.claimant.waits_on.wait_ns(now)
+            limiter.wakes_at = now + max(wait, LEAST_SLEEP_NS)
             self._wake_at(limiter, limiter.wakes_at)
-
-
-def _refusing(chain: tuple[Limiter, ...], serving: Limiter | None, now: int) -> Limiter | None:
-    """The first limiter that does not let the next entry pass; the one that is being served does."""
-    for limiter in chain:
-        if limiter is not serving and (limiter.waiters or not limiter.is_open(now)):
-            return limiter
-    return None

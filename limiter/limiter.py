@@ -1,12 +1,12 @@
 """One limit at work: two token buckets, and the streams that wait for them."""
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from limiter.rates import Direction, Limit, Rate
 from limiter.token_bucket import TokenBucket
 from limiter.usage import LimiterUsage
+from limiter.wait_queue import Place, WaitQueue
 
 if TYPE_CHECKING:
     from limiter.permits import PermitMeter
@@ -42,11 +42,11 @@ class Limiter:
         self.scope = scope
         self.limit = limit
         self.source = source
-        self.waiters: OrderedDict[Stream, None] = OrderedDict()
+        self.waiters = WaitQueue()
+        self.claimant: Stream | None = None
         self.streams: set[Stream] = set()
         self.meter: PermitMeter | None = None
         self.usage = LimiterUsage()
-        self.quantum = 0
         self.wakes_at: int | None = None
         self._messages = TokenBucket(limit.messages, now) if limit.messages else None
         self._size = TokenBucket(limit.size, now) if limit.size else None
@@ -80,6 +80,13 @@ class Limiter:
         buckets = (self._messages, self._size)
         return max((bucket.wait_ns(1, now) for bucket in buckets if bucket is not None), default=0)
 
+    def wait_behind_ns(self, entry: "Entry", now: int) -> int:
+        """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
+        self.charge(entry.messages, entry.size, now)
+        wait = self.wait_ns(now)
+        self.refund(entry.messages, entry.size)
+        return wait
+
     def cost(self, entry: "Entry") -> int:
         """Nanoseconds of this limit that `entry` uses up: the unit in which waiting streams share it."""
         messages, size = self.limit.messages, self.limit.size
@@ -87,16 +94,39 @@ class Limiter:
         by_size = entry.size * size.period_ns // size.tokens if size else 0
         return max(by_count, by_size, 1)
 
+    def place(self, entry: "Entry", number: int, before: Place | None = None) -> Place:
+        """The place in line of an entry that is the first of its stream from now on.
+
+        Args:
+            entry: That entry.
+            number: Greater than all before.
+            before: Where the stream's entry before it stood, if that has only just passed. A stream that could not use
+                its turn here in time, because it also waits elsewhere, may catch up by one entry; never by more, or it
+                could save up its turns.
+        """
+        cost, time = self.cost(entry), self.waiters.virtual_time
+        return (time if before is None else max(before[0], time - cost)) + cost, number
+
     def retune(self, limit: Limit, source: str, now: int) -> None:
         """Put another value in force; see `TokenBucket.change` for what becomes of tokens and debts."""
         self._messages = _changed(self._messages, limit.messages, now)
         self._size = _changed(self._size, limit.size, now)
         self.limit = limit
         self.source = source
-        # Credits count nanoseconds of the old value; and without a quantum no waiter's turn would ever come.
-        for stream in self.waiters:
-            stream.credit = 0
-        self.quantum = max((self.cost(stream.held[0]) for stream in self.waiters), default=0)
+        self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
+        for stream in self.streams:
+            self._place_anew(stream)
+
+    def _place_anew(self, stream: "Stream") -> None:
+        """Places count nanoseconds of the old value: a slow limit's, on a fast one, would mean waiting for ever."""
+        if self not in stream.places:
+            return
+        waits_here = stream.waits_on is self
+        if waits_here:
+            self.waiters.remove(stream, stream.places[self])
+        stream.places[self] = self.place(stream.held[0], stream.places[self][1])
+        if waits_here:
+            self.waiters.add(stream, stream.places[self])
 
     def is_idle(self, now: int) -> bool:
         """Whether forgetting this limiter would change nothing."""

@@ -10,6 +10,7 @@ from limiter.usage import StreamUsage
 if TYPE_CHECKING:
     from limiter.limiter import Limiter
     from limiter.permits import Permits
+    from limiter.wait_queue import Place
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +32,11 @@ class Entry:
     size: int
     memory: int
     since: int
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is such a command."""
+        return self.messages == 0 and self.size == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,8 @@ class Stream:
     connection: object = None
     held: deque[Entry] = field(default_factory=deque)
     waits_on: "Limiter | None" = None
-    credit: int = 0
+    places: dict["Limiter", "Place"] = field(default_factory=dict)
+    is_passing: bool = False
     permits: "Permits | None" = None
     usage: StreamUsage = field(default_factory=StreamUsage)
     last_reason: str = ""

@@ -1,0 +1,59 @@
+"""Whose turn it is, where streams wait on several limiters at once.
+
+A stream waits in one queue at a time, but from the moment that its next entry is in line it has a place at every
+limiter of its chain. So waiting on one does not cost it its turn at another. And as soon as only one limiter's tokens
+keep it from passing, it has a *claim* at the others: there, others go on only as far as they leave it room. Without
+claims two busy limiters would never be open at the same moment, and a stream within both would wait for ever; the same
+idea lets wide jobs run on busy clusters.
+
+Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
+"""
+
+from limiter.limiter import Limiter
+from limiter.stream import Stream
+
+
+def obstacle_of(stream: Stream, now: int) -> Limiter | None:
+    """The first limiter that does not let a newcomer pass."""
+    for limiter in stream.chain:
+        if limiter.waiters or not limiter.is_open(now):
+            return limiter
+    return None
+
+
+def refusing(stream: Stream, now: int) -> Limiter | None:
+    """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
+    slowest, longest = None, 0
+    for limiter in stream.chain:
+        if not limiter.waiters.is_before_all(stream.places[limiter]):
+            return limiter
+        wait = limiter.wait_ns(now)
+        if wait > longest:
+            slowest, longest = limiter, wait
+    return slowest
+
+
+def claim(stream: Stream, waits_on: Limiter) -> None:
+    """Let the other limiters leave room for a stream that waits for nothing but the tokens of `waits_on`.
+
+    One claim at a limiter is enough, the earliest: when it has gone, the next stream's turn comes.
+    """
+    for limiter in stream.chain:
+        if limiter is waits_on or not limiter.waiters:
+            continue
+        known = limiter.claimant
+        if known is None or stream.places[limiter] < known.places[limiter]:
+            limiter.claimant = stream
+
+
+def next_turn(limiter: Limiter, now: int) -> Stream | None:
+    """Whose turn it is: the first's, unless it would not leave room for who has a claim; then nobody's."""
+    first, claimant = limiter.waiters.first(), limiter.claimant
+    if claimant is None or claimant.waits_on is None or claimant.places[limiter] > first.places[limiter]:
+        return first
+    if claimant.waits_on.waiters.first() is not claimant:
+        return first
+    wait = claimant.waits_on.wait_ns(now)
+    if wait == 0:
+        return first if refusing(claimant, now) else claimant
+    return first if limiter.wait_behind_ns(first.held[0], now) <= wait else None

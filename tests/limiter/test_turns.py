@@ -1,0 +1,171 @@
+"""Streams whose limits overlap: X within A and B, others within A only, others within B only."""
+
+from itertools import repeat
+
+import pytest
+
+from limiter.limiter import Limiter
+from limiter.stream import Stream
+from limiter.turns import claim, next_turn, obstacle_of, refusing
+from tests.limiter.world import World, jain, limiter
+
+SIZE = 100
+SECONDS = 30
+
+
+class Crossing:
+    """`a`, `b` and `x` streams, all greedy, within limits of `rates` (A, B) messages a second."""
+
+    def __init__(self, numbers: tuple[int, int, int], batches: tuple[int, int], rates: tuple[int, int]) -> None:
+        self.world = World()
+        self.a_limit, self.b_limit = limiter(rates[0], name="a"), limiter(rates[1], name="b")
+        others, own = batches
+        self.a = [self._greedy(others, self.a_limit) for _ in range(numbers[0])]
+        self.b = [self._greedy(others, self.b_limit) for _ in range(numbers[1])]
+        self.x = [self._greedy(own, self.a_limit, self.b_limit) for _ in range(numbers[2])]
+        self.world.run(SECONDS)
+
+    def _greedy(self, batch: int, *chain: Limiter) -> Stream:
+        return self.world.greedy(*chain, entries=repeat((batch, batch * SIZE)))
+
+    def per_second(self, streams: list[Stream]) -> list[float]:
+        return [self.world.messages_of(stream) / SECONDS for stream in streams]
+
+    def used(self, limit: Limiter) -> float:
+        return limit.usage.messages / SECONDS
+
+
+@pytest.mark.parametrize("batches", [(1, 1), (10, 10), (100, 100), (1, 100), (100, 1), (37, 10)])
+@pytest.mark.parametrize("numbers", [(1, 1, 1), (2, 2, 1), (3, 1, 3)])
+def test_a_stream_within_two_busy_limits_gets_its_max_min_share(
+    batches: tuple[int, int], numbers: tuple[int, int, int]
+) -> None:
+    """It was sent from one queue to the other for ever, and got nothing."""
+    cross = Crossing(numbers, batches, rates=(1000, 1000))
+    a, b, x = numbers
+    share = 1000 / (max(a, b) + x)
+    assert cross.per_second(cross.x) == pytest.approx([share] * x, rel=0.03)
+    least = cross.a if a >= b else cross.b
+    assert jain(cross.per_second([*least, *cross.x])) > 0.99
+    assert cross.used(cross.a_limit) >= 990
+    assert cross.used(cross.b_limit) >= 990
+
+
+def test_limits_of_unequal_rates_give_the_share_of_the_narrower() -> None:
+    cross = Crossing((2, 2, 1), (100, 100), rates=(1000, 700))
+    assert cross.per_second(cross.x) == pytest.approx([700 / 3], rel=0.03)
+    assert cross.per_second(cross.a) == pytest.approx([(1000 - 700 / 3) / 2] * 2, rel=0.03)
+    assert cross.used(cross.a_limit) >= 990
+    assert cross.used(cross.b_limit) >= 693
+
+
+@pytest.mark.parametrize(("batch", "rates"), [(300, (1000, 700)), (1000, (1000, 700)), (1000, (1000, 317))])
+def test_entries_larger_than_the_burst_cost_little_of_the_limits(batch: int, rates: tuple[int, int]) -> None:
+    """Both limits must be open at the same moment for such an entry, and beyond the burst nothing can be saved up."""
+    cross = Crossing((2, 2, 2), (batch, batch), rates)
+    assert jain(cross.per_second([*cross.b, *cross.x])) > 0.95
+    assert cross.used(cross.a_limit) >= 0.8 * rates[0]
+    assert cross.used(cross.b_limit) >= 0.8 * rates[1]
+
+
+@pytest.mark.parametrize("batch", [1, 50, 300])
+def test_three_limits_in_a_ring_leave_nobody_waiting_for_ever(batch: int) -> None:
+    """X within A and B, Y within B and C, Z within C and A: each has a claim on what the next one waits for."""
+    world = World()
+    ring = [limiter(1000, name=name) for name in "abc"]
+    entries = repeat((batch, batch * SIZE))
+    alone = [world.greedy(one, entries=entries) for one in ring]
+    crossing = [world.greedy(ring[i], ring[(i + 1) % 3], entries=entries) for i in range(3)]
+    world.run(SECONDS)
+    shares = [world.messages_of(stream) / SECONDS for stream in [*alone, *crossing]]
+    assert jain(shares) > 0.95
+    assert all(one.usage.messages >= 0.85 * 1000 * SECONDS for one in ring)
+
+
+def test_a_slow_limit_within_a_total_costs_the_total_nothing() -> None:
+    """A topic of ten messages a second claims the busy total only when its turn is near."""
+    world = World()
+    total, slow = limiter(1000, name="total"), limiter(10, name="slow")
+    greedy = world.greedy(total, entries=repeat((30, 30)))
+    narrow = [world.greedy(total, slow, entries=repeat((20, 20))) for _ in range(2)]
+    world.run(SECONDS)
+    assert sum(map(world.messages_of, narrow)) == pytest.approx(10 * SECONDS, rel=0.06)
+    assert total.usage.messages >= 0.99 * 1000 * SECONDS
+    assert world.messages_of(greedy) >= 0.98 * 990 * SECONDS
+
+
+def test_a_newcomer_is_refused_by_the_outermost_limit_that_is_closed_or_waited_on() -> None:
+    world = World()
+    outer, inner = limiter(10, name="outer"), limiter(10, name="inner")
+    stream = world.stream(outer, inner)
+    assert obstacle_of(stream, 0) is None
+    inner.charge(1, 1, 0)
+    assert obstacle_of(stream, 0) is inner
+    outer.charge(1, 1, 0)
+    assert obstacle_of(stream, 0) is outer
+
+
+def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens() -> None:
+    world = World()
+    outer, inner = limiter(10, name="outer"), limiter(10, name="inner")
+    outer.charge(1, 1, 0)
+    inner.charge(5, 5, 0)
+    stream, other = world.stream(outer, inner), world.stream(outer)
+    world.offer(stream, 1, 1)
+    assert stream.waits_on is inner, "it opens last"
+    world.offer(other, 1, 1)
+    assert refusing(other, 0) is outer
+    other.places[outer] = (10**12, 99)
+    outer.waiters.add(world.stream(outer), (1, 1))
+    assert refusing(stream, 0) is outer
+
+
+def test_the_earliest_claim_stands() -> None:
+    world = World()
+    busy, slow = limiter(10, name="busy"), limiter(1, name="slow")
+    busy.charge(1, 1, 0)
+    slow.charge(1, 1, 0)
+    waiting = world.stream(busy)
+    world.offer(waiting, 1, 1)
+    early, late = world.stream(busy, slow), world.stream(busy, slow)
+    early.places, late.places = {busy: (1, 1)}, {busy: (1, 2)}
+    claim(late, slow)
+    assert busy.claimant is late
+    claim(early, slow)
+    assert busy.claimant is early
+    claim(late, slow)
+    assert busy.claimant is early
+
+
+def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
+    """The busy limit is open after 2 s, the slow one after 3 s: one message more fits in between, 30 do not."""
+    world = World()
+    busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
+    busy.charge(20, 0, 0)
+    slow.charge(3, 0, 0)
+    first, x = world.stream(busy), world.stream(busy, slow)
+    world.offer(first, 30, 30)
+    world.offer(x, 20, 20)
+    assert x.waits_on is slow
+    assert busy.claimant is x
+    assert next_turn(busy, 2_000_000_000) is None
+    first.held[0].messages = 1
+    assert next_turn(busy, 2_000_000_000) is first
+    assert next_turn(busy, 3_000_000_000) is x
+
+
+def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> None:
+    world = World()
+    busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
+    busy.charge(1, 0, 0)
+    slow.charge(1000, 0, 0)
+    first, x = world.stream(busy), world.stream(busy, slow)
+    world.offer(first, 20_000, 1)
+    world.offer(x, 20, 20)
+    world.run(5)
+    assert not world.log
+    assert world.alarms.due[busy] == slow.wait_ns(world.clock.now) + world.clock.now, "no polling meanwhile"
+    world.gate.leave(x, world.clock.now)
+    assert busy.claimant is None
+    world.run(0.001)
+    assert [passed.stream for passed in world.log] == [first]

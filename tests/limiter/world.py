@@ -1,0 +1,133 @@
+"""A gate with hand-made time, alarms and a log of its own: what the tests of the gate stand on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from limiter.gate import Gate
+from limiter.journal import Journal
+from limiter.limiter import Limiter, Scope
+from limiter.rates import Limit, rate
+from limiter.stream import Entry, Stream, StreamName
+from limiter.testing import ManualClock
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One entry (or one chunk's worth of them) that went on."""
+
+    at: int
+    stream: Stream
+    messages: int
+    size: int
+
+
+class Alarms:
+    """An alarm clock for limiters that rings only when time is made to pass."""
+
+    def __init__(self) -> None:
+        self.due: dict[Limiter, int] = {}
+        self._heap: list[tuple[int, int, Limiter]] = []
+        self._order = count()
+
+    def wake_at(self, limiter: Limiter, at: int) -> None:
+        self.due[limiter] = at
+        heappush(self._heap, (at, next(self._order), limiter))
+
+    def next_before(self, end: int) -> tuple[int, Limiter] | None:
+        """The next alarm up to `end`, taken out; replaced ones never ring."""
+        while self._heap and self._heap[0][0] <= end:
+            at, _, limiter = heappop(self._heap)
+            if self.due.get(limiter) == at:
+                del self.due[limiter]
+                return at, limiter
+        return None
+
+
+class World:
+    """Offers entries as the relay does, and lets time pass as the event loop does."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.alarms = Alarms()
+        self.journal = Journal(lambda: None)
+        self.gate = Gate(self.alarms.wake_at, self.journal)
+        self.log: list[Passed] = []
+
+    def stream(self, *chain: Limiter, release: Callable[[Entry], None] | None = None) -> Stream:
+        """A stream within `chain`, whose released entries are logged."""
+        stream = Stream(StreamName("publish", "t", "n", "x", 1), chain, lambda entry: None)
+        stream.release = release or (lambda entry: self.note(stream, entry.messages, entry.size))
+        self.gate.join(stream)
+        return stream
+
+    def greedy(self, *chain: Limiter, entries: Iterator[tuple[int, int]]) -> Stream:
+        """A stream that always has a next entry waiting."""
+        stream = self.stream(*chain)
+
+        def release(entry: Entry) -> None:
+            self.note(stream, entry.messages, entry.size)
+            self.hold(stream, *next(entries))
+
+        stream.release = release
+        for _ in range(2):
+            self.offer(stream, *next(entries))
+        while not stream.held:
+            self.offer(stream, *next(entries))
+        return stream
+
+    def note(self, stream: Stream, messages: int, size: int) -> None:
+        self.log.append(Passed(self.clock.now, stream, messages, size))
+
+    def hold(self, stream: Stream, messages: int, size: int) -> None:
+        self.gate.count_offered(stream, 1, messages, size)
+        self.gate.hold(stream, Entry([b""], messages, size, size, self.clock.now), self.clock.now)
+
+    def offer(self, stream: Stream, messages: int, size: int) -> bool:
+        """One entry, as the relay offers it. Returns whether it passed at once."""
+        now = self.clock.now
+        self.gate.count_offered(stream, 1, messages, size)
+        if self.gate.pass_entry(stream, messages, size, now):
+            self.gate.count_passed(stream, (1, messages, size), (messages, size))
+            self.note(stream, messages, size)
+            return True
+        self.gate.hold(stream, Entry([b""], messages, size, size, now), now)
+        return False
+
+    def run_until(self, end: int) -> None:
+        """Let time pass; every alarm rings at its time."""
+        while (alarm := self.alarms.next_before(end)) is not None:
+            at, limiter = alarm
+            self.clock.now = max(self.clock.now, at)
+            self.gate.serve(limiter, self.clock.now)
+        self.clock.now = max(self.clock.now, end)
+
+    def run(self, seconds: float) -> None:
+        self.run_until(self.clock.now + round(seconds * 1e9))
+
+    def messages_of(self, stream: Stream) -> int:
+        return sum(passed.messages for passed in self.log if passed.stream is stream)
+
+    def bytes_of(self, stream: Stream) -> int:
+        return sum(passed.size for passed in self.log if passed.stream is stream)
+
+
+def limiter(
+    messages: int | None = None,
+    size: int | None = None,
+    name: str = "n",
+    burst: int | None = None,
+    now: int = 0,
+) -> Limiter:
+    """A limiter of so much a second."""
+    limit = Limit(
+        rate(messages, burst=burst) if messages else None,
+        rate(size, burst=burst if not messages else None) if size else None,
+    )
+    return Limiter(Scope("publish", "topic", name, "t", "n"), limit, "test", now)
+
+
+def jain(shares: list[float]) -> float:
+    """Jain's fairness index: 1 where all are equal, 1/n where one has all."""
+    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
