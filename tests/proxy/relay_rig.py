@@ -13,7 +13,7 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import SEND
 from proxy.budget import Budget
-from proxy.outlet import Outlet
+from proxy.outlet import Bytes, Outlet
 from proxy.relay import Relay
 from proxy.throttle import Cause, ThrottleTracker
 from tests.proxy.wire import body
@@ -45,16 +45,19 @@ class RelayRig:
     """
 
     def __init__(self, limits: list[int | None], hold_limit: int = 10**9, kind: int = SEND) -> None:
+        self.write_limit = 10**9
+        """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
         self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
         self.written = bytearray()
-        self.outlet = Outlet(self.written.extend)
+        self.outlet = Outlet(self._write)
         self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
         self.reading = Reading()
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
         self.relay.connect(self._handle, lambda: bool(self.tracker.causes), (self.budget,))
+        self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)
         for owner, limit in enumerate(limits, start=1):
@@ -81,6 +84,12 @@ class RelayRig:
         else:
             self.tracker.unthrottle(cause)
 
+    def drain(self) -> None:
+        """The other peer takes what was written."""
+        self._unsent = 0
+        self.throttle(Cause.WRITE_BUFFER, on=False)
+        self._read()
+
     def advance(self, seconds: float) -> None:
         """Let time pass; the alarm rings at each instant that the gate asked for."""
         target = self.clock.now + round(seconds * 1e9)
@@ -89,6 +98,7 @@ class RelayRig:
             del self.wakes[limiter]
             self.clock.now = max(self.clock.now, at)
             self.gate.serve(limiter, self.clock.now)
+            self._read()
         self.clock.now = target
 
     def frames(self) -> list[bytes]:
@@ -101,7 +111,14 @@ class RelayRig:
     def is_idle(self) -> bool:
         return not self._socket and not self.relay.backlog and not self.wakes
 
+    def _write(self, part: Bytes) -> None:
+        self.written += part
+        self._unsent += len(part)
+        if self._unsent > self.write_limit:
+            self.throttle(Cause.WRITE_BUFFER, on=True)
+
     def _read(self) -> None:
+        """What a transport does later, in the loop's next turn: never inside of what resumed it."""
         while self._socket and not self.reading.is_paused:
             self.relay.feed(self._socket.popleft())
 
@@ -109,7 +126,6 @@ class RelayRig:
         self.relay.resume()
         if not self.tracker.causes:
             self.reading.resume_reading()
-            self._read()
 
     def _handle(self, kind: int, _command: bytes, frame: bytes) -> bytes | None:
         if kind == BaseCommand.CLOSE_PRODUCER:
