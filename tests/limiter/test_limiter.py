@@ -1,0 +1,134 @@
+from itertools import repeat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.limiter import Limiter
+from limiter.rates import Limit, Rate, rate
+from limiter.stream import Entry
+from tests.limiter.world import World, limiter
+
+SECOND = 1_000_000_000
+RATES = st.none() | st.builds(Rate, st.integers(1, 10**12), st.integers(1, 60 * SECOND), st.integers(1, 10**12))
+LIMITS = st.builds(Limit, RATES, RATES)
+
+
+def entry(messages: int, size: int) -> Entry:
+    return Entry([], messages, size, size, 0)
+
+
+def of(limit: Limit) -> Limiter:
+    one = limiter(1)
+    return Limiter(one.scope, limit, "test", 0)
+
+
+def test_a_chunk_fits_if_messages_and_bytes_do() -> None:
+    one = limiter(100, 1000)
+    assert one.fits(10, 100, 0)
+    assert not one.fits(11, 1, 0)
+    assert not one.fits(1, 101, 0)
+
+
+def test_it_is_open_while_one_message_and_one_byte_are_there_and_the_last_entry_may_leave_a_debt() -> None:
+    one = limiter(10, 100)
+    one.charge(1, 5000, 0)
+    assert not one.is_open(0)
+    wait = one.wait_ns(0)
+    assert wait == (5000 - 10 + 1) * SECOND // 100
+    assert not one.is_open(wait - 1)
+    assert one.is_open(wait)
+
+
+def test_no_limit_of_one_kind_never_refuses_that_kind() -> None:
+    one = limiter(size=100)
+    assert one.fits(10**9, 1, 0)
+    one.charge(10**9, 1, 0)
+    assert one.is_open(0)
+
+
+@given(limit=LIMITS, charges=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)), max_size=10))
+def test_a_refund_undoes_a_charge(limit: Limit, charges: list[tuple[int, int]]) -> None:
+    one = of(limit)
+    for messages, size in charges:
+        one.charge(messages, size, 0)
+    for messages, size in charges:
+        one.refund(messages, size)
+    assert one.is_idle(0)
+
+
+@given(limit=LIMITS, messages=st.integers(1, 1000), size=st.integers(1, 10**6), now=st.integers(0, SECOND))
+def test_asking_what_an_entry_would_cost_costs_nothing(limit: Limit, messages: int, size: int, now: int) -> None:
+    asked, charged = of(limit), of(limit)
+    wait = asked.wait_behind_ns(entry(messages, size), now)
+    assert asked.is_idle(now)
+    charged.charge(messages, size, now)
+    assert charged.wait_ns(now) == wait
+
+
+@pytest.mark.parametrize(
+    ("messages", "size", "cost"),
+    [(1, 1, 10_000_000), (10, 1, 100_000_000), (1, 5_000, 500_000_000), (0, 0, 1)],
+)
+def test_the_cost_is_the_time_of_the_scarcer_kind(messages: int, size: int, cost: int) -> None:
+    assert limiter(100, 10_000).cost(entry(messages, size)) == cost
+
+
+def test_a_new_kind_of_limit_starts_full_and_an_old_one_keeps_its_debt() -> None:
+    one = limiter(100)
+    one.charge(110, 10, 0)
+    one.retune(Limit(rate(100), rate(1000)), "new", 0)
+    assert one.wait_ns(0) == 101 * SECOND // 100
+    assert one.source == "new"
+    one.retune(Limit(None, rate(1000)), "new", 0)
+    assert one.is_open(0)
+
+
+def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
+    """Nobody waited when it was raised: who came next waited for the old, late alarm."""
+    world, one = World(), limiter(1)
+    first, second = world.stream(one), world.stream(one)
+    world.offer(first, 1000, 1)
+    world.offer(first, 1, 1)
+    world.gate.leave(first, 0)
+    one.retune(Limit(rate(1000)), "raised", 0)
+    world.offer(second, 1, 1)
+    world.run(1.01)
+    assert world.messages_of(second) == 1
+
+
+@pytest.mark.parametrize("factor", [1000, 1_000_000])
+def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
+    """A place of the slow limit's nanoseconds would mean waiting for ever behind those who came after."""
+    world, one = World(), limiter(1)
+    old = world.greedy(one, entries=repeat((10, 10)))
+    world.run(5)
+    one.retune(Limit(rate(factor)), "raised", world.clock.now)
+    world.gate.woken([one], world.clock.now)
+    new = world.greedy(one, entries=repeat((factor // 1000, 10)))
+    world.run(2)
+    assert world.messages_of(old) >= 0.9 * factor
+    assert world.messages_of(new) >= 0.9 * factor
+
+
+def test_places_at_a_limiter_are_counted_anew_for_those_who_wait_elsewhere_too() -> None:
+    world, total, own = World(), limiter(1, name="total"), limiter(1, name="own")
+    own.charge(100, 1, 0)
+    stream = world.stream(total, own)
+    world.offer(stream, 50, 50)
+    assert stream.waits_on is own
+    total.retune(Limit(rate(1000)), "raised", 0)
+    assert stream.places[total][0] == 50_000_000
+    assert stream.places[own][0] == 50 * SECOND
+
+
+def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:
+    world, one = World(), limiter(10, 100)
+    assert one.is_idle(0)
+    stream = world.stream(one)
+    assert not one.is_idle(0)
+    world.offer(stream, 1, 1)
+    world.gate.leave(stream, 0)
+    assert not one.is_idle(0)
+    assert not one.is_idle(SECOND // 10 - 1)
+    assert one.is_idle(SECOND // 10)
