@@ -46,6 +46,12 @@ def read_rate(value: Any) -> tuple[int, int]:
 
 
 def _address(value: Any) -> str:
+    if split_address(str(value))[1] == 0:
+        raise ValueError(f"{value!r} has port 0, where nothing can be reached")
+    return str(value)
+
+
+def _listen_address(value: Any) -> str:
     split_address(str(value))
     return str(value)
 
@@ -54,6 +60,7 @@ Size = Annotated[int, BeforeValidator(read_size)]
 Seconds = Annotated[float, BeforeValidator(read_span)]
 PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
 HostPort = Annotated[str, BeforeValidator(_address)]
+ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
 
 
 class _Section(BaseModel):
@@ -146,9 +153,9 @@ class Publish(_Section):
 class Config(_Section):
     """Everything that `sluice serve` can be told."""
 
-    listen: HostPort = Field("127.0.0.1:6650", description="where Pulsar clients connect")
+    listen: ListenAddress = Field("127.0.0.1:6650", description="where Pulsar clients connect")
     broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
-    admin: HostPort = Field("127.0.0.1:8080", description="metrics, health and admin REST")
+    admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
     proxy_id: str = Field("sluice", min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="name in the access log")
     allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
     allowed_broker_networks: tuple[IPv4Network | IPv6Network, ...] = Field(

@@ -34,5 +34,5 @@ class KeepAlive:
 
     def _tick(self) -> None:
         self._timer = None
-        self._send()
         self.start()
+        self._send()

@@ -3,10 +3,12 @@
 import asyncio
 import fnmatch
 import ipaddress
+import re
 import socket
 from collections import OrderedDict
 
 _MOST_LEARNED = 10_000
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@]+)):(?P<port>[0-9]{1,5})")
 
 Address = tuple[str, int]
 
@@ -16,17 +18,16 @@ class TargetRefusedError(Exception):
 
 
 def split_address(address: str) -> Address:
-    """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port).
+    """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port). Port 0 lets the system choose where to listen.
 
     Raises:
         ValueError: If it is none of these.
     """
     bare = address.partition("://")[2] or address
-    host, _, port = bare.rstrip("/").rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    match = _HOST_PORT.fullmatch(bare.removesuffix("/"))
+    if not match or int(match["port"]) > 65535:
         raise ValueError(f"{address!r} is not host:port")
-    return host, int(port)
+    return match["v6"] or match["host"], int(match["port"])
 
 
 class Targets:

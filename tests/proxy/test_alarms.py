@@ -1,0 +1,74 @@
+"""The gate's alarm clock."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from limiter.gate import Gate
+from limiter.journal import Journal
+from limiter.limiter import Limiter, Scope
+from limiter.rates import Limit, rate
+from limiter.stream import Entry, Stream, StreamName
+from limiter.testing import ManualClock
+from proxy.alarms import Alarms
+from proxy.counters import Counters
+from tests.proxy.manual_loop import ManualLoop
+
+
+class Alarmed:
+    """A gate with its alarms, and one limiter of a message a second."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.loop = ManualLoop(self.clock)
+        self.counters = Counters()
+        self.alarms = Alarms(self.clock, self.counters)
+        self.gate = Gate(self.alarms.wake_at, Journal(lambda: None))
+        self.alarms.connect(self.gate)
+        self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
+        self.passed: list[float] = []
+        name = StreamName("publish", "a", "b", "t", 1)
+        self.stream = Stream(name, (self.limiter,), lambda _entry: self.passed.append(self.loop.time()))
+
+    def hold(self) -> None:
+        self.loop.run(self.gate.hold, self.stream, Entry([b"x"], 1, 1, 1, self.clock()), self.clock())
+
+
+@pytest.fixture
+def alarmed() -> Iterator[Alarmed]:
+    alarmed = Alarmed()
+    yield alarmed
+    assert not alarmed.loop.trouble
+    alarmed.loop.close()
+
+
+def test_waiting_entries_go_when_their_tokens_come(alarmed: Alarmed) -> None:
+    for _ in range(4):
+        alarmed.hold()
+    alarmed.loop.advance(10)
+    assert [round(at, 6) for at in alarmed.passed] == [0, 1, 2, 3]
+
+
+def test_a_limiter_that_nobody_waits_on_has_no_timer(alarmed: Alarmed) -> None:
+    alarmed.hold()
+    assert alarmed.loop.timers == []
+    alarmed.hold()
+    assert len(alarmed.loop.timers) == 1
+    alarmed.loop.advance(5)
+    assert alarmed.loop.timers == []
+
+
+def test_another_time_replaces_the_one_before(alarmed: Alarmed) -> None:
+    alarmed.loop.run(alarmed.alarms.wake_at, alarmed.limiter, 5_000_000_000)
+    alarmed.loop.run(alarmed.alarms.wake_at, alarmed.limiter, 1_000_000_000)
+    assert len(alarmed.loop.timers) == 1
+    alarmed.loop.advance(1)
+    assert alarmed.loop.timers == []
+    assert alarmed.counters.timers_fired == 1
+
+
+def test_a_time_that_is_past_rings_at_once_and_its_lateness_is_counted(alarmed: Alarmed) -> None:
+    alarmed.clock.advance(3)
+    alarmed.loop.run(alarmed.alarms.wake_at, alarmed.limiter, 2_500_000_000)
+    assert alarmed.counters.timers_fired == 1
+    assert alarmed.counters.loop_lag_ns == alarmed.counters.loop_lag_max_ns == 500_000_000
