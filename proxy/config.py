@@ -1,7 +1,8 @@
 """The configuration: one YAML file, overridden by flags; every error at once, each with key, value and remedy."""
 
 import re
-from ipaddress import IPv4Network, IPv6Network
+from fractions import Fraction
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,10 +21,17 @@ _NUMBER_AND_WORD = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
 
 def read_size(value: Any) -> int:
     """`10MB`, `64KiB` or plain bytes, as a number of bytes."""
-    match = _NUMBER_AND_WORD.match(str(value))
-    if not match or match[2].upper() not in _SIZES:
+    size = _number_of_bytes(str(value))
+    if size is None:
         raise ValueError("write bytes as 4096, 64KB, 10MB, 1GiB")
-    return round(float(match[1]) * _SIZES[match[2].upper()])
+    return round(size)
+
+
+def _number_of_bytes(text: str) -> Fraction | None:
+    match = _NUMBER_AND_WORD.match(text)
+    if not match or match[2].upper() not in _SIZES:
+        return None
+    return Fraction(match[1]) * _SIZES[match[2].upper()]
 
 
 def read_span(value: Any) -> float:
@@ -37,12 +45,14 @@ def read_span(value: Any) -> float:
 def read_rate(value: Any) -> tuple[int, int]:
     """`500`, `500/s`, `30/min`, `10MB/s` as (tokens, nanoseconds of the period)."""
     amount, _, span = str(value).partition("/")
-    if span and span not in _SPANS:
+    tokens = _number_of_bytes(amount)
+    if tokens is None or (span and span not in _SPANS):
         raise ValueError("write a rate as 500, 500/s, 30/min, 10MB/s")
-    tokens = read_size(amount)
+    if tokens.denominator != 1:
+        raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
     if tokens <= 0:
         raise ValueError("a rate is above 0; leave the key out for no limit")
-    return tokens, round(_SPANS[span or "s"] * NANOS_PER_SECOND)
+    return int(tokens), round(_SPANS[span or "s"] * NANOS_PER_SECOND)
 
 
 def _address(value: Any) -> str:
@@ -58,6 +68,7 @@ def _listen_address(value: Any) -> str:
 
 Size = Annotated[int, BeforeValidator(read_size)]
 Seconds = Annotated[float, BeforeValidator(read_span)]
+Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
 PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
 HostPort = Annotated[str, BeforeValidator(_address)]
 ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
@@ -117,7 +128,13 @@ class Limits(_Section):
     @field_validator("topics")
     @classmethod
     def _topic_named(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
-        return {_whole_topic(name): limits for name, limits in value.items()}
+        named: dict[str, TopicLimits] = {}
+        for name, limits in value.items():
+            topic = _whole_topic(name)
+            if topic in named:
+                raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
+            named[topic] = limits
+        return named
 
 
 def _whole_topic(name: str) -> str:
@@ -158,9 +175,7 @@ class Config(_Section):
     admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
     proxy_id: str = Field("sluice", min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="name in the access log")
     allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
-    allowed_broker_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
-        (), description="where those may resolve to; empty: anywhere"
-    )
+    allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")
     connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker")
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")

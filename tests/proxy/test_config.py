@@ -1,0 +1,202 @@
+"""Every wrong value gives one line that names file, key, value and remedy."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from limiter.rates import Limit, Rate, rate
+from proxy.config import Config, ConfigError, load_config, policies_of, read_rate, read_size, read_span
+
+TOPIC = "persistent://t/n/x"
+
+
+def problems(path: Path, settings: Any, **flags: Any) -> list[str]:
+    path.write_text(settings if isinstance(settings, str) else yaml.safe_dump(settings))
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, flags)
+    assert str(refused.value) == "\n".join(refused.value.problems)
+    return refused.value.problems
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sluice.yaml"
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    config = load_config(None, {})
+    assert config == Config()
+    assert (config.listen, config.admin) == ("127.0.0.1:6650", "127.0.0.1:8080")
+    assert config.access_log.dir is None
+
+
+def test_an_empty_file_changes_nothing(path: Path) -> None:
+    path.write_text("# nothing yet\n")
+    assert load_config(path, {}) == Config()
+
+
+def test_flags_override_the_file(path: Path) -> None:
+    path.write_text(yaml.safe_dump({"listen": "0.0.0.0:1", "proxy_id": "a", "access_log": {"dir": "x", "interval": 5}}))
+    flags = {"listen": "0.0.0.0:2", "broker": None, "admin": None, "access_log": Path("y")}
+    config = load_config(path, flags)
+    assert config.listen == "0.0.0.0:2"
+    assert config.proxy_id == "a"
+    assert config.access_log.dir == Path("y")
+    assert config.access_log.interval == 5
+
+
+def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
+    (problem,) = problems(path, {"access_log": {"interval": "soon"}}, access_log=Path("y"))
+    assert "access_log.interval: 'soon'" in problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "value", "remedy"),
+    [
+        ({"listen": "6650"}, "listen", "'6650'", "is not host:port"),
+        ({"listen": 6650}, "listen", "6650", "is not host:port"),
+        ({"admin": "host:99999"}, "admin", "'host:99999'", "is not host:port"),
+        ({"broker": "127.0.0.1:6650"}, "broker", "'127.0.0.1:6650'", "write the broker as pulsar://host:port"),
+        ({"broker": "pulsar+ssl://b:6651"}, "broker", "'pulsar+ssl://b:6651'", "write the broker as pulsar://"),
+        ({"broker": "pulsar://a:1,b:2"}, "broker", "'pulsar://a:1,b:2'", "is not host:port"),
+        ({"broker": "pulsar://a:0"}, "broker", "'pulsar://a:0'", "port 0"),
+        ({"allowed_brokers": ["*"]}, "allowed_brokers.0", "'*'", "is not host:port"),
+        ({"allowed_broker_networks": ["10.0.0.0/99"]}, "allowed_broker_networks.0", "'10.0.0.0/99'", "IPv4"),
+        ({"proxy_id": "a b"}, "proxy_id", "'a b'", "pattern"),
+        ({"proxy_id": ""}, "proxy_id", "''", "at least 1"),
+        ({"handshake_timeout": "soon"}, "handshake_timeout", "'soon'", "500ms, 1s, 5min, 2h"),
+        ({"handshake_timeout": 0}, "handshake_timeout", "0", "greater than 0"),
+        ({"connect_timeout": "-1s"}, "connect_timeout", "'-1s'", "500ms, 1s, 5min, 2h"),
+        ({"max_connections": 0}, "max_connections", "0", "greater than 0"),
+        ({"max_connections": "many"}, "max_connections", "'many'", "integer"),
+        ({"access_log": {"interval": "10ms"}}, "access_log.interval", "0.01", "greater than or equal to 0.1"),
+        ({"access_log": {"rotate_size": "1 mile"}}, "access_log.rotate_size", "'1 mile'", "4096, 64KB, 10MB"),
+        ({"access_log": {"rotate_age": 0}}, "access_log.rotate_age", "0", "greater than 0"),
+        ({"publish": {"hold_total": True}}, "publish.hold_total", "True", "write bytes as"),
+        ({"publish": None}, "publish", "None", "valid dictionary"),
+        ({"listn": "x"}, "listn", "", "not known here"),
+        ({"access_log": {"dri": "x"}}, "access_log.dri", "", "not known here"),
+        ({"limits": {"namespaces": {"t": {}}}}, "limits.namespaces", "'t'", "is not tenant/namespace"),
+        ({"limits": {"namespaces": {"t/": {}}}}, "limits.namespaces", "'t/'", "is not tenant/namespace"),
+        ({"limits": {"topics": {"a/b": {}}}}, "limits.topics", "'a/b'", "is not a topic name"),
+        (
+            {"limits": {"topics": {f"{TOPIC}-partition-3": {}}}},
+            "limits.topics",
+            f"'{TOPIC}-partition-3'",
+            "name the topic 'persistent://t/n/x'",
+        ),
+        ({"limits": {"topics": {"x": {}, "persistent://public/default/x": {}}}}, "limits.topics", "persistent://public/default/x", "twice"),
+    ],
+)
+def test_a_wrong_value_gives_one_line(path: Path, settings: Any, key: str, value: str, remedy: str) -> None:
+    (problem,) = problems(path, settings)
+    assert problem.startswith(f"{path}: {key}: ")
+    assert value in problem
+    assert remedy in problem
+    assert "\n" not in problem
+    assert "Value error" not in problem
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (0, "above 0"),
+        (-5, "500/s, 30/min"),
+        ("100/fortnight", "500, 500/s, 30/min, 10MB/s"),
+        ("fast", "500/s, 30/min"),
+        (1.5, "whole number"),
+        ("0.4/s", "whole number"),
+    ],
+)
+@pytest.mark.parametrize("which", ["messages", "bytes"])
+def test_a_wrong_rate_is_named_with_its_place(path: Path, which: str, value: Any, remedy: str) -> None:
+    (problem,) = problems(path, {"limits": {"namespaces": {"t/n": {"publish_total": {which: value}}}}})
+    assert problem.startswith(f"{path}: limits.namespaces.t/n.publish_total.{which}: {value!r}: ")
+    assert remedy in problem
+
+
+def test_a_wrong_burst_is_named_with_its_place(path: Path) -> None:
+    settings = {"limits": {"topics": {TOPIC: {"dispatch": {"messages": 1, "burst_messages": 0}}}}}
+    (problem,) = problems(path, settings)
+    assert problem.startswith(f"{path}: limits.topics.{TOPIC}.dispatch.burst_messages: 0: ")
+
+
+def test_all_errors_come_at_once(path: Path) -> None:
+    settings = {"listen": "x", "admin": "y", "publish": {"hold_total": "z"}, "nonsense": 1}
+    found = problems(path, settings)
+    assert [re.split(": ", problem)[1] for problem in found] == ["listen", "admin", "publish.hold_total", "nonsense"]
+
+
+def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, {"listen": "x"})
+    assert refused.value.problems == ["flags: listen: 'x': 'x' is not host:port"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "is not YAML"),
+        ("\x00", "is not YAML"),
+        ("- a\n- b\n", "holds a list, not keys with values"),
+        ("just text", "holds a str, not keys with values"),
+    ],
+)
+def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, told: str) -> None:
+    (problem,) = problems(path, text)
+    assert problem.startswith(f"{path}: {told}")
+    assert "\n" not in problem
+
+
+def test_a_file_that_is_no_text_gives_one_line(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(path, {})
+
+
+def test_a_file_that_is_not_there_gives_one_line(path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert refused.value.problems == [f"{path}: cannot be read: No such file or directory"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), (10, 10), ("64KB", 64_000), ("64 KiB", 65_536), ("1.5MB", 1_500_000), ("2gib", 2 * 1024**3)],
+)
+def test_sizes_are_read(text: Any, size: int) -> None:
+    assert read_size(text) == size
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), (2, 2.0), ("1.5", 1.5), ("5min", 300), ("1d", 86400)])
+def test_durations_are_read(text: Any, seconds: float) -> None:
+    assert read_span(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "seconds"),
+    [(500, 500, 1), ("500/s", 500, 1), ("30/min", 30, 60), ("10MB/h", 10_000_000, 3600), ("1.5KB/s", 1500, 1)],
+)
+def test_rates_are_read(text: Any, tokens: int, seconds: int) -> None:
+    assert read_rate(text) == (tokens, seconds * 10**9)
+
+
+def test_limits_become_policies_with_their_origin() -> None:
+    config = Config.model_validate(
+        {
+            "limits": {
+                "namespaces": {
+                    "t/n": {"publish": {"messages": 500}, "dispatch_total": {"bytes": "1MB", "burst_bytes": "5KB"}}
+                },
+                "topics": {"x": {"publish": {"messages": "30/min"}}},
+            }
+        }
+    )
+    policies = policies_of(config.limits)
+    assert {key: value.limit for key, value in policies.namespaces.items()} == {("publish", "t/n"): Limit(rate(500))}
+    assert policies.namespace_totals["dispatch", "t/n"].limit == Limit(None, Rate(1_000_000, 10**9, 5000))
+    assert policies.topics["publish", "persistent://public/default/x"].limit == Limit(rate(30, 60 * 10**9))
+    assert {value.origin for value in (*policies.namespaces.values(), *policies.topics.values())} == {"file"}
