@@ -50,6 +50,7 @@ class LogFiles:
         self._file: FileIO | None = None
         self._file_path = folder
         self._file_size = 0
+        self._file_lines = 0
         self._file_since = 0.0
         self._files_made = 0
         self._is_troubled = False
@@ -100,22 +101,22 @@ class LogFiles:
                 self._open_file()
             assert self._file is not None, "it was opened"
             _write_all(self._file, data)
-            self._file_size += len(data)
-            if self._file_size >= self._rotation.size:
-                self._close_file()
         except OSError as error:
-            self.dropped += lines
-            self._abandon_file()
-            self._tell(error)
-        else:
-            self._tell(None)
+            self._lose(lines, error)
+            self._close_file()  # readers get what is there; the next line begins a new file
+            return
+        self._tell(None)
+        self._file_size += len(data)
+        self._file_lines += lines
+        if self._file_size >= self._rotation.size:
+            self._close_file()
 
     def _open_file(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file_path = self._folder / f"{self._stem}-{self._files_made:06d}.jsonl"
         self._file = FileIO(self._open_name(), "w")
         self._files_made += 1
-        self._file_size = 0
+        self._file_size = self._file_lines = 0
         self._file_since = time.monotonic()
 
     def _open_name(self) -> Path:
@@ -128,11 +129,13 @@ class LogFiles:
                 file.close()
                 self._open_name().rename(self._file_path)
             except OSError as error:
-                self._tell(error)
+                self._lose(self._file_lines, error)
 
-    def _abandon_file(self) -> None:
-        """Writing failed: give readers what is there, and begin a new file with the next line."""
-        self._close_file()
+    def _lose(self, lines: int, error: OSError) -> None:
+        """These lines will not reach a reader."""
+        with self._signal:
+            self.dropped += lines
+        self._tell(error)
 
     def _tell(self, error: OSError | None) -> None:
         if (error is not None) != self._is_troubled:

@@ -88,7 +88,12 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
             f"'{TOPIC}-partition-3'",
             "name the topic 'persistent://t/n/x'",
         ),
-        ({"limits": {"topics": {"x": {}, "persistent://public/default/x": {}}}}, "limits.topics", "persistent://public/default/x", "twice"),
+        (
+            {"limits": {"topics": {"x": {}, "persistent://public/default/x": {}}}},
+            "limits.topics",
+            "persistent://public/default/x",
+            "twice",
+        ),
     ],
 )
 def test_a_wrong_value_gives_one_line(path: Path, settings: Any, key: str, value: str, remedy: str) -> None:
