@@ -30,7 +30,9 @@ class PermitMeter:
     """What all consumers of one limiter may have under way.
 
     Args:
-        horizon: Messages; the sum of outstanding permits stays under twice this, plus one for each consumer.
+        horizon: Messages. Who asks gets permits while the sum of the outstanding ones is below this. Who has nothing
+            under way gets a share of it besides, so with n consumers, most of them idle, the sum may reach
+            horizon · (2 + ln n) + n. What a consumer brings along from before it was limited comes on top.
     """
 
     def __init__(self, horizon: int) -> None:
@@ -49,14 +51,20 @@ class PermitMeter:
 
     def serve(self) -> None:
         """Hand out the room that there is, in turns, in portions worth a frame."""
-        if self.room() < max(1, self.horizon // 4):
-            return
+        while self.asking and self.room() >= max(1, self.horizon // 4):
+            if not self._serve_round(max(1, self.room() // len(self.asking))):
+                return
+
+    def _serve_round(self, share: int) -> bool:
+        """Give each who asks as much. Returns whether anybody could take anything."""
+        was_taken = False
         for _ in range(len(self.asking)):
             if self.room() < 1:
-                return
+                break
             permits = next(iter(self.asking))
             self.asking.move_to_end(permits)
-            permits.grant_share()
+            was_taken |= permits.take(share, self)
+        return was_taken
 
 
 class Permits:
@@ -95,8 +103,7 @@ class Permits:
     def passed(self, messages: int) -> None:
         """Messages went on to the client."""
         self._set_outstanding(self.outstanding - messages)
-        if self._meters:
-            self._settle()
+        self._settle()
 
     def dropped(self, messages: int, *, ask_again: bool) -> None:
         """Held messages were dropped; `ask_again` where the client still counts their permits as given."""
@@ -107,9 +114,13 @@ class Permits:
 
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
         """Other limits apply from now on."""
-        self._leave()
-        self._join(meters)
+        before = self._meters
+        if meters != before:
+            self._leave()
+            self._join(meters)
         self._settle()
+        for meter in before:
+            meter.serve()
 
     def close(self) -> None:
         """The consumer ends; its permits are free for others."""
@@ -119,23 +130,24 @@ class Permits:
         for meter in meters:
             meter.serve()
 
-    def grant_share(self) -> None:
-        """Take this consumer's part of the room of all its meters."""
-        room = min(meter.room() // max(1, len(meter.asking)) for meter in self._meters)
-        if min(meter.room() for meter in self._meters) > 0:
-            self._give(max(1, room))
+    def take(self, share: int, meter: PermitMeter) -> bool:
+        """Take `share` of the room of `meter`, but at most a fair part of the others'. Returns whether it could."""
+        others = [other for other in self._meters if other is not meter]
+        if any(other.room() < 1 for other in others):
+            return False
+        self._give(min([share, *(max(1, other.room() // len(other.asking)) for other in others)]))
+        return True
 
     def _settle(self) -> None:
-        if self.asked == 0:
-            return
-        if not self._meters:
+        """Take what this consumer must have at once; what room there is goes to all who ask, in turns."""
+        if self.asked and not self._meters:
             self._give(self.asked)
-            return
-        if self.outstanding <= 0:
+        elif self.asked and self.outstanding <= 0:
             self._give(min(meter.fair_share() for meter in self._meters) - self.outstanding)
         for meter in self._meters:
             if self.asked:
                 meter.asking.setdefault(self)
+        for meter in self._meters:
             meter.serve()
 
     def _give(self, permits: int) -> None:

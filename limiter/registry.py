@@ -30,6 +30,7 @@ class Registry:
         self._topics[stream] = topic
         stream.chain = self._chain(self._direction(stream), topic, now)
         self._gate.join(stream)
+        self._sweep(now)
 
     def close(self, stream: Stream, now: int) -> int:
         """A stream ends. Returns the bytes of memory that its held entries gave back."""
@@ -49,6 +50,7 @@ class Registry:
             if stream.permits is not None:
                 stream.permits.rewire(meters_of(chain))
         self._gate.woken([limiter for limiter in self.limiters.values() if limiter.waiters], now)
+        self._sweep(now)
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
@@ -64,8 +66,6 @@ class Registry:
     def _limiter(self, entry: InForce, now: int) -> Limiter:
         limiter = self.limiters.get(entry.scope)
         if limiter is None:
-            if len(self.limiters) >= self._sweep_at:
-                self._sweep(now)
             limiter = self.limiters[entry.scope] = Limiter(entry.scope, entry.limit, entry.source, now)
         elif limiter.limit != entry.limit or limiter.source != entry.source:
             limiter.retune(entry.limit, entry.source, now)
@@ -78,6 +78,9 @@ class Registry:
         return limiter
 
     def _sweep(self, now: int) -> None:
+        """Forget idle limiters once in a while; never before the streams that they were made for have joined them."""
+        if len(self.limiters) < self._sweep_at:
+            return
         for scope in [scope for scope, limiter in self.limiters.items() if limiter.is_idle(now)]:
             del self.limiters[scope]
         self._sweep_at = max(_SWEEP_AT, 2 * len(self.limiters))

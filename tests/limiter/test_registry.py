@@ -1,0 +1,247 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter import registry as module
+from limiter.limiter import Limiter
+from limiter.permits import Permits
+from limiter.policies import Policies, Value
+from limiter.rates import Direction, Limit, rate
+from limiter.registry import Registry, meters_of
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+from tests.limiter.world import World
+
+SECOND = 1_000_000_000
+
+
+def value(messages: int | None = None, size: int | None = None) -> Value:
+    return Value(Limit(rate(messages) if messages else None, rate(size) if size else None), "file")
+
+
+class Place(World):
+    """A world whose streams are limited by policies: each topic of t/n at 10 messages a second."""
+
+    def __init__(self, own: Value | None = None, total: Value | None = None, direction: Direction = "publish") -> None:
+        super().__init__()
+        self.direction: Direction = direction
+        self.policies = Policies()
+        self.set(own or value(10), total)
+        self.registry = Registry(self.policies, self.gate)
+
+    def set(self, own: Value | None, total: Value | None = None) -> None:
+        for table, new in ((self.policies.namespaces, own), (self.policies.namespace_totals, total)):
+            table.pop((self.direction, "t/n"), None)
+            if new is not None:
+                table[self.direction, "t/n"] = new
+
+    def open(self, topic: str = "x") -> Stream:
+        stream = self.stream()
+        stream.name = StreamName(self.direction, "t", "n", topic, 1)
+        self.registry.open(stream, parse_topic(f"t/n/{topic}"), self.clock.now)
+        return stream
+
+    def apply(self) -> None:
+        self.registry.apply(self.clock.now)
+
+    def consumer(self, topic: str = "x") -> tuple[Stream, list[int]]:
+        stream, granted = self.open(topic), list[int]()
+        stream.permits = Permits(meters_of(stream.chain), stream.usage, granted.append)
+        return stream, granted
+
+
+def limiter_of(stream: Stream) -> Limiter:
+    (one,) = stream.chain
+    return one
+
+
+def test_streams_of_one_topic_share_its_limiter() -> None:
+    place = Place()
+    assert place.open().chain == place.open().chain
+    assert place.open("y").chain != place.open().chain
+
+
+def test_partitions_have_limiters_of_their_own() -> None:
+    place = Place()
+    assert limiter_of(place.open("x-partition-0")) is not limiter_of(place.open("x-partition-1"))
+
+
+def test_a_total_is_one_limiter_for_all_topics_and_stands_first() -> None:
+    place = Place(total=value(100))
+    x, y = place.open("x"), place.open("y")
+    assert x.chain[0] is y.chain[0]
+    assert x.chain[1] is not y.chain[1]
+    assert place.registry.live() == [x, y]
+
+
+def test_a_system_topic_has_no_limit() -> None:
+    assert Place(total=value(1)).open("__change_events").chain == ()
+
+
+def test_a_reconnect_finds_the_same_debt() -> None:
+    place = Place()
+    first = place.open()
+    place.offer(first, 1000, 1)
+    place.registry.close(first, place.clock.now)
+    place.run(50)
+    again = place.open()
+    assert not place.offer(again, 1, 1)
+    assert limiter_of(again).wait_ns(place.clock.now) == 50 * SECOND, "1000 messages, 1 of burst: 100 s in all"
+
+
+def test_closing_gives_back_what_was_held_and_lets_others_go() -> None:
+    place = Place()
+    first, second = place.open(), place.open()
+    place.offer(first, 1, 1)
+    place.offer(first, 1, 300)
+    place.offer(first, 1, 50)
+    place.offer(second, 1, 1)
+    assert place.registry.close(first, 0) == 350
+    assert not first.is_open
+    assert place.registry.close(first, 0) == 0
+    place.run(0.1)
+    assert place.messages_of(second) == 1
+
+
+def test_a_changed_value_wakes_who_may_go() -> None:
+    """Pulsar lets a producer sit out its old pause."""
+    place = Place(value(1))
+    stream = place.open()
+    place.offer(stream, 1, 1)
+    for _ in range(300):
+        place.offer(stream, 1, 1)
+    place.set(value(1000))
+    place.apply()
+    place.run(0.32)
+    assert place.messages_of(stream) == 301
+
+
+def test_a_lifted_limit_lets_everything_go_at_once() -> None:
+    place = Place(value(1), value(1))
+    streams = [place.open(topic) for topic in "xyxy"]
+    for stream in streams * 3:
+        place.offer(stream, 100, 1)
+    place.set(None)
+    place.apply()
+    assert not any(stream.held or stream.chain for stream in streams)
+    assert [place.messages_of(stream) for stream in streams] == [300] * 4
+
+
+def test_a_new_limit_holds_live_streams() -> None:
+    place = Place()
+    place.set(None)
+    stream = place.open()
+    assert place.offer(stream, 10**6, 1)
+    place.set(value(10))
+    place.apply()
+    assert place.offer(stream, 1, 1), "it begins with its burst"
+    assert not place.offer(stream, 1, 1)
+
+
+def test_a_limit_set_twice_is_not_full_again() -> None:
+    place = Place()
+    stream = place.open()
+    place.offer(stream, 100, 1)
+    wait = limiter_of(stream).wait_ns(0)
+    place.set(None)
+    place.apply()
+    place.set(value(10))
+    place.apply()
+    assert limiter_of(stream).wait_ns(0) == wait
+
+
+def test_applying_what_is_in_force_changes_nothing() -> None:
+    place = Place(total=value(5))
+    streams = [place.open("x"), place.open("x")]
+    for stream in streams * 4:
+        place.offer(stream, 2, 1)
+    before = [(stream.chain, stream.waits_on, dict(stream.places), len(stream.held)) for stream in streams]
+    place.apply()
+    assert [(s.chain, s.waits_on, dict(s.places), len(s.held)) for s in streams] == before
+
+
+def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SWEEP_AT", 8)
+    place = Place()
+    place.registry._sweep_at = 8
+    used = limiter_of(place.open("used"))
+    indebted = place.open("indebted")
+    place.offer(indebted, 10**6, 1)
+    place.registry.close(indebted, 0)
+    for number in range(100):
+        place.registry.close(place.open(f"x{number}"), place.clock.now)
+    assert len(place.registry.limiters) <= 8
+    assert limiter_of(place.open("used")) is used
+    assert limiter_of(place.open("indebted")) is limiter_of(indebted)
+
+
+def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The total was made, swept as idle while the topic's limiter was made, and so made twice: twice the limit."""
+    monkeypatch.setattr(module, "_SWEEP_AT", 1)
+    place = Place(total=value(100))
+    place.registry._sweep_at = 1
+    x, y = place.open("x"), place.open("y")
+    assert x.chain[0] is y.chain[0]
+    assert set(x.chain) | set(y.chain) <= set(place.registry.limiters.values())
+
+
+def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SWEEP_AT", 1)
+    place = Place()
+    place.registry._sweep_at = 1
+    streams = [place.open(topic) for topic in "uvwxyz"]
+    place.set(value(20), value(100))
+    place.apply()
+    assert len({stream.chain[0] for stream in streams}) == 1
+
+
+@settings(max_examples=50)
+@given(steps=st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(0, 2)), max_size=120))
+def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tuple[int, bool, int]]) -> None:
+    place = Place(total=value(50))
+    place.registry._sweep_at = 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SWEEP_AT", 4)
+        for topic, opens, seconds in steps:
+            place.run(seconds)
+            if opens:
+                place.offer(place.open(f"x{topic}"), 2, 1)
+            elif place.registry.live():
+                place.registry.close(place.registry.live()[topic % len(place.registry.live())], place.clock.now)
+            live = {limiter for stream in place.registry.live() for limiter in stream.chain}
+            assert live <= set(place.registry.limiters.values())
+            assert len({limiter.scope for limiter in live}) == len(live)
+            assert len(place.registry.limiters) <= 42, "as many as there are topics, and the total"
+
+
+def test_consumers_are_metered_while_messages_are_limited_and_only_then() -> None:
+    place = Place(value(100), direction="dispatch")
+    stream, granted = place.consumer()
+    assert stream.permits is not None
+    stream.permits.ask(1000)
+    assert sum(granted) == 20
+    place.set(value(500))
+    place.apply()
+    assert limiter_of(stream).meter is stream.permits._meters[0]
+    assert sum(granted) == 100, "the horizon follows the value"
+    place.set(value(size=1000))
+    place.apply()
+    assert limiter_of(stream).meter is None
+    assert sum(granted) == 1000
+    assert not stream.permits.is_metered
+
+
+def test_publishing_has_no_meter() -> None:
+    assert meters_of(Place().open().chain) == ()
+
+
+def test_a_consumers_permits_are_free_when_it_closes() -> None:
+    place = Place(value(100), direction="dispatch")
+    first, _ = place.consumer()
+    second, granted = place.consumer()
+    assert first.permits is not None
+    assert second.permits is not None
+    first.permits.ask(1000)
+    second.permits.ask(1000)
+    place.registry.close(first, 0)
+    assert sum(granted) == 20
