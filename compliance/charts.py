@@ -68,7 +68,7 @@ def _chart(topic: str, direction: str, steps: list[RateFacts], step_s: int) -> C
     # Matplotlib counts in days.
     edges = [number * step_s / 86400 for number in (*numbers, numbers[-1] + 1)]
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{topic} {direction}", "font.size": 11}):
-        figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+        figure = Figure(figsize=(5.6, 2.9), layout="constrained")
         axes = figure.add_subplot()
         _draw(axes, edges, series)
         axes.set_ylabel(f"{unit}/s")
@@ -85,8 +85,10 @@ def _draw(axes: Axes, edges: list[float], series: dict[str, list[float | None]])
     axes.stairs(steps("offered"), edges, color=OFFERED, linewidth=1.2, linestyle=":", label="offered", baseline=None)
     axes.stairs(steps("passed"), edges, color=PASSED, linewidth=2.2, label="passed", baseline=None)
     if any(value is not None for value in series["limit"]):
-        axes.stairs(steps("limit"), edges, color=LIMIT, linewidth=1.6, linestyle="--", label="limit", baseline=None)
-    axes.set_ylim(bottom=0)
+        axes.stairs(
+            steps("limit"), edges, color=LIMIT, linewidth=1.6, linestyle="--", label="limit", baseline=None, zorder=3
+        )
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.04)
     axes.set_xlim(edges[0], edges[-1])
     locator = AutoDateLocator(minticks=3, maxticks=6, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's own lack
     axes.xaxis.set_major_locator(locator)
@@ -108,10 +110,5 @@ def _description(series: dict[str, list[float | None]], unit: str) -> str:
 
 def _inline(svg: str) -> str:
     """The picture without the prolog of a file and without its fixed size."""
-    body = svg[svg.index("<svg") :]
-    return re.sub(
-        r'<svg ([^>]*?)height="[^"]*" ([^>]*?)width="[^"]*"|<svg width="[^"]*" height="[^"]*"',
-        r"<svg \1\2",
-        body,
-        count=1,
-    )
+    head, rest = svg[svg.index("<svg") :].split(">", 1)
+    return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + rest

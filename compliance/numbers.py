@@ -19,13 +19,15 @@ def quantity(value: float) -> str:
 
 def percent(share: float) -> str:
     """A share of one; what is not whole is never shown as whole."""
-    return "100 %" if share >= 1 - 1e-9 else f"{min(share * 100, 99.99):.2f} %"
+    if abs(share - 1) < 1e-9:
+        return "100 %"
+    return f"{share * 100:.4g} %" if share > 1 else f"{min(share * 100, 99.99):.2f} %"
 
 
 def span(seconds: float) -> str:
     """A length of time."""
     if seconds < 120:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.3g} s"
     if seconds < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"

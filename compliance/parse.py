@@ -38,7 +38,11 @@ _OPTIONS = {"columnNameOfCorruptRecord": "bad", "allowNonNumericNumbers": "false
 
 
 def parse(lines: DataFrame) -> DataFrame:
-    """Columns `value`, `file` in; every field of the record, `file`, `value` and `reason` (null if good) out."""
+    """Columns `value`, `file` in; out every field of the record, `file`, `value` and `fault`.
+
+    The fault says why a line is malformed; it is null if the line is not. Persist the result before selecting from
+    it: else Spark copies the whole parser into the plan of each column.
+    """
     wrapped = F.concat(F.lit('{"lines":['), F.col("value"), F.lit('],"end":true}'))
     parsed = lines.select(
         "file",
@@ -48,24 +52,24 @@ def parse(lines: DataFrame) -> DataFrame:
     )
     record = F.get(F.col("parsed.lines"), F.lit(0))
     flat = parsed.select("*", *(record.getField(name).alias(name) for name in line_schema().names))
-    judged = flat.withColumn("reason", _reason())
+    judged = flat.withColumn("fault", _fault())
     times = {name: F.try_to_timestamp(F.col(name)) for name in time_fields()}
-    return judged.withColumns(times).select("file", "value", "reason", *line_schema().names)
+    return judged.withColumns(times).select("file", "value", "fault", *line_schema().names)
 
 
 def good_rows(parsed: DataFrame) -> DataFrame:
     """The rows of the good lines, with the UTC day of their start."""
-    rows = parsed.where(F.col("reason").isNull())
+    rows = parsed.where(F.col("fault").isNull())
     return rows.select(*row_schema().names, "file", F.to_date("start").alias("day"))
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
     """The other lines: file, raw line, reason."""
     line = F.substring("value", 1, LONGEST_QUARANTINED).alias("line")
-    return parsed.where(F.col("reason").isNotNull()).select("file", line, "reason")
+    return parsed.where(F.col("fault").isNotNull()).select("file", line, F.col("fault").alias("reason"))
 
 
-def _reason() -> Column:
+def _fault() -> Column:
     """The first rule that the line breaks, in words; null if it breaks none."""
     is_alone = F.col("parsed.end") & (F.size("parsed.lines") == 1)
     known = F.col("kind").isin(*Kinds.BY_NAME)

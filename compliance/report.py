@@ -94,7 +94,7 @@ def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:
     if over:
         parts.append(f"{_count(len(over), 'limit')} exceeded")
     if short:
-        parts.append(f"{_count(len(short), 'limit')} throttled below what was owed")
+        parts.append(f"{_count(len(short), 'limit')} passed less than owed")
     named = sorted({limiter.name for limiter in over + short})
     listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
     return " · ".join(parts), f"Of {_count(len(limited), 'limit')} judged. Concerned: {listed}."

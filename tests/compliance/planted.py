@@ -6,11 +6,15 @@ One proxy run, one line per stream and limiter and second, a heartbeat at the en
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from pyspark.sql import functions as F
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from compliance.schema import row_schema
 
+ROW_NAMES = row_schema().names
 BEGIN = datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
 TOPIC = "persistent://acme/orders/new"
 
@@ -23,7 +27,7 @@ class PlantedLog:
     boot_id: str = "boot-1"
     topic: str = TOPIC
     begin: datetime = BEGIN
-    lines: list = field(default_factory=list)
+    lines: list[Any] = field(default_factory=list)
     second: int = 0
 
     @property
@@ -94,9 +98,9 @@ class PlantedLog:
         }
         self.lines.append(IntervalLine(**(self._head | values | more)))
 
-    def beat(self, *, last=False):
+    def beat(self, **more):
         """Ends the second."""
-        self.lines.append(HeartbeatLine(**self._head, dropped_lines=0, last=last))
+        self.lines.append(HeartbeatLine(**(self._head | {"dropped_lines": 0, "last": False} | more)))
         self.second += 1
 
     def tick(self, passed, **more):
@@ -120,3 +124,25 @@ def exact_log(seconds=30, rate=100, **names):
     for second in range(seconds):
         log.tick(rate + (rate // 10 if second == 0 else 0), rate=float(rate))
     return log
+
+
+def topic_of(proxy_id):
+    """Each planted log has its own topic, so that all can be judged in one go."""
+    return f"persistent://acme/orders/{proxy_id}"
+
+
+def planted(proxy_id, seconds=0, **names):
+    return exact_log(seconds, proxy_id=proxy_id, topic=topic_of(proxy_id), **names)
+
+
+def row_of(line):
+    """A line as a row of `compliance.schema.row_schema`, made without the parser."""
+    kind = type(line).__struct_config__.tag
+    return tuple(kind if name == "kind" else getattr(line, name, None) for name in ROW_NAMES)
+
+
+def frame(spark, logs, kind=None):
+    """The lines of some planted logs as a data frame, with the day that the parser would add."""
+    rows = [row_of(line) for log in logs for line in log.lines]
+    made = spark.createDataFrame(rows, row_schema()).withColumn("day", F.to_date("start"))
+    return made if kind is None else made.where(F.col("kind") == kind)

@@ -1,0 +1,73 @@
+import ast
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import accesslog.record
+from accesslog.record import SCHEMA_VERSION, HeartbeatLine, Kinds, Line, ThrottleLine
+
+EXAMPLES: dict[Any, Any] = {int: 7, float: 1.5, str: 'a "name" \\ \u2028 😀', bool: True}
+
+
+def example(kind):
+    """A line with a value in every field."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
+        of_type = EXAMPLES | {datetime: datetime(2026, 11, 21, 11, 29, 0, 123456, tzinfo=UTC)}
+        values[field.name] = of_type.get(field.type, 1.5 if field.type == float | None else "publish")
+    return Kinds.BY_NAME[kind](**(values | {"v": SCHEMA_VERSION}))
+
+
+@pytest.mark.parametrize("kind", Kinds.BY_NAME)
+def test_a_line_survives_its_json(kind):
+    encoded = msgspec.json.encode(example(kind))
+    assert b"\n" not in encoded
+    assert msgspec.json.decode(encoded, type=Line) == example(kind)
+
+
+@pytest.mark.parametrize("kind", Kinds.BY_NAME)
+def test_every_line_says_kind_version_and_number(kind):
+    written = msgspec.json.decode(msgspec.json.encode(example(kind)))
+    assert (written["kind"], written["v"], written["seq"]) == (kind, SCHEMA_VERSION, 7)
+
+
+def test_every_kind_is_listed_by_its_name():
+    assert set(Kinds.BY_NAME.values()) == set(Line.__args__)
+    assert all(kind.__struct_config__.tag == name for name, kind in Kinds.BY_NAME.items())
+
+
+def test_a_newer_proxys_new_fields_are_passed_over():
+    line = msgspec.json.encode(example("throttle"))[:-1] + b',"new":{"a":[1]}}'
+    assert isinstance(msgspec.json.decode(line, type=Line), ThrottleLine)
+
+
+def test_a_null_where_a_value_belongs_is_refused():
+    line = msgspec.json.encode(example("heartbeat")).replace(b'"seq":7', b'"seq":null')
+    with pytest.raises(msgspec.ValidationError, match="seq"):
+        msgspec.json.decode(line, type=HeartbeatLine)
+
+
+def test_every_kind_has_its_line_in_the_module_and_a_docstring():
+    for name, kind in Kinds.BY_NAME.items():
+        assert f"\n    {name} " in accesslog.record.__doc__
+        assert kind.__doc__
+
+
+def test_every_field_says_what_it_means():
+    """By a docstring of its own or by one that a group of like fields ends with."""
+    source = ast.parse(Path(accesslog.record.__file__).read_text(encoding="utf-8"))
+    for kind in (node for node in source.body if isinstance(node, ast.ClassDef) and node.name.endswith("Line")):
+        named = [ast.unparse(node.target) for node in kind.body if isinstance(node, ast.AnnAssign)]
+        told = {
+            ast.unparse(field.target)
+            for field, text in zip(kind.body, kind.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        # What the words of the name and the module's docstring say already.
+        plain = {"tenant", "direction", "mode"} | {name for name in named if name.endswith(("_messages", "_bytes"))}
+        plain |= {"passed_entries", "bytes_from_client", "bytes_from_broker", "client_address", "client_version"}
+        plain |= {"connection_id", "namespace"}
+        assert set(named) <= told | plain, kind.name

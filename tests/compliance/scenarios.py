@@ -1,0 +1,195 @@
+"""The planted logs of the end-to-end test: proxy id → what its files hold and what the report must say of it."""
+
+from datetime import timedelta
+
+from tests.compliance.planted import PlantedLog, planted, topic_of, write_file
+
+
+def write_scenarios(folder):
+    """All of them, each in files of its own."""
+    for log in (
+        planted("exact", 30),
+        over_by_one(),
+        at_the_edge(),
+        starved(),
+        changed(passed_after=50, proxy_id="changed"),
+        changed(passed_after=59, proxy_id="changed-and-over"),
+        unlimited(),
+        bypassed(),
+        byte_bound(),
+        batches(),
+        stepped_clock(passed=100, proxy_id="stepped"),
+        stepped_clock(passed=400, proxy_id="stepped-and-over"),
+        silent(),
+        held(),
+        midnight(),
+        hostile(),
+    ):
+        write_file(folder, f"{log.proxy_id}.jsonl", log.encoded())
+    write_lost_file(folder, planted("lost", 30))
+    write_lost_file(folder, far_over_after_a_gap())
+    write_duplicates(folder)
+    write_torn(folder)
+    write_restarted(folder)
+
+
+def over_by_one():
+    """One message more than burst, rate and one entry together."""
+    log = planted("over", 20)
+    log.tick(102)
+    for _ in range(9):
+        log.tick(100)
+    return log
+
+
+def far_over_after_a_gap():
+    log = planted("lost-and-over", 20)
+    log.tick(150)
+    return log
+
+
+def at_the_edge():
+    """As much as is allowed."""
+    log = planted("edge", 20)
+    log.tick(101)
+    return log
+
+
+def starved():
+    """Five percent below the limit for three seconds, in the middle, across a boundary of ten seconds."""
+    log = planted("starved", 18)
+    for second in range(20):
+        log.tick(95 if second < 3 else 100)
+    return log
+
+
+def changed(passed_after, proxy_id):
+    """100/s becomes 50/s in the middle of a second: two lines for that second, no window spans both."""
+    log = planted(proxy_id, 10)
+    head = log._head
+    middle = head["start"] + timedelta(milliseconds=500)
+    log.limit(50, end=middle, duration_ms=500.0, throttled_ms=500.0)
+    log.limit(passed_after // 2, rate=50.0, start=middle, duration_ms=500.0, throttled_ms=500.0)
+    log.interval(50 + passed_after // 2)
+    log.beat()
+    for _ in range(10):
+        log.tick(passed_after, rate=50.0)
+    return log
+
+
+def unlimited():
+    log = PlantedLog(proxy_id="unlimited", topic=topic_of("unlimited"))
+    for _ in range(3):
+        log.interval(5000, limit_level="", limit_messages=None)
+        log.limit(5000, rate=None, throttled_ms=0.0)
+        log.beat()
+    return log
+
+
+def bypassed():
+    """The limiter's account is right, but the streams passed twice as much."""
+    log = PlantedLog(proxy_id="bypassed", topic=topic_of("bypassed"))
+    for _ in range(10):
+        log.interval(200)
+        log.limit(100)
+        log.beat()
+    return log
+
+
+def byte_bound():
+    """1000 messages/s and 1000 bytes/s with messages of 100 bytes: ten a second is all that is owed."""
+    log = PlantedLog(proxy_id="bytes", topic=topic_of("bytes"))
+    for _ in range(20):
+        log.tick(10, rate=1000.0, limit_bytes=1000.0, burst_bytes=100.0)
+    return log
+
+
+def batches():
+    """10/s in batches of 30: one second with a batch, two that pay for it."""
+    log = PlantedLog(proxy_id="batches", topic=topic_of("batches"))
+    for second in range(30):
+        batch = 0 if second % 3 else 30
+        log.tick(batch, rate=10.0, largest_entry_messages=batch, passed_entries=min(1, batch))
+    return log
+
+
+def stepped_clock(passed, proxy_id):
+    """The wall clock jumps five seconds ahead within one line; one second has gone by."""
+    log = planted(proxy_id, 10)
+    end = log._head["end"] + timedelta(seconds=5)
+    log.interval(passed, end=end)
+    log.limit(passed, end=end)
+    log.beat(end=end)
+    return log
+
+
+def silent():
+    """No heartbeat."""
+    log = PlantedLog(proxy_id="silent", topic=topic_of("silent"))
+    for _ in range(5):
+        log.limit(100)
+        log.interval(100)
+        log.second += 1
+    return log
+
+
+def held():
+    """A stream that holds messages at the end and one that dropped what it held."""
+    log = PlantedLog(proxy_id="held", topic=topic_of("held"))
+    log.interval(10, offered=15)
+    log.interval(0, offered=7, stream_id=2)
+    log.beat()
+    log.interval(3, offered=0, held_messages=2, held_bytes=200)
+    log.interval(0, offered=0, stream_id=2, held_messages=0, held_bytes=0, dropped_messages=7, dropped_bytes=700)
+    log.beat(last=True)
+    return log
+
+
+def midnight():
+    log = PlantedLog(proxy_id="midnight", topic=topic_of("midnight"))
+    log.begin = log.begin.replace(hour=23, minute=59, second=58)
+    for passed in (1, 10, 100, 1000):
+        log.interval(passed)
+        log.beat()
+    return log
+
+
+HOSTILE_TOPIC = "persistent://acme/orders/<script>alert(1)</script>\"'&amp;"
+
+
+def hostile():
+    """Names are the client's."""
+    log = PlantedLog(proxy_id="hostile", topic=HOSTILE_TOPIC)
+    log.interval(1, tenant='=HYPERLINK("http://x")', namespace="-legit.name", throttled_ms=9e9)
+    log.limit(1)
+    log.beat()
+    return log
+
+
+def write_lost_file(folder, log):
+    """The middle one of three files is not there."""
+    lines = log.encoded()
+    write_file(folder, f"{log.proxy_id}-1.jsonl", lines[:30])
+    write_file(folder, f"{log.proxy_id}-3.jsonl", lines[36:])
+
+
+def write_duplicates(folder):
+    lines = planted("twice", 10).encoded()
+    write_file(folder, "twice-1.jsonl", lines)
+    write_file(folder, "twice-2.jsonl", lines[5:15])
+
+
+def write_torn(folder):
+    """Killed while writing the last heartbeat."""
+    lines = planted("torn", 10).encoded()
+    write_file(folder, "torn.jsonl", lines)
+    with (folder / "torn.jsonl").open("r+b") as file:
+        file.truncate(file.seek(0, 2) - 20)
+
+
+def write_restarted(folder):
+    """Each run begins with a full bucket of its own."""
+    first = planted("restarted", 10)
+    second = planted("restarted", 10, boot_id="boot-2", begin=first.begin + timedelta(seconds=10))
+    write_file(folder, "restarted-1.jsonl", first.encoded())
+    write_file(folder, "restarted-2.jsonl", second.encoded())

@@ -1,0 +1,49 @@
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.compliance.planted import exact_log, write_file
+
+
+def report(*arguments, **options):
+    command = [sys.executable, "-m", "sluice", "report", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+
+
+def test_an_error_is_one_line_and_no_traceback(tmp_path):
+    ended = report("--access-log", tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert ended.returncode == 1
+    assert (
+        ended.stderr
+        == f"sluice report: --access-log {tmp_path}/nowhere: no such folder; give the folder that the proxy writes\n"
+    )
+
+
+def test_without_spark_it_says_what_to_install(tmp_path):
+    """A package of that name that cannot be imported stands before the real one."""
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('no', name='pyspark')")
+    first = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv[0] = 'sluice'"
+    code = f"{first}; import sluice.cli; sluice.cli.main()"
+    arguments = ["report", "--access-log", str(tmp_path), "--out", str(tmp_path)]
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "sluice report: pyspark is not installed: run `pip install 'pulsar-sluice[report]'`\n"
+
+
+@pytest.mark.spark
+def test_the_command_writes_three_files_in_silence(tmp_path):
+    log = exact_log(5)
+    log.tick(500)
+    write_file(tmp_path / "log", "a.jsonl", log.encoded())
+    out = tmp_path / "made" / "out"
+    ended = report("--access-log", tmp_path / "log", "--out", out, "--strict")
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert ended.stdout == f"violated: 1 limit exceeded\n{out}/report.html\n"
+    assert json.loads((out / "report.json").read_text())["overall"]["verdict"] == "violated"
+    with (out / "usage.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["passed_messages"] == "1010"
+    assert "persistent://acme/orders/new" in (out / "report.html").read_text()

@@ -1,0 +1,40 @@
+import pytest
+
+from compliance.crosscheck import crosscheck_facts
+from tests.compliance.planted import PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+
+
+def checked(spark, log):
+    return crosscheck_facts(frame(spark, [log], "limit"), frame(spark, [log], "interval")).collect()
+
+
+def test_a_namespace_total_is_checked_against_all_its_topics(spark):
+    log = PlantedLog()
+    for topic in ("a", "b"):
+        log.interval(60, topic=f"persistent://acme/orders/{topic}")
+    log.interval(500, tenant="other", topic="persistent://other/orders/c")
+    log.limit(120, level="namespace", name="acme/orders")
+    (row,) = checked(spark, log)
+    assert (row.name, row.basis, row.passed, row.allowed) == ("acme/orders", "streams", 120, 111)
+
+
+def test_streams_before_the_limit_was_set_are_not_held_against_it(spark):
+    log = PlantedLog()
+    log.interval(5000)
+    log.beat()
+    log.interval(100)
+    log.limit(100)
+    (row,) = checked(spark, log)
+    assert row.passed == 100
+
+
+def test_streams_in_an_idle_gap_are_not_compared(spark):
+    log = PlantedLog()
+    log.tick(100)
+    log.interval(5000)
+    log.beat()
+    log.tick(100)
+    (row,) = checked(spark, log)
+    assert row.passed == 100

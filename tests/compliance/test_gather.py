@@ -1,0 +1,168 @@
+"""The planted violations, each found, and no other: from files to verdicts."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from compliance.gather import CHARTS, MOST_STEPS, chart_step_s, charted_topics
+from tests.compliance.facts_made import run_fact, topic_fact
+from tests.compliance.planted import BEGIN
+from tests.compliance.scenarios import HOSTILE_TOPIC
+
+C, V, U, N = "compliant", "violated", "unknown", "no limit"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("proxy_id", "containment", "entitlement"),
+    [
+        ("exact", C, C),
+        ("over", V, C),
+        ("edge", C, C),
+        ("starved", C, V),
+        ("lost", U, U),
+        ("lost-and-over", V, U),
+        ("twice", C, C),
+        ("torn", C, C),
+        ("restarted", C, C),
+        ("changed", C, C),
+        ("changed-and-over", V, C),
+        ("unlimited", N, N),
+        ("bypassed", V, C),
+        ("bytes", C, C),
+        ("batches", C, C),
+        ("stepped", C, C),
+        ("stepped-and-over", V, C),
+        ("silent", U, U),
+        ("later", C, C),
+    ],
+)
+def test_each_planted_log_gets_its_verdict(planted_report, proxy_id, containment, entitlement):
+    limiter = limiter_of(planted_report, proxy_id)
+    assert (limiter.containment, limiter.entitlement) == (containment, entitlement)
+
+
+@pytest.mark.spark
+def test_what_is_over_by_one_message_is_over_by_one(planted_report):
+    worst = limiter_of(planted_report, "over").worst_containment
+    assert worst.passed - worst.allowed == worst.excess == 1
+    assert (worst.unit, worst.basis) == ("messages", "limiter")
+
+
+@pytest.mark.spark
+def test_a_bypass_is_found_by_the_streams_own_lines(planted_report):
+    worst = limiter_of(planted_report, "bypassed").worst_containment
+    assert worst.basis == "streams"
+    assert (worst.passed, worst.allowed) == (2000, 10 + 100 * 10 + 1)
+
+
+@pytest.mark.spark
+def test_a_shortfall_is_stated_in_percent_and_lies_where_it_was_planted(planted_report):
+    starved = limiter_of(planted_report, "starved")
+    # 15 of 1000 messages in a window of ten seconds that holds all three.
+    assert starved.shortfall_percent == pytest.approx(1.5)
+    assert starved.worst_entitlement.start <= BEGIN + timedelta(seconds=18)
+    assert starved.worst_entitlement.end >= BEGIN + timedelta(seconds=21)
+
+
+@pytest.mark.spark
+def test_a_changed_limit_is_seen_as_two_values(planted_report):
+    assert limiter_of(planted_report, "changed").values == 2
+    assert limiter_of(planted_report, "changed").limit_messages == 50
+
+
+@pytest.mark.spark
+def test_missing_lines_are_counted_and_placed(planted_report):
+    (run,) = runs_of(planted_report, "lost")
+    assert run.missing == 6
+    assert 0.8 < run.coverage < 0.95
+    assert [(gap.after_seq, gap.missing) for gap in planted_report.quality.gaps if gap.proxy_id == "lost"] == [(29, 6)]
+
+
+@pytest.mark.spark
+def test_copies_are_removed_and_counted(planted_report):
+    (run,) = runs_of(planted_report, "twice")
+    assert (run.lines, run.duplicates, run.missing) == (30, 10, 0)
+    assert topic_of(planted_report, "twice").passed_messages == 1010
+
+
+@pytest.mark.spark
+def test_a_torn_last_line_is_quarantined_and_ends_what_is_known(planted_report):
+    (run,) = runs_of(planted_report, "torn")
+    assert run.complete_up_to == BEGIN + timedelta(seconds=9)
+    assert run.last == BEGIN + timedelta(seconds=10)
+    assert [(group.file, group.lines) for group in planted_report.quality.quarantine] == [("torn.jsonl", 1)]
+
+
+@pytest.mark.spark
+def test_the_last_seconds_are_in_the_totals(planted_report):
+    assert topic_of(planted_report, "exact").passed_messages == 3010
+    assert topic_of(planted_report, "later").passed_messages == 510
+
+
+@pytest.mark.spark
+def test_open_files_are_left_alone(planted_report):
+    assert not runs_of(planted_report, "ignored")
+
+
+@pytest.mark.spark
+def test_held_is_what_the_last_lines_say_and_the_account_balances(planted_report):
+    held = topic_of(planted_report, "held")
+    assert (held.held_messages, held.held_bytes, held.dropped_messages) == (2, 200, 7)
+    assert held.offered_messages == held.passed_messages + held.held_messages + held.dropped_messages
+
+
+@pytest.mark.spark
+def test_usage_is_split_at_midnight_utc(planted_report):
+    usage = [(row.day, row.passed_messages) for row in planted_report.usage if row.topic.endswith("/midnight")]
+    assert usage == [("2026-11-21", 11), ("2026-11-22", 1100)]
+
+
+@pytest.mark.spark
+def test_the_whole_is_as_bad_as_its_worst_part(planted_report):
+    assert planted_report.overall.verdict == "violated"
+    # A proxy without heartbeats is complete up to nothing, and with it the whole.
+    assert planted_report.overall.complete_up_to is None
+    assert planted_report.overall.coverage == 0
+
+
+@pytest.mark.spark
+def test_charts_show_the_most_throttled_and_say_how_many_are_left_out(planted_report):
+    charted = {(rate.topic, rate.direction) for rate in planted_report.rates}
+    assert len(charted) == CHARTS
+    assert (HOSTILE_TOPIC, "publish") in charted
+    assert planted_report.charts_left_out == len(planted_report.topics) - CHARTS
+
+
+def test_steps_are_as_fine_as_the_chart_can_hold():
+    end = BEGIN + timedelta(hours=1)
+    step_s = chart_step_s([run_fact(first=BEGIN, last=end)])
+    assert step_s > 1
+    assert 3600 / step_s <= MOST_STEPS
+    assert chart_step_s([run_fact(first=BEGIN, last=BEGIN + timedelta(seconds=30))]) == 1
+
+
+def test_topics_with_more_throttling_are_charted_first():
+    topics = [topic_fact(topic=f"t{number}", throttled_s=float(number)) for number in range(20)]
+    assert [topic.topic for topic in charted_topics(topics)] == [f"t{number}" for number in range(19, 11, -1)]
+
+
+@pytest.mark.spark
+def test_a_report_survives_its_json(planted_report):
+    assert msgspec.json.decode(msgspec.json.encode(planted_report), type=type(planted_report)) == planted_report
+    assert planted_report.overall.first == datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
+
+
+def limiter_of(report, proxy_id):
+    (limiter,) = (limiter for limiter in report.limiters if limiter.proxy_id == proxy_id)
+    return limiter
+
+
+def runs_of(report, proxy_id):
+    return [run for run in report.quality.runs if run.proxy_id == proxy_id]
+
+
+def topic_of(report, proxy_id):
+    (topic,) = (topic for topic in report.topics if topic.topic.endswith(f"/{proxy_id}"))
+    return topic

@@ -1,0 +1,81 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from compliance.facts import GapFacts, QuarantineFacts, RateFacts
+from compliance.page import render
+from compliance.report import make_report
+from tests.compliance.facts_made import (
+    END,
+    containment_fact,
+    entitlement_fact,
+    facts,
+    limiter_fact,
+    run_fact,
+    topic_fact,
+)
+
+HOSTILE = "<script>alert(1)</script>\"'&amp;{{ 7 * 7 }}"
+
+
+def page(**more):
+    return render(make_report(facts(**more)))
+
+
+@pytest.mark.parametrize("verdict", ["compliant", "violated", "unknown", "no limit"])
+def test_each_verdict_is_told_by_word_and_sign_not_by_colour_alone(verdict):
+    made_of = {
+        "compliant": {},
+        "violated": {"containment": [containment_fact(5.0)], "entitlement": [entitlement_fact(0.5)]},
+        "unknown": {"runs": [run_fact(coverage=0.5)]},
+        "no limit": {"limiters": []},
+    }[verdict]
+    sign = {"compliant": "✓", "violated": "✗", "unknown": "?", "no limit": "○"}[verdict]
+    assert f'<b aria-hidden="true">{sign}</b> {verdict}' in page(**made_of)
+
+
+def test_names_from_clients_never_become_markup():
+    rates = RateFacts(
+        topic=HOSTILE,
+        direction="publish",
+        step=1,
+        offered_messages=1,
+        offered_bytes=1,
+        passed_messages=1,
+        passed_bytes=1,
+        limit_messages=None,
+        limit_bytes=None,
+    )
+    html = page(
+        runs=[run_fact(proxy_id=HOSTILE), run_fact()],
+        limiters=[limiter_fact(name=HOSTILE)],
+        containment=[containment_fact(5.0, name=HOSTILE)],
+        topics=[topic_fact(topic=HOSTILE, limit_level=HOSTILE)],
+        quarantine=[QuarantineFacts(file=HOSTILE, reason=HOSTILE, lines=1, example=HOSTILE)],
+        gaps=[GapFacts(proxy_id=HOSTILE, boot_id="b", after_seq=1, missing=1, until=END)],
+        rates=[rates],
+    )
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "{{ 7 * 7 }}" in html
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    class Tags(HTMLParser):
+        found: tuple[tuple[str, dict[str, str | None]], ...] = ()
+
+        def handle_starttag(self, tag, attrs):
+            self.found = (*self.found, (tag, dict(attrs)))
+
+    tags = Tags()
+    html = page(topics=[topic_fact()], containment=[containment_fact(5.0)])
+    tags.feed(html)
+    assert not [tag for tag, attrs in tags.found if tag in ("script", "link", "img", "iframe") or "src" in attrs]
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_the_page_says_what_it_leaves_out():
+    assert "500 are shown" not in page(topics=[topic_fact()])
+    assert "1 more are in report.json" in page(topics=[topic_fact(topic=f"t{number}") for number in range(501)])
+    assert "7 left out" in page(charts_left_out=7)

@@ -1,0 +1,120 @@
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from accesslog.record import Kinds
+from compliance.parse import good_rows, parse, quarantined
+from compliance.schema import nullable_fields, required_fields, row_schema
+from tests.compliance.planted import PlantedLog
+
+pytestmark = pytest.mark.spark
+
+
+def planted_line(kind):
+    log = PlantedLog()
+    {"interval": lambda: log.interval(5), "limit": lambda: log.limit(5), "heartbeat": log.beat}[kind]()
+    return msgspec.json.encode(log.lines[0]).decode()
+
+
+HEARTBEAT, LIMIT = planted_line("heartbeat"), planted_line("limit")
+
+
+def changed(line, **fields):
+    return json.dumps(json.loads(line) | fields)
+
+
+def without(line, name):
+    return json.dumps({field: value for field, value in json.loads(line).items() if field != name})
+
+
+def parsed(lines):
+    """As the job does it: without the cache Spark would copy the whole parser into each column's plan."""
+    return parse(lines).persist()
+
+
+def judged(spark, lines):
+    """The reason for each line, in order; None for good ones."""
+    numbered = spark.createDataFrame([(line, f"{i:06}") for i, line in enumerate(lines)], "value string, file string")
+    return [row.fault for row in parsed(numbered).orderBy("file").select("fault").collect()]
+
+
+BAD = {
+    HEARTBEAT + "trailing": "not exactly one complete JSON object",
+    HEARTBEAT + HEARTBEAT: "not exactly one complete JSON object",
+    HEARTBEAT + "," + HEARTBEAT: "not exactly one complete JSON object",
+    HEARTBEAT + "]": "not exactly one complete JSON object",
+    HEARTBEAT[:-9]: "not exactly one complete JSON object",
+    f"[{HEARTBEAT}]": "not exactly one complete JSON object",
+    "5": "not exactly one complete JSON object",
+    "\0\0": "not exactly one complete JSON object",
+    "": "empty line",
+    "  ": "empty line",
+    "null": "missing: kind",
+    "{}": "missing: kind",
+    changed(HEARTBEAT, seq="x"): "a field has the wrong type",
+    changed(HEARTBEAT, seq=1.5): "a field has the wrong type",
+    changed(HEARTBEAT, seq=2**70): "a field has the wrong type",
+    changed(HEARTBEAT, duration_ms="NaN"): "a field has the wrong type",
+    changed(LIMIT, limit_messages="many"): "a field has the wrong type",
+    changed(HEARTBEAT, v=2): "newer schema version: 2",
+    changed(HEARTBEAT, kind="new"): "unknown kind: new",
+    changed(HEARTBEAT, seq=-1): "impossible value: seq",
+    changed(HEARTBEAT, start="2026"): "impossible value: start",
+    changed(HEARTBEAT, start=5): "impossible value: start",
+    changed(HEARTBEAT, start="2026-11-21T11:29:00"): "impossible value: start",
+    changed(HEARTBEAT, start="2026-13-41T11:29:00Z"): "impossible value: start",
+    changed(LIMIT, direction="sideways"): "impossible value: direction",
+    changed(LIMIT, burst_messages=None): "impossible value: burst_messages",
+    changed(HEARTBEAT, proxy_id=None): "missing: proxy_id",
+}
+
+
+def test_each_malformed_line_gets_its_reason(spark):
+    assert dict(zip(BAD, judged(spark, list(BAD)), strict=True)) == BAD
+
+
+def test_every_field_of_every_kind_must_be_there(spark):
+    cases = [
+        (kind, name)
+        for kind in ("interval", "limit", "heartbeat")
+        for name in required_fields(kind) + nullable_fields(kind)
+    ]
+    reasons = judged(spark, [without(planted_line(kind), name) for kind, name in cases])
+    assert reasons == [f"missing: {name}" for _, name in cases]
+
+
+def test_new_fields_spaces_and_a_carriage_return_do_no_harm(spark):
+    lines = [changed(HEARTBEAT, histogram=[1, 2], more={"a": 1}), json.dumps(json.loads(HEARTBEAT)), HEARTBEAT + "\r"]
+    assert judged(spark, lines) == [None] * 3
+
+
+def test_times_without_a_fraction_and_with_an_offset_are_read(spark):
+    line = changed(HEARTBEAT, start="2026-11-22T01:29:00+02:00", end="2026-11-21T23:29:01Z")
+    lines = spark.createDataFrame([(line, "f")], "value string, file string")
+    (row,) = good_rows(parsed(lines)).selectExpr("unix_micros(start) AS start", "string(day) AS day").collect()
+    assert (row.start / 1e6, row.day) == (datetime(2026, 11, 21, 23, 29, tzinfo=UTC).timestamp(), "2026-11-21")
+
+
+def test_bytes_that_are_no_text_are_quarantined_with_what_can_be_read(spark):
+    lines = spark.createDataFrame([(bytearray(b"\xff{}"), "f")], "value binary, file string")
+    text = lines.selectExpr("CAST(value AS STRING) AS value", "file")
+    (row,) = quarantined(parsed(text)).collect()
+    assert (row.reason, row.line, row.file) == ("not UTF-8 text", "\ufffd{}", "f")
+
+
+def test_what_msgspec_writes_is_read_back_unchanged(spark):
+    log = PlantedLog()
+    log.interval(5, offered=9, client_address='[::1]:5 "quoted" \\ \u2028 \U0001f600')
+    log.limit(5, limit_bytes=1e6, burst_bytes=1e5)
+    log.beat(last=True)
+    lines = spark.createDataFrame([(line.decode(), "f") for line in log.encoded()], "value string, file string")
+    rows = good_rows(parsed(lines)).orderBy("seq").collect()
+    times = {"start", "end"}
+    for line, row in zip(log.lines, rows, strict=True):
+        names = [name for name in line.__struct_fields__ if name not in times]
+        assert {name: row[name] for name in names} == {name: getattr(line, name) for name in names}
+        others = set(row_schema().names) - set(line.__struct_fields__) - {"kind"}
+        assert {name: row[name] for name in others} == dict.fromkeys(others)
+        assert Kinds.BY_NAME[row.kind] is type(line)
