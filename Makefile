@@ -10,7 +10,7 @@ HOT    := protocol/walk.py protocol/scanner.py limiter/rates.py limiter/token_bu
 CC     ?= cc
 BROKER ?= standin
 
-.PHONY: help env demo test lint format types imports unit locks proto clean
+.PHONY: help env demo bench test lint format types imports unit locks proto clean
 
 help: ## List what can be made
 	@grep -E '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ test: env format-check lint types imports unit ## Everything that CI checks
 .PHONY: format-check
 format-check:
 	$(BIN)/ruff format --check .
+
+bench: env ## The data path beside a bare forwarder, in one run (ratios; two minutes)
+	$(BIN)/python -m loadgen.bench
 
 lint:
 	$(BIN)/ruff check .
