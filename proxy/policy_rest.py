@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.policies import Value
-from limiter.rates import NANOS_PER_SECOND, Direction, Limit, rate
+from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
 from proxy.engine import Engine
 
 
@@ -25,8 +25,8 @@ class PublishRate(msgspec.Struct):
 
     @classmethod
     def of(cls, limit: Limit) -> "PublishRate":
-        """What Pulsar's tools are to see."""
-        return cls(_number(limit, "messages"), _number(limit, "size"))
+        """What Pulsar's tools are to see: here always per second."""
+        return cls(_number(limit.messages, NANOS_PER_SECOND), _number(limit.size, NANOS_PER_SECOND))
 
 
 class DispatchRate(msgspec.Struct):
@@ -47,7 +47,8 @@ class DispatchRate(msgspec.Struct):
     def of(cls, limit: Limit) -> "DispatchRate":
         """What Pulsar's tools are to see."""
         period = max((r.period_ns for r in (limit.messages, limit.size) if r), default=NANOS_PER_SECOND)
-        return cls(_number(limit, "messages"), _number(limit, "size"), ratePeriodInSecond=period // NANOS_PER_SECOND)
+        messages, size = _number(limit.messages, period), _number(limit.size, period)
+        return cls(messages, size, ratePeriodInSecond=period // NANOS_PER_SECOND)
 
 
 Body = PublishRate | DispatchRate
@@ -136,6 +137,6 @@ def _limit(messages: int, size: int, period_s: int) -> Limit:
     )
 
 
-def _number(limit: Limit, which: str) -> int:
-    found = limit.messages if which == "messages" else limit.size
-    return -1 if found is None else found.tokens
+def _number(found: Rate | None, period_ns: int) -> int:
+    """Tokens in a period of the answer, which need not be the rate's own."""
+    return -1 if found is None else max(1, found.tokens * period_ns // found.period_ns)

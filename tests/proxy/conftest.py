@@ -1,10 +1,11 @@
 """A world for each conversation; at its end, what must hold after every conversation is checked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.proxy.admin_client import Admin
 from tests.proxy.conversation import World
 
 
@@ -25,3 +26,17 @@ def make_world() -> Iterator[Callable[..., World]]:
 def world(make_world: Callable[..., World]) -> World:
     """Without any limit."""
     return make_world()
+
+
+@pytest.fixture
+async def make_admin() -> AsyncIterator[Callable[..., Awaitable[Admin]]]:
+    made: list[Admin] = []
+
+    async def make(**settings: Any) -> Admin:
+        made.append(Admin(**settings))
+        await made[-1].client.start_server()
+        return made[-1]
+
+    yield make
+    for admin in made:
+        await admin.client.close()

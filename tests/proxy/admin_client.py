@@ -1,0 +1,51 @@
+"""The admin address, asked without a fixed port."""
+
+from typing import Any
+
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
+
+from limiter.policies import Value
+from limiter.rates import Limit
+from proxy.access_log import AccessLog
+from proxy.admin import admin_app
+from proxy.config import Config, policies_of
+from proxy.counters import Counters
+from proxy.engine import Engine
+from proxy.metrics import SluiceCollector
+from proxy.readiness import Readiness
+from proxy.totals import NamespaceTotals
+
+
+class Admin:
+    """An engine with its admin application on some free port.
+
+    Attributes:
+        limits_before_changes: The publish limit of acme/shop whenever the application said that it would change values.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        config = Config.model_validate(settings)
+        self.engine = Engine(config, policies_of(config.limits), Counters(), lambda: None)
+        self.readiness = Readiness(self.engine)
+        self.limits_before_changes: list[Limit | None] = []
+        metrics = CollectorRegistry(auto_describe=False)
+        access = AccessLog("p", "boot", None)
+        metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
+        self.app = admin_app(self.engine, metrics, self.readiness, self._before_change)
+        self.client = TestClient(TestServer(self.app))
+
+    @property
+    def policies(self) -> dict[Any, Value]:
+        return dict(self.engine.registry.policies.namespaces)
+
+    async def ask(self, method: str, path: str, **more: Any) -> tuple[int, Any]:
+        """The status, and the answer's JSON, text or None."""
+        async with self.client.request(method, path, **more) as response:
+            if response.content_type == "application/json":
+                return response.status, await response.json()
+            return response.status, await response.text() or None
+
+    def _before_change(self) -> None:
+        value = self.policies.get(("publish", "acme/shop"))
+        self.limits_before_changes.append(value.limit if value else None)

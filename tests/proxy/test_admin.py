@@ -1,0 +1,73 @@
+"""The admin address."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.proxy.admin_client import Admin
+
+RATE = "/admin/v2/namespaces/acme/shop/publishRate"
+
+
+async def test_the_process_says_that_it_lives(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert await admin.ask("GET", "/healthz") == (200, "alive\n")
+
+
+async def test_metrics_are_in_prometheus_form(make_admin) -> None:
+    admin: Admin = await make_admin()
+    async with admin.client.get("/metrics") as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=")
+        text = await response.text()
+    assert "# HELP sluice_connections_accepted_total " in text
+    assert "\nsluice_connections_accepted_total 0.0\n" in text
+
+
+async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert await admin.ask("GET", "/readyz") == (503, "not accepting connections\n")
+
+
+async def test_without_streams_the_view_is_empty(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert await admin.ask("GET", "/sluice/streams") == (200, {"streams": [], "left_out": 0})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "reason"),
+    [
+        ("GET", "/nothing/here", 404, "GET /nothing/here: Not Found"),
+        ("GET", "/admin/v2/namespaces/acme/publishRate", 404, "Not Found"),
+        ("PUT", RATE, 405, f"PUT {RATE}: Method Not Allowed"),
+        ("POST", "/metrics", 405, "POST /metrics: Method Not Allowed"),
+    ],
+)
+async def test_errors_look_as_pulsars_own_do(make_admin, method: str, path: str, status: int, reason: str) -> None:
+    admin: Admin = await make_admin()
+    found, answer = await admin.ask(method, path)
+    assert found == status
+    assert list(answer) == ["reason"]
+    assert reason in answer["reason"]
+
+
+async def test_a_body_that_is_too_large_is_refused(make_admin) -> None:
+    admin: Admin = await make_admin()
+    status, answer = await admin.ask("POST", RATE, data=b" " * 70_000)
+    assert status == 413
+    assert "Too Large" in answer["reason"]
+
+
+async def test_an_error_of_our_own_costs_one_request_and_shows_no_traceback(
+    make_admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin: Admin = await make_admin()
+
+    def broken() -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(admin.engine.registry, "live", broken)
+    with capture_logs() as logs:
+        status, answer = await admin.ask("GET", "/sluice/streams")
+    assert (status, answer) == (500, {"reason": "internal error; the proxy's log says more"})
+    assert "secret detail" in logs[0]["error"]
+    assert (await admin.ask("GET", "/healthz"))[0] == 200
