@@ -5,6 +5,7 @@ a socket, and a test is at rest when nothing is left to run.
 """
 
 import asyncio
+import concurrent.futures
 import math
 import socket
 from collections.abc import Callable
@@ -60,12 +61,17 @@ class ManualLoop(asyncio.BaseEventLoop):
 
     def run(self, act: Callable[..., Any], *args: Any) -> Any:
         """Call `act` inside the loop, then let everything run that follows from it; gives back what it returned."""
-        results: list[Any] = []
-        self.call_soon(lambda: results.append(act(*args)))
+        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def call() -> None:
+            try:
+                outcome.set_result(act(*args))
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                outcome.set_exception(error)
+
+        self.call_soon(call)
         self.settle()
-        if not results:
-            raise AssertionError("\n".join(self.trouble))
-        return results[0]
+        return outcome.result(0)
 
     def settle(self) -> None:
         """Run until nothing is left to do at this instant."""

@@ -145,9 +145,10 @@ def body(frame: bytes) -> Any:
 def name_of(frame: bytes) -> str:
     """`SEND`, `CONNECTED` …"""
     try:
-        return BaseCommand.Type.Name(split(frame)[0].type)
-    except (ProtocolError, ValueError):
+        envelope, _ = split(frame)
+    except ProtocolError:
         return "?"
+    return BaseCommand.Type.Name(envelope.type) if envelope.HasField("type") else "a command from the future"
 
 
 _TOLD_FIELDS = (

@@ -1,0 +1,60 @@
+"""Real sockets on loopback, for the few tests that are about them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from protocol.commands import split
+from protocol.frames import FrameCutter
+from tests.proxy.wire import connected, name_of
+
+
+class TcpPeer:
+    """One end of a connection, frame by frame."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self._reader = reader
+        self._cutter = FrameCutter(2**31)
+        self._frames: list[bytes] = []
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(frames))
+
+    async def hear(self) -> bytes | None:
+        """The next frame, or None at the end."""
+        while not self._frames:
+            chunk = await asyncio.wait_for(self._reader.read(65536), 10)
+            if not chunk:
+                return None
+            self._frames += self._cutter.feed(chunk)
+        return self._frames.pop(0)
+
+
+async def connect_to(address: str) -> TcpPeer:
+    host, _, port = address.rpartition(":")
+    return TcpPeer(*await asyncio.open_connection(host, int(port)))
+
+
+@asynccontextmanager
+async def broker_on_loopback() -> AsyncIterator[str]:
+    """A broker that answers CONNECT with CONNECTED and sends everything else back; gives its address."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        peer = TcpPeer(reader, writer)
+        with suppress(ConnectionError, asyncio.CancelledError):
+            while (frame := await peer.hear()) is not None:
+                peer.send(connected() if name_of(frame) == "CONNECT" else frame)
+                assert split(frame)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await server.wait_closed()

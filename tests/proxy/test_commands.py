@@ -1,0 +1,82 @@
+"""`sluice serve` and `sluice check`: what they say and how they end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import proxy.serve
+from proxy.config import Config
+from proxy.serve import StartError
+from sluice.cli import app
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configurations that would have been served."""
+    served: list[Config] = []
+    monkeypatch.setattr(proxy.serve, "run", served.append)
+    return served
+
+
+def test_serve_lays_the_flags_over_the_file(served: list[Config], tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(yaml.safe_dump({"listen": "127.0.0.1:1", "proxy_id": "from-file"}))
+    flags = ["--listen", "127.0.0.1:2", "--broker", "pulsar://b:3", "--admin", "127.0.0.1:4", "--access-log", "logs"]
+    result = runner.invoke(app, ["serve", "--config", str(path), *flags])
+    assert result.exit_code == 0, result.output
+    (config,) = served
+    assert (config.listen, config.broker, config.admin) == ("127.0.0.1:2", "pulsar://b:3", "127.0.0.1:4")
+    assert (config.proxy_id, config.access_log.dir) == ("from-file", Path("logs"))
+
+
+def test_serve_needs_nothing_at_all(served: list[Config]) -> None:
+    assert runner.invoke(app, ["serve"]).exit_code == 0
+    assert served == [Config()]
+
+
+def test_serve_tells_every_configuration_error_and_ends_with_1(served: list[Config]) -> None:
+    result = runner.invoke(app, ["serve", "--listen", "x", "--broker", "y"])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "sluice: flags: listen: 'x': 'x' is not host:port",
+        "sluice: flags: broker: 'y': 'y' is not host:port",
+    ]
+    assert served == []
+
+
+def test_serve_tells_in_one_line_why_it_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_config: Config) -> Any:
+        raise StartError("listen: cannot listen on 127.0.0.1:1: permission denied")
+
+    monkeypatch.setattr(proxy.serve, "run", fail)
+    result = runner.invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert result.stderr == "sluice: listen: cannot listen on 127.0.0.1:1: permission denied\n"
+
+
+def test_check_says_that_a_good_file_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text("limits: {namespaces: {a/b: {publish: {messages: 300, bytes: 1MB}}}}\n")
+    result = runner.invoke(app, ["check", "--config", str(path)])
+    assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
+
+
+def test_check_tells_everything_that_is_wrong_and_ends_with_1(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("listen: x\nlimits: {namespaces: {a/b: {publish: {messages: fast}}}}\n")
+    result = runner.invoke(app, ["check", "--config", str(path)])
+    assert result.exit_code == 1
+    first, second = result.stderr.splitlines()
+    assert first == f"sluice: {path}: listen: 'x': 'x' is not host:port"
+    assert second.startswith(f"sluice: {path}: limits.namespaces.a/b.publish.messages: 'fast': ")
+
+
+def test_check_tells_in_one_line_that_there_is_no_file(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["check", "--config", str(tmp_path / "none.yaml")])
+    assert result.exit_code == 1
+    assert result.stderr == f"sluice: {tmp_path}/none.yaml: cannot be read: No such file or directory\n"

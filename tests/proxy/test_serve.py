@@ -1,0 +1,75 @@
+"""The parts put together and taken apart."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
+from proxy.config import Config
+from proxy.serve import Proxy, StartError
+from tests.proxy.tcp import broker_on_loopback, connect_to
+from tests.proxy.wire import TOPIC, connect, connected, producer, sends
+
+
+def settings(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Config:
+    values: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "admin": "127.0.0.1:0",
+        "broker": f"pulsar://{broker}",
+        **(more or {}),
+    }
+    return Config.model_validate(values | ({"access_log": {"dir": folder}} if folder else {}))
+
+
+async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: Path) -> None:
+    limits = {"topics": {TOPIC: {"publish": {"messages": "1/h"}}}}
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(settings(broker, tmp_path / "log", more={"limits": limits}))
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect(), producer(), *sends(3))
+        assert [await client.hear() for _ in range(3)] == [connected(), producer(), *sends(1)]
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+            async with session.get("/readyz") as answer:
+                assert (answer.status, await answer.text()) == (200, "ready\n")
+            async with session.get("/sluice/streams") as answer:
+                (stream,) = (await answer.json())["streams"]
+        assert (stream["offered_messages"], stream["held_messages"]) == (3, 2)
+        await proxy.stop()
+        assert await client.hear() is None
+        client.writer.close()
+    (log,) = (tmp_path / "log").iterdir()
+    lines: list[Line] = [msgspec.json.decode(line, type=Line) for line in log.read_bytes().splitlines()]
+    assert [line.seq for line in lines] == list(range(len(lines)))
+    assert sum(line.dropped_messages for line in lines if isinstance(line, IntervalLine)) == 2
+    assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
+    assert isinstance(lines[-1], HeartbeatLine)
+    assert lines[-1].last
+
+
+async def test_without_a_folder_lines_are_counted_and_kept_nowhere() -> None:
+    proxy = Proxy(settings("127.0.0.1:1"))
+    await proxy.start()
+    await proxy.stop()
+    assert proxy.access.lines > 0
+    assert proxy.access.dropped_lines == 0
+
+
+@pytest.mark.parametrize("which", ["listen", "admin"])
+async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> None:
+    first = Proxy(settings("127.0.0.1:1"))
+    taken = (await first.start())[0 if which == "listen" else 1]
+    second = Proxy(settings("127.0.0.1:1", more={which: taken}))
+    with pytest.raises(StartError, match=f"^{which}: cannot listen on {taken}: .*in use"):
+        await second.start()
+    await second.stop()
+    await first.stop()
+
+
+async def test_a_log_folder_that_cannot_be_made_is_told_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match=r"^access_log.dir: .*/file/log: Not a directory$"):
+        Proxy(settings("127.0.0.1:1", tmp_path / "file" / "log"))

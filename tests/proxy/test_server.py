@@ -1,0 +1,75 @@
+"""Accepting clients, on real sockets."""
+
+import asyncio
+
+import pytest
+
+from proxy.access_log import AccessLog
+from proxy.config import Config, policies_of
+from proxy.counters import Counters
+from proxy.engine import Engine
+from proxy.intervals import Intervals
+from proxy.server import Server
+from proxy.session_log import SessionLog
+from proxy.totals import NamespaceTotals
+from tests.proxy.tcp import broker_on_loopback, connect_to
+from tests.proxy.wire import PING, connect, connected, unknown_command
+
+
+def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
+    config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
+    counters, access = Counters(), AccessLog("p", "boot", None)
+    intervals = Intervals(access, NamespaceTotals(), counters, 1)
+    engine = Engine(config, policies_of(config.limits), counters, intervals.activity)
+    return Server(engine, SessionLog(counters, intervals, access))
+
+
+async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
+    async with broker_on_loopback() as broker:
+        server = make_server(broker)
+        address = await server.start()
+        clients = [await connect_to(address) for _ in range(3)]
+        for client in clients:
+            client.send(connect(), PING, unknown_command())
+        for client in clients:
+            assert [await client.hear() for _ in range(3)] == [connected(), PING, unknown_command()]
+        await server.stop(5)
+        assert [await client.hear() for client in clients] == [None] * 3
+        for client in clients:
+            client.writer.close()
+
+
+async def test_stopped_it_accepts_nobody() -> None:
+    server = make_server("127.0.0.1:1")
+    address = await server.start()
+    await server.stop(1)
+    with pytest.raises(OSError, match=r"[Cc]onnect"):
+        await connect_to(address)
+
+
+async def test_stopping_one_that_never_started_is_nothing() -> None:
+    await make_server("127.0.0.1:1").stop(1)
+
+
+async def test_an_address_that_somebody_has_is_an_error() -> None:
+    first = make_server("127.0.0.1:1")
+    address = await first.start()
+    with pytest.raises(OSError, match="in use"):
+        await make_server("127.0.0.1:1", address).start()
+    await first.stop(1)
+
+
+async def test_a_broker_that_is_not_there_is_told_to_the_client() -> None:
+    taken = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    taken.close()
+    await taken.wait_closed()
+    server = make_server(f"127.0.0.1:{port}")
+    client = await connect_to(await server.start())
+    client.send(connect())
+    answer = await client.hear()
+    assert answer is not None
+    assert b"broker_unreachable" in answer
+    assert await client.hear() is None
+    client.writer.close()
+    await server.stop(1)
