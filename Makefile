@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 BUILT  := $(VENV)/.built
 # What mypyc compiles (pyproject.toml lists the same): an edited source must not be shadowed by its old machine code.
-HOT    := protocol/walk.py protocol/scanner.py limiter/rates.py limiter/token_bucket.py
+HOT    := protocol/walk.py protocol/pieces.py protocol/scanner.py limiter/rates.py limiter/token_bucket.py
 CC     ?= cc
 BROKER ?= standin
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from limiter.gate import Gate
 from limiter.stream import Entry, Stream
-from protocol.scanner import TAIL, FrameScanner, Piece, Tally
+from protocol.pieces import TAIL, Piece, Tally
+from protocol.scanner import FrameScanner
 from proxy.budget import Budget
 from proxy.outlet import Outlet
 

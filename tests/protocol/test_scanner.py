@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from protocol.scanner import MESSAGE, SEND, TAIL, FrameScanner, Piece
+from protocol.pieces import TAIL, Piece
+from protocol.scanner import MESSAGE, SEND, FrameScanner
 from tests.protocol.choices import Check, Choices, choices, in_bulk
 from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frame, cut_anyhow, model
 

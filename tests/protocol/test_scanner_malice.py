@@ -12,7 +12,8 @@ from protocol import walk
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
 from protocol.frames import FrameCutter
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
-from protocol.scanner import MESSAGE, SEND, TAIL, FrameScanner
+from protocol.pieces import TAIL
+from protocol.scanner import MESSAGE, SEND, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk

@@ -1,0 +1,63 @@
+"""What the scanner finds in a chunk: sums by producer or consumer, or the frames one by one.
+
+Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+TAIL: Final = 0
+"""The `kind` of a piece that continues the frame of the chunk before."""
+
+
+class Tally:
+    """What one producer or consumer has in one chunk.
+
+    `size` counts everything behind the command, in bytes: what the broker meters.
+    """
+
+    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "owner", "size")
+
+    def __init__(self, owner: int) -> None:
+        self.owner: int = owner
+        self.entries: int = 0
+        self.messages: int = 0
+        self.size: int = 0
+        self.largest_messages: int = 0
+        self.largest_size: int = 0
+
+    def add(self, messages: i64, size: i64) -> None:
+        """Count one entry."""
+        self.entries += 1
+        self.messages += messages
+        self.size += size
+        if messages > self.largest_messages:
+            self.largest_messages = messages
+        if size > self.largest_size:
+            self.largest_size = size
+
+    def clear(self) -> None:
+        """Forget everything but the owner."""
+        self.entries = self.messages = self.size = 0
+        self.largest_messages = self.largest_size = 0
+
+
+class Piece:
+    """One frame, or the part of one that a chunk holds: `data[start:stop]`.
+
+    `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames, `command_end` (the
+    command begins at `start + 8`) for all but tails. `whole` says that the frame ends with this piece.
+    """
+
+    __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")
+
+    def __init__(self, kind: int, start: int, stop: int, *, whole: bool) -> None:
+        self.kind: int = kind
+        self.start: int = start
+        self.stop: int = stop
+        self.whole: bool = whole
+        self.owner: int = -1
+        self.messages: int = 0
+        self.size: int = 0
+        self.command_end: int = 0
