@@ -222,6 +222,7 @@ class Gate:
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
+            self._journal.note(stream)
         limiter.waiters.add(stream, stream.places[limiter])
         self._ask_for_wake_up(limiter, now)
 
