@@ -1,0 +1,135 @@
+"""The `sluice` command as people meet it."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from sluice.cli import app
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+SLUICE = [sys.executable, "-m", "sluice"]
+UNITS = ("second", "megabyte", "byte", "message", "time")
+runner = CliRunner()
+
+
+def options(command: str) -> list[Any]:
+    return list(COMMANDS[command].params)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A `sluice` that is gone afterwards, whatever happens."""
+    process = subprocess.Popen([*SLUICE, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def next_line(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """The next line of the operator's log."""
+    assert process.stderr is not None
+    assert select.select([process.stderr], [], [], 20)[0], "no line within 20 s"
+    line: dict[str, Any] = json.loads(process.stderr.readline())
+    return line
+
+
+def test_help_names_every_command_with_what_it_does() -> None:
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert set(COMMANDS) == {"serve", "check", "broker", "load", "report", "version"}
+    for name, command in COMMANDS.items():
+        assert name in result.output
+        assert command.help, f"{name} says what it does"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_each_command_explains_each_option_and_its_default(command: str) -> None:
+    result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "250"})
+    assert result.exit_code == 0
+    for option in options(command):
+        assert option.opts[0] in result.output
+        assert option.help, f"{command} {option.opts[0]} has a help text"
+        if option.default is not None and not isinstance(option.default, bool):
+            assert f"[default: {option.default}" in result.output
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_each_number_has_its_unit(command: str) -> None:
+    for option in options(command):
+        if isinstance(option.default, int | float) and not isinstance(option.default, bool):
+            assert any(unit in option.help.lower() for unit in UNITS), f"{command} {option.opts[0]}"
+
+
+def test_the_proxys_options_name_their_defaults() -> None:
+    for option in options("serve"):
+        if option.opts[0] not in {"--config", "--help"}:
+            assert "Default: " in option.help
+
+
+def test_without_a_command_there_is_help() -> None:
+    assert "Usage:" in runner.invoke(app, []).output
+
+
+def test_an_unknown_command_is_no_traceback() -> None:
+    result = runner.invoke(app, ["serv"])
+    assert result.exit_code == 2
+    assert "No such command 'serv'" in result.output
+
+
+def test_help_loads_none_of_the_heavy_libraries() -> None:
+    """`sluice --help` is fast, and the proxy's image has no Spark at all."""
+    code = (
+        "import sys, sluice.cli\n"
+        "heavy = ['aiohttp', 'pyspark', 'uvloop', 'pydantic', 'google.protobuf', 'prometheus_client', '_pulsar']\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_port_in_use_gives_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
+    with running("serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0") as first:
+        listen = next_line(first)["listen"]
+        second = subprocess.run(
+            [*SLUICE, "serve", "--listen", listen, "--admin", "127.0.0.1:0", "--access-log", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert line.startswith(f"sluice: listen: cannot listen on {listen}: ")
+    assert "in use" in line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_end_and_then_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "log"
+    arguments = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--access-log", str(folder)]
+    with running("serve", *arguments) as process:
+        serving = next_line(process)
+        assert (serving["event"], serving["access_log"]) == ("serving", str(folder))
+        with urllib.request.urlopen(f"http://{serving['admin']}/healthz", timeout=10) as answer:
+            assert answer.read() == b"alive\n"
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert out == ""
+        assert [json.loads(line)["event"] for line in err.splitlines()] == ["ending", "ended"]
+    (log,) = folder.iterdir()
+    assert json.loads(log.read_text().splitlines()[-1])["last"] is True
