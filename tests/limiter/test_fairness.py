@@ -1,0 +1,148 @@
+"""P4: who shares a limit gets an equal share of it, whatever the entries, and whoever comes and goes."""
+
+from collections.abc import Iterator
+from itertools import cycle, repeat
+from random import Random
+
+import pytest
+
+from limiter.limiter import Limiter
+from limiter.stream import Entry, Stream
+from tests.limiter.world import World, jain, limiter
+
+BATCHES = (1, 2, 7, 10, 50, 100, 333, 1000)
+
+
+def random_entries(seed: int, most: int) -> Iterator[tuple[int, int]]:
+    random = Random(seed)
+    while True:
+        yield random.randint(1, most), random.randint(1, 10 * most)
+
+
+def closed_loop(world: World, *chain: Limiter, entries: Iterator[tuple[int, int]]) -> Stream:
+    """A stream that offers its next entry only when the last has passed: its queue runs empty each time."""
+    stream = world.stream(*chain)
+
+    def release(entry: Entry) -> None:
+        world.note(stream, entry.messages, entry.size)
+        world.hold(stream, *next(entries))
+
+    stream.release = release
+    world.hold(stream, *next(entries))
+    return stream
+
+
+@pytest.mark.parametrize("rate", [1000, 20_000])
+def test_unequal_batches_get_equal_messages(rate: int) -> None:
+    world, one = World(), limiter(rate)
+    streams = [world.greedy(one, entries=repeat((batch, 100 * batch))) for batch in BATCHES]
+    world.run(400_000 / rate)
+    assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
+    assert one.usage.messages >= 0.99 * 400_000
+
+
+def test_unequal_sizes_get_equal_bytes() -> None:
+    world, one = World(), limiter(size=1_000_000)
+    sizes = (1_000, 2_000, 2_000, 30_000, 500_000, 1_000_000)
+    streams = [world.greedy(one, entries=repeat((1, size))) for size in sizes]
+    world.run(300)
+    assert jain([world.bytes_of(stream) for stream in streams]) >= 0.99
+    assert one.usage.size >= 0.99 * 300_000_000
+
+
+def test_where_messages_and_bytes_are_limited_each_gets_equal_time_of_the_scarcer() -> None:
+    """One needs the messages, one the bytes: each has half of its own kind's limit, or more."""
+    world, one = World(), limiter(1000, 1_000_000)
+    small = world.greedy(one, entries=repeat((1, 10)))
+    large = world.greedy(one, entries=repeat((1, 100_000)))
+    world.run(60)
+    assert world.messages_of(small) >= 0.49 * 1000 * 60
+    assert world.bytes_of(large) >= 0.49 * 1_000_000 * 60
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_entries_of_unequal_spread_get_equal_messages(seed: int) -> None:
+    world, one = World(), limiter(5000)
+    streams = [world.greedy(one, entries=random_entries(seed * 10 + most, most)) for most in (1, 10, 100, 1000)]
+    world.run(60)
+    assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
+
+
+def test_one_huge_entry_does_not_make_everybody_wait_for_turns_of_its_size() -> None:
+    """Fifty seconds' worth in one entry: with turns as long as that, the others waited for minutes."""
+    world, one = World(), limiter(100)
+    streams = [world.greedy(one, entries=repeat((1, 1))) for _ in range(4)]
+    huge = world.stream(one)
+    world.offer(huge, 5000, 1)
+    world.run(20)
+    counts = [world.messages_of(stream) for stream in streams]
+    assert max(counts) - min(counts) <= 12, "their turns are a message long; the first had the burst"
+    world.run(300)
+    assert world.messages_of(huge) == 5000
+
+
+def test_who_offers_less_than_its_share_gets_all_of_it_and_the_others_share_the_rest() -> None:
+    """Max-min fairness: 50 of 1000 a second are offered by one; three greedy ones share 950."""
+    world, one = World(), limiter(1000)
+    greedy = [world.greedy(one, entries=repeat((batch, 1))) for batch in (1, 30, 200)]
+    modest = world.stream(one)
+    for _ in range(60 * 10):
+        world.offer(modest, 5, 1)
+        world.run(0.1)
+    assert world.messages_of(modest) >= 0.99 * 50 * 60
+    assert modest.usage.delay_max_ns < 1_000_000_000
+    assert jain([world.messages_of(stream) for stream in greedy]) >= 0.99
+    assert sum(map(world.messages_of, greedy)) >= 0.98 * 950 * 60
+
+
+@pytest.mark.parametrize("other", [1, 20, 300])
+@pytest.mark.parametrize("own", [1, 20])
+def test_a_stream_that_runs_empty_after_each_entry_loses_and_gains_nothing(own: int, other: int) -> None:
+    """With turns as long as the largest entry it had a hundredth of its share."""
+    world, one = World(), limiter(1000)
+    greedy = [world.greedy(one, entries=repeat((other, 1))) for _ in range(2)]
+    returning = [closed_loop(world, one, entries=repeat((own, 1))) for _ in range(2)]
+    world.run(60)
+    assert jain([world.messages_of(stream) for stream in [*greedy, *returning]]) >= 0.99
+
+
+def test_coming_and_going_does_not_jump_the_queue() -> None:
+    """One closes and opens anew after each entry; the steady ones of the same batch size still get their share."""
+    world, one = World(), limiter(1000)
+    steady = [world.greedy(one, entries=repeat((10, 1))) for _ in range(3)]
+    jumping = 0
+    for _ in range(3000):
+        stream = world.stream(one)
+        world.hold(stream, 10, 1)
+        world.run(0.01)
+        world.gate.leave(stream, world.clock.now)
+        jumping += world.messages_of(stream) if world.log[-1].stream is stream else 0
+    shares = [world.messages_of(stream) for stream in steady]
+    assert jain([float(share) for share in shares]) >= 0.99
+    assert min(shares) >= 0.24 * 1000 * 30
+    assert jumping <= 0.26 * 1000 * 30
+
+
+def test_topics_share_a_total_stream_by_stream_and_none_goes_over_its_own() -> None:
+    """A narrow topic gets its own limit, the wide ones the rest of the total in equal parts."""
+    world, total = World(), limiter(1000, name="total")
+    narrow, wide = limiter(100, name="narrow"), limiter(800, name="wide")
+    first = [world.greedy(total, narrow, entries=repeat((batch, 1))) for batch in (1, 5)]
+    second = [world.greedy(total, wide, entries=repeat((batch, 1))) for batch in (1, 10, 100)]
+    world.run(100)
+    assert narrow.usage.messages >= 0.98 * 100 * 100
+    assert wide.usage.messages <= 800 * 100 + 80 + 100
+    assert total.usage.messages >= 0.98 * 900 * 100
+    assert jain([world.messages_of(stream) for stream in first]) >= 0.99
+    assert jain([world.messages_of(stream) for stream in second]) >= 0.99
+
+
+def test_streams_of_all_batch_sizes_at_a_total_share_it_equally() -> None:
+    world, total = World(), limiter(2000, name="total")
+    own = [limiter(1500, name=f"topic {number}") for number in range(4)]
+    streams = [
+        world.greedy(total, topic, entries=repeat((b, 1))) for topic, b in zip(cycle(own), BATCHES, strict=False)
+    ]
+    world.run(100)
+    assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
+    assert total.usage.messages >= 0.98 * 2000 * 100

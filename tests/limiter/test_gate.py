@@ -1,0 +1,262 @@
+from itertools import pairwise, repeat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter.gate import LEAST_SLEEP_NS
+from limiter.limiter import Limiter
+from limiter.rates import Limit, Rate, rate
+from limiter.stream import Entry, Stream
+from tests.limiter.ledger import Charge, Ledger, within
+from tests.limiter.world import World, limiter
+
+SECOND = 1_000_000_000
+
+
+def test_what_fits_passes_at_once_and_the_rest_when_tokens_come() -> None:
+    world, one = World(), limiter(10, burst=2)
+    stream = world.stream(one)
+    assert [world.offer(stream, 1, 1) for _ in range(4)] == [True, True, False, False]
+    world.run(0.15)
+    assert world.messages_of(stream) == 3
+    world.run(0.05)
+    assert [passed.at for passed in world.log] == [0, 0, SECOND // 10, SECOND // 5]
+
+
+def test_the_last_entry_may_leave_a_debt_that_the_next_ones_pay() -> None:
+    """Ten a second and thirty in a batch: two seconds of silence behind it, and the tenth of a token."""
+    world, one = World(), limiter(10)
+    stream = world.stream(one)
+    assert world.offer(stream, 30, 30)
+    assert not world.offer(stream, 1, 1)
+    world.run(10)
+    assert world.log[-1].at == 3 * SECOND
+
+
+def test_a_chunk_is_charged_whole_or_not_at_all() -> None:
+    world = World()
+    outer, inner = limiter(100, name="outer"), limiter(50, name="inner")
+    stream = world.stream(outer, inner)
+    assert not world.gate.admit(stream, 6, 6, 0)
+    assert outer.is_idle(0) is False, "it is in use"
+    assert outer.fits(10, 1, 0)
+    assert world.gate.admit(stream, 5, 5, 0)
+    assert not outer.fits(6, 1, 0)
+    world.gate.withdraw(stream, 5, 5)
+    assert outer.fits(10, 1, 0)
+    assert inner.fits(5, 1, 0)
+
+
+def test_nobody_overtakes_in_the_moment_between_tokens_and_alarm() -> None:
+    world, one = World(), limiter(1000)
+    first, newcomer = world.stream(one), world.stream(one)
+    world.offer(first, 100, 1)
+    world.offer(first, 1, 1)
+    world.clock.now = 2 * SECOND
+    assert one.is_open(world.clock.now)
+    assert not world.gate.admit(newcomer, 1, 1, world.clock.now)
+    assert not world.offer(newcomer, 1, 1)
+    world.run(0)
+    assert [passed.stream for passed in world.log] == [first, first, newcomer]
+
+
+def test_a_stream_without_limits_waits_for_nothing() -> None:
+    world = World()
+    stream = world.stream()
+    assert world.offer(stream, 10**9, 10**9)
+    assert not world.alarms.due
+
+
+def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
+    world, one, released = World(), limiter(10), list[int]()
+    stream = world.stream(one, release=lambda entry: released.append(entry.messages))
+    world.offer(stream, 1, 1)
+    for messages in (5, 0, 0, 3, 0):
+        world.gate.hold(stream, Entry([b""], messages, messages, 1, 0), 0)
+    world.run(0.1)
+    assert released == [5, 0, 0]
+    world.run(0.5)
+    assert released == [5, 0, 0, 3, 0]
+    assert stream.usage.passed_entries == 3
+
+
+def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
+    """They went behind a held entry as if they were commands, free of charge and uncounted."""
+    world, one = World(), limiter(size=1000)
+    stream = world.stream(one)
+    for _ in range(5):
+        world.offer(stream, 0, 1000)
+    world.run(2.95)
+    assert world.bytes_of(stream) == 4000
+    assert stream.usage.held_size == 1000
+
+
+def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
+    world, one = World(), limiter(10)
+    stream = world.stream(one)
+    for _ in range(4):
+        world.offer(stream, 1, 7)
+    held = list(stream.held)
+    assert world.gate.drop_held(stream, 0) == held
+    usage = stream.usage
+    assert (usage.dropped_messages, usage.dropped_size, usage.held_messages, usage.held_size) == (3, 21, 0, 0)
+    world.run(1)
+    assert world.messages_of(stream) == 1
+    assert one.fits(1, 1, world.clock.now)
+
+
+def test_what_never_was_held_can_be_counted_as_dropped_too() -> None:
+    world = World()
+    stream = world.stream(limiter(1))
+    world.gate.count_dropped(stream, 2, 20)
+    assert (stream.usage.dropped_messages, stream.usage.dropped_size) == (2, 20)
+    assert stream in world.journal.streams
+
+
+def test_the_delay_told_is_the_longest() -> None:
+    world, one = World(), limiter(10)
+    stream = world.stream(one)
+    for _ in range(4):
+        world.offer(stream, 1, 1)
+    world.run(5)
+    assert stream.usage.delay_max_ns == 3 * SECOND // 10
+    assert stream.last_reason == "topic"
+
+
+def test_a_limiter_knows_the_largest_entry_that_passed() -> None:
+    world, one = World(), limiter(1000)
+    stream = world.stream(one)
+    for messages, size in ((3, 10), (7, 2), (1, 1)):
+        world.offer(stream, messages, size)
+    world.run(1)
+    assert (one.usage.largest_messages, one.usage.largest_size) == (7, 10)
+    assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 11, 13)
+
+
+def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
+    world, one, asked_for = World(), limiter(10**6), list[int]()
+    wake_at = world.alarms.wake_at
+
+    def watched(limiter: Limiter, at: int) -> None:
+        asked_for.append(at)
+        wake_at(limiter, at)
+
+    world.gate._wake_at = watched
+    world.greedy(one, entries=repeat((1, 1)))
+    world.run(0.02)
+    assert 15 <= len(asked_for) <= 22
+    assert all(later - earlier >= LEAST_SLEEP_NS for earlier, later in pairwise(asked_for))
+
+
+def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
+    """Bytes given back make room for reading on, and that offers more before `release` returns."""
+    world, one, came = World(), limiter(10), list[int]()
+    stream = world.stream(one)
+
+    def release(entry: Entry) -> None:
+        came.append(entry.messages)
+        if entry.messages < 5:
+            world.hold(stream, entry.messages + 1, 1)
+
+    stream.release = release
+    world.offer(stream, 1, 1)
+    world.offer(stream, 1, 1)
+    world.run(10)
+    assert came == [1, 2, 3, 4, 5]
+    assert stream.waits_on is None
+
+
+@pytest.mark.parametrize("end", ["leave", "drop_held"])
+def test_a_stream_may_end_while_it_is_passing(end: str) -> None:
+    world, one = World(), limiter(10)
+    stream, other = world.stream(one), world.stream(one)
+    stream.release = lambda entry: getattr(world.gate, end)(stream, world.clock.now)
+    for each in (stream, other, stream, stream, other):
+        world.offer(each, 1, 1)
+    world.run(10)
+    assert not stream.held
+    assert world.messages_of(other) == 2
+    assert not one.waiters
+
+
+def test_a_release_that_fails_strands_nobody_else() -> None:
+    world, one = World(), limiter(10)
+    other, broken = world.stream(one), world.stream(one)
+
+    def fail(entry: Entry) -> None:
+        raise OSError(entry.messages)
+
+    broken.release = fail
+    world.offer(other, 1, 1)
+    for stream in (broken, other):
+        world.offer(stream, 1, 1)
+    with pytest.raises(OSError):
+        world.run(0.1)
+    world.gate.leave(broken, world.clock.now)
+    world.run(1)
+    assert world.messages_of(other) == 2
+
+
+def test_rewiring_judges_anew_what_is_held() -> None:
+    world, slow, fast = World(), limiter(1, name="slow"), limiter(1000, name="fast")
+    stream = world.stream(slow)
+    for _ in range(10):
+        world.offer(stream, 10, 10)
+    world.gate.rewire(stream, (fast,), 0)
+    assert world.messages_of(stream) == 110 - 10
+    assert slow.streams == set()
+    assert not slow.waiters
+    assert fast.streams == {stream}
+
+
+ENTRIES = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 1000), st.integers(1, 10_000)), min_size=1, max_size=80)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    entries=ENTRIES,
+    messages=st.sampled_from([10, 100, 5000, 10**6]),
+    size=st.none() | st.sampled_from([10**4, 10**7]),
+)
+def test_while_demand_waits_the_limit_is_used_in_full(
+    entries: list[tuple[int, int, int]], messages: int, size: int | None
+) -> None:
+    """Every interval: not under the rate by more than one entry and one sleep's worth."""
+    world, one = World(), limiter(messages, size)
+    streams = [world.stream(one) for _ in range(5)]
+    for whose, count, length in entries:
+        world.offer(streams[whose], count, length)
+    while one.waiters:
+        alarm = world.alarms.next_before(1 << 80)
+        assert alarm is not None
+        world.clock.now = alarm[0]
+        world.gate.serve(one, world.clock.now)
+    largest = max(count for _, count, _ in entries)
+    for start in range(len(world.log)):
+        passed = 0
+        for before, after in zip(world.log[start:], world.log[start + 1 :], strict=False):
+            passed += before.messages
+            due = messages * (after.at - world.log[start].at) / SECOND
+            slack = largest + messages * LEAST_SLEEP_NS / SECOND + 1
+            if size is None:
+                assert passed >= due - slack
+
+
+def test_the_judge_of_intervals_is_exact() -> None:
+    """Burst 2, then one a second: three at once are one too many, and so is one that comes a nanosecond early."""
+    value = Rate(1, SECOND, 2)
+    within(value, [(0, 1), (0, 1), (SECOND, 1), (2 * SECOND, 5), (7 * SECOND, 1)])
+    for early in ([(0, 1), (0, 1), (0, 1)], [(0, 1), (0, 1), (SECOND - 1, 1)], [(0, 5), (4 * SECOND - 1, 1)]):
+        with pytest.raises(AssertionError):
+            within(value, early)
+
+
+def test_the_judge_looks_at_bytes_as_at_messages() -> None:
+    world, one, ledger = World(), limiter(100, 100), Ledger()
+    stream: Stream = world.stream(one)
+    ledger.passed(stream, Charge(0, 1, 50))
+    ledger.passed(stream, Charge(0, 1, 1))
+    with pytest.raises(AssertionError):
+        ledger.check()
+    assert one.limit == Limit(rate(100), rate(100))
