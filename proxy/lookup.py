@@ -99,8 +99,7 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
 
 
 async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
-    host, port = await targets.resolve(url)
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await targets.connect(url, asyncio.open_connection)
     try:
         cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
         writer.write(connect)

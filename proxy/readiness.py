@@ -30,8 +30,7 @@ class Readiness:
         return None if answered else f"broker {broker} closed the connection without an answer"
 
     async def _broker_answers(self) -> bool:
-        host, port = await self._engine.targets.resolve(self._engine.config.broker)
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await self._engine.targets.connect(self._engine.config.broker, asyncio.open_connection)
         try:
             writer.write(_CONNECT)
             return bool(await reader.read(1))

@@ -10,6 +10,7 @@ them: legs to relays, relays to outlets, throttle counts to both.
 import asyncio
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
@@ -201,8 +202,8 @@ class Session:
         self.connection.broker = wanted
         try:
             async with asyncio.timeout(self._engine.config.connect_timeout):
-                address = await self._engine.targets.resolve(wanted)
-                await asyncio.get_running_loop().create_connection(lambda: self.broker, *address)
+                dial = partial(asyncio.get_running_loop().create_connection, lambda: self.broker)
+                await self._engine.targets.connect(wanted, dial)
         except TargetRefusedError as error:
             self._refuse(End("target_refused", str(error)))
         except (OSError, TimeoutError) as error:

@@ -1,16 +1,20 @@
 """Which brokers clients may be connected to, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
 
 import asyncio
+import contextlib
 import fnmatch
 import ipaddress
 import re
 import socket
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 _MOST_LEARNED = 10_000
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@]+)):(?P<port>[0-9]{1,5})")
 
 Address = tuple[str, int]
+Connected = TypeVar("Connected")
 
 
 class TargetRefusedError(Exception):
@@ -61,8 +65,21 @@ class Targets:
         if len(self._learned) > _MOST_LEARNED:
             self._learned.popitem(last=False)
 
-    async def resolve(self, wanted: str) -> Address:
-        """The very address to connect to for a wanted broker: checked here, and not resolved again.
+    async def connect(self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]]) -> Connected:
+        """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.
+
+        Raises:
+            TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
+            OSError: If none of its addresses answers.
+        """
+        *others, last = await self.resolve(wanted)
+        for address in others:
+            with contextlib.suppress(OSError):
+                return await connect(*address)
+        return await connect(*last)
+
+    async def resolve(self, wanted: str) -> list[Address]:
+        """The addresses, one at least, that a wanted broker may be reached at.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
@@ -78,10 +95,11 @@ class Targets:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
             raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
-        for *_, address in found:
-            if is_named or self._is_inside(str(address[0])):
-                return str(address[0]), port
-        raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
+        hosts = [str(address[0]) for *_, address in found]
+        allowed = [(each, port) for each in hosts if is_named or self._is_inside(each)]
+        if not allowed:
+            raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
+        return allowed
 
     def _matches(self, host: str, port: int) -> bool:
         return any(port == allowed and fnmatch.fnmatchcase(host, pattern) for pattern, allowed in self._patterns)

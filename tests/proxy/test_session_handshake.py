@@ -61,6 +61,20 @@ def test_a_name_is_resolved_once_and_that_address_is_used(make_world) -> None:
     assert "outside of allowed_broker_networks" in only_error(other)
 
 
+def test_the_addresses_of_a_broker_are_tried_one_after_the_other(make_world) -> None:
+    """`localhost` is often ::1 first, where a broker that listens on 127.0.0.1 is not."""
+    world = make_world(broker="pulsar://localhost:6651")
+    world.loop.names = {"localhost": ["::1", "127.0.0.1"]}
+    world.broker_answers = False
+    client = world.client()
+    client >> connect()
+    assert world.dials[-1].address == ("::1", 6651)
+    world.refuse(ConnectionRefusedError("nobody on ::1"))
+    assert world.dials[-1].address == ("127.0.0.1", 6651)
+    broker = world.accept()
+    broker << connect()
+
+
 @pytest.mark.parametrize("name", ["nowhere.example", "a..example", "x" * 70 + ".example"])
 def test_a_name_that_leads_nowhere_is_told_at_once(make_world, name: str) -> None:
     world = make_world(allowed_brokers=["*.example:6650"])
