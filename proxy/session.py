@@ -18,7 +18,6 @@ from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
     CommandConnected,
     CommandError,
-    CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPong,
     ServiceNotReady,
@@ -33,6 +32,7 @@ from proxy.keepalive import KeepAlive
 from proxy.leg import Leg
 from proxy.outlet import Outlet
 from proxy.relay import Relay
+from proxy.replies import Replies
 from proxy.requests import Requests
 from proxy.session_log import End, SessionLog
 from proxy.session_lookups import SessionLookups
@@ -90,7 +90,8 @@ class Session:
         self._to_broker = Relay(SEND, limit, Outlet(self.broker.write), engine.gate, engine.clock)
         self._to_client = Relay(MESSAGE, limit, Outlet(self.client.write), engine.gate, engine.clock)
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
-        self._lookups = SessionLookups(engine, self._tasks, self._to_client.outlet)
+        self._replies = Replies(self._to_client.outlet, self.client)
+        self._lookups = SessionLookups(engine, self._tasks, self._replies)
         hold_limit = engine.config.publish.hold_connection
         for leg, relay, handler in (
             (self.client, self._to_broker, self._client_commands().handle),
@@ -100,8 +101,7 @@ class Session:
             relay.connect(handler, leg.is_throttled, (budget, engine.held))
 
     def _client_commands(self) -> ClientCommands:
-        reply = self._to_client.outlet
-        return ClientCommands(self._streams, self._requests, self.look_up, lambda frame: reply.insert([frame]))
+        return ClientCommands(self._streams, self._requests, self._lookups.asked, self._replies.send)
 
     def _broker_commands(self) -> BrokerCommands:
         return BrokerCommands(self._streams, self._requests, self, self._engine.counters)
@@ -155,6 +155,8 @@ class Session:
         """Back pressure: who does not take bytes stops the other side's reading."""
         other = self.broker if leg is self.client else self.client
         other.set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
+        if leg is self.client:
+            self._replies.writable(is_writable)
 
     def throttle_changed(self, leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
         """A reason not to read came or went."""
@@ -239,10 +241,6 @@ class Session:
             limit = max_frame_size(command.max_message_size)
             self._to_broker.scanner.max_size = limit
             self._to_client.scanner.max_size = limit
-
-    def look_up(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
-        """The client asks where a topic is."""
-        return self._lookups.asked(command, frame)
 
     def looked_up(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
         """The broker says where a topic is."""

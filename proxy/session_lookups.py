@@ -4,7 +4,7 @@ from protocol.commands import text
 from protocol.pulsar_pb2 import CommandLookupTopic, CommandLookupTopicResponse
 from proxy.engine import Engine
 from proxy.lookup import Redirected, follow, through_proxy, too_many
-from proxy.outlet import Outlet
+from proxy.replies import Replies
 from proxy.tasks import Tasks
 
 
@@ -14,20 +14,20 @@ class SessionLookups:
     Args:
         engine: Slots and allow-list.
         tasks: Where redirects are followed.
-        to_client: Where late answers go.
+        replies: Where refusals and late answers go.
     """
 
-    def __init__(self, engine: Engine, tasks: Tasks, to_client: Outlet) -> None:
+    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies) -> None:
         self.greeting = b""
         self._engine = engine
         self._tasks = tasks
-        self._to_client = to_client
+        self._replies = replies
         self._asked: dict[int, CommandLookupTopic] = {}
 
     def asked(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
         """A LOOKUP goes by; None if there are too many already, which the client is told."""
         if command.request_id in self._asked or not self._engine.lookups.take():
-            self._to_client.insert([too_many(command.request_id)])
+            self._replies.send(too_many(command.request_id))
             return None
         self._asked[command.request_id] = command
         return frame
@@ -54,7 +54,7 @@ class SessionLookups:
     async def _follow(self, redirected: Redirected) -> None:
         frame = await follow(redirected, self.greeting, self._engine.targets)
         self._done(redirected.request.request_id)
-        self._to_client.insert([frame])
+        self._replies.send(frame)
 
     def _done(self, request_id: int) -> None:
         if self._asked.pop(request_id, None) is not None:

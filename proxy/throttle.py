@@ -16,6 +16,8 @@ class Cause(StrEnum):
     """All connections together hold as many bytes as they may (maxMessagePublishBufferSizeInMB)."""
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
+    REPLIES = "replies"
+    """The client does not take the proxy's own answers."""
 
 
 class Pausable(Protocol):
