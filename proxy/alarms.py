@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from limiter.gate import Gate
 from limiter.limiter import Limiter
-from proxy.counters import Counters
+from proxy.observe.counters import Counters
 
 
 class Alarms:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from limiter.policies import Policies, Value
 from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.targets import split_address
+from proxy.brokers.targets import split_address
 
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -9,11 +9,11 @@ from limiter.journal import Journal
 from limiter.policies import Policies
 from limiter.registry import Registry
 from proxy.alarms import Alarms
+from proxy.brokers.lookup import LookupSlots
+from proxy.brokers.targets import Targets, split_address
 from proxy.budget import Budget
 from proxy.config import Config
-from proxy.counters import Counters
-from proxy.lookup import LookupSlots
-from proxy.targets import Targets, split_address
+from proxy.observe.counters import Counters
 
 
 class Throttleable(Protocol):

@@ -8,20 +8,20 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from proxy.access_log import AccessLog, new_boot_id
-from proxy.admin import admin_app
+from proxy.admin.app import admin_app
+from proxy.admin.metrics import SluiceCollector
+from proxy.admin.readiness import Readiness
+from proxy.brokers.targets import split_address
 from proxy.config import Config, policies_of
-from proxy.counters import Counters
 from proxy.engine import Engine
-from proxy.intervals import Intervals
-from proxy.log_files import LogFiles, Rotation
-from proxy.metrics import SluiceCollector
-from proxy.operator_log import set_up_operator_log
-from proxy.readiness import Readiness
+from proxy.observe.access_log import AccessLog, new_boot_id
+from proxy.observe.counters import Counters
+from proxy.observe.intervals import Intervals
+from proxy.observe.log_files import LogFiles, Rotation
+from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
-from proxy.session_log import SessionLog
-from proxy.targets import split_address
-from proxy.totals import NamespaceTotals
+from proxy.sessions.session_log import SessionLog
 
 
 class StartError(Exception):

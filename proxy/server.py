@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import itertools
 
+from proxy.brokers.targets import split_address
 from proxy.engine import Engine
-from proxy.session import Session
-from proxy.session_log import SessionLog
-from proxy.targets import split_address
+from proxy.sessions.session import Session
+from proxy.sessions.session_log import SessionLog
 
 
 class Server:

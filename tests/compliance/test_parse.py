@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from accesslog.record import Kinds
-from compliance.parse import good_rows, parse, quarantined
+from compliance.parse import fault, good_rows, parse, quarantined
 from compliance.schema import nullable_fields, required_fields, row_schema
 from tests.compliance.planted import PlantedLog
 
@@ -35,9 +35,11 @@ def parsed(lines):
 
 
 def judged(spark, lines):
-    """The reason for each line, in order; None for good ones."""
+    """The fault of each line, in order; None for good ones. The quick rule and the wordy one must agree."""
     numbered = spark.createDataFrame([(line, f"{i:06}") for i, line in enumerate(lines)], "value string, file string")
-    return [row.fault for row in parsed(numbered).orderBy("file").select("fault").collect()]
+    rows = parsed(numbered).select("file", "is_good", fault().alias("fault")).collect()
+    assert [row.is_good for row in rows] == [row.fault is None for row in rows]
+    return [row.fault for row in sorted(rows, key=lambda row: row.file)]
 
 
 BAD = {

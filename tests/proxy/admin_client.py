@@ -7,14 +7,14 @@ from prometheus_client import CollectorRegistry
 
 from limiter.policies import Value
 from limiter.rates import Limit
-from proxy.access_log import AccessLog
-from proxy.admin import admin_app
+from proxy.admin.app import admin_app
+from proxy.admin.metrics import SluiceCollector
+from proxy.admin.readiness import Readiness
 from proxy.config import Config, policies_of
-from proxy.counters import Counters
 from proxy.engine import Engine
-from proxy.metrics import SluiceCollector
-from proxy.readiness import Readiness
-from proxy.totals import NamespaceTotals
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters
+from proxy.observe.totals import NamespaceTotals
 
 
 class Admin:

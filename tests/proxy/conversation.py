@@ -19,15 +19,15 @@ from google.protobuf.message import Message
 from accesslog.record import Line
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
-from proxy.access_log import AccessLog
 from proxy.config import Config, policies_of
-from proxy.counters import Counters
 from proxy.engine import Engine
-from proxy.intervals import Intervals
-from proxy.log_files import LogFiles
-from proxy.session import Session
-from proxy.session_log import SessionLog
-from proxy.totals import NamespaceTotals
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters
+from proxy.observe.intervals import Intervals
+from proxy.observe.log_files import LogFiles
+from proxy.observe.totals import NamespaceTotals
+from proxy.sessions.session import Session
+from proxy.sessions.session_log import SessionLog
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
 from tests.proxy.wire import (

@@ -13,9 +13,9 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import SEND
 from proxy.budget import Budget
-from proxy.outlet import Bytes, Outlet
-from proxy.relay import Relay
-from proxy.throttle import Cause, ThrottleTracker
+from proxy.sessions.outlet import Bytes, Outlet
+from proxy.sessions.relay import Relay
+from proxy.sessions.throttle import Cause, ThrottleTracker
 from tests.proxy.wire import body
 
 MAX_FRAME = 10_000

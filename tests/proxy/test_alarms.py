@@ -11,7 +11,7 @@ from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream, StreamName
 from limiter.testing import ManualClock
 from proxy.alarms import Alarms
-from proxy.counters import Counters
+from proxy.observe.counters import Counters
 from tests.proxy.manual_loop import ManualLoop
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from limiter.policies import Policies
 from proxy.config import Config
-from proxy.counters import Counters
 from proxy.engine import Engine
+from proxy.observe.counters import Counters
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import TOPIC, sends
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from proxy.access_log import AccessLog
 from proxy.config import Config, policies_of
-from proxy.counters import Counters
 from proxy.engine import Engine
-from proxy.intervals import Intervals
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters
+from proxy.observe.intervals import Intervals
+from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
-from proxy.session_log import SessionLog
-from proxy.totals import NamespaceTotals
+from proxy.sessions.session_log import SessionLog
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import PING, connect, connected, unknown_command
 

@@ -1,0 +1,1 @@
+"""The admin address: metrics, health, streams, and the REST that sets limits."""

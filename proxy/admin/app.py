@@ -1,0 +1,60 @@
+"""The admin address: metrics, health, what streams do, and the REST that sets limits."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from proxy.admin.policy_rest import PolicyRest, refusal
+from proxy.admin.readiness import Readiness
+from proxy.admin.stream_view import streams_view
+from proxy.engine import Engine
+
+_LARGEST_BODY = 64 * 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def admin_app(
+    engine: Engine, metrics: CollectorRegistry, readiness: Readiness, before_change: Callable[[], None]
+) -> web.Application:
+    """The application; somebody else gives it an address."""
+
+    async def show_metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def show_health(_request: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def show_readiness(_request: web.Request) -> web.Response:
+        problem = await readiness.problem()
+        return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
+
+    async def show_streams(_request: web.Request) -> web.Response:
+        return web.json_response(streams_view(engine.registry.live(), engine.clock()))
+
+    app = web.Application(middlewares=[_errors_as_reasons], client_max_size=_LARGEST_BODY)
+    app.add_routes(
+        [
+            web.get("/metrics", show_metrics),
+            web.get("/healthz", show_health),
+            web.get("/readyz", show_readiness),
+            web.get("/sluice/streams", show_streams),
+            *PolicyRest(engine, before_change).routes(),
+        ]
+    )
+    return app
+
+
+@web.middleware
+async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors look as Pulsar's own do, and never show a traceback."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return refusal(error.status, f"{request.method} {request.path}: {error.reason}")
+    except Exception as error:  # noqa: BLE001 - one bad request must cost nobody else anything
+        structlog.get_logger().exception("admin request failed", path=request.path, error=repr(error))
+        return refusal(500, "internal error; the proxy's log says more")

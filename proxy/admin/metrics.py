@@ -1,0 +1,149 @@
+"""Prometheus metrics: a collector that reads the plain integers of the data path when it is asked."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from proxy.engine import Engine
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters
+from proxy.observe.totals import NamespaceTotals, Totals
+
+_LABELS = ("tenant", "namespace", "direction")
+_BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
+    ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
+    ("sluice_bytes_received", "Metered bytes that arrived at the limits", lambda t: t.received_bytes),
+    ("sluice_messages_passed", "Messages passed on", lambda t: t.passed_messages),
+    ("sluice_bytes_passed", "Metered bytes passed on", lambda t: t.passed_bytes),
+    ("sluice_messages_dropped", "Held messages that ended with their connection", lambda t: t.dropped_messages),
+    ("sluice_throttled_seconds", "Time that streams were held, summed", lambda t: t.throttled_ns / 1e9),
+)
+
+
+class SluiceCollector(Collector):
+    """Everything that one process tells Prometheus. Label sets are bounded (see `totals`).
+
+    Args:
+        engine: Limits, budgets and counters.
+        totals: Sums by namespace.
+        access: The access log.
+        settle: Called first, so that the totals are as of now.
+    """
+
+    def __init__(self, engine: Engine, totals: NamespaceTotals, access: AccessLog, settle: Callable[[], None]) -> None:
+        self._engine = engine
+        self._totals = totals
+        self._access = access
+        self._settle = settle
+
+    def collect(self) -> Iterable[Metric]:
+        """Called at each scrape."""
+        self._settle()
+        yield from self._by_namespace()
+        yield from self._held()
+        yield from _connections(self._engine.counters)
+        yield from _pauses(self._engine.counters)
+        yield from _loop(self._engine.counters)
+        yield _counter(
+            "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
+        )
+        yield _gauge("sluice_lookups_in_flight", "Lookups without an answer", self._engine.lookups.in_flight)
+        yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
+        yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
+        yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
+
+    def _by_namespace(self) -> Iterator[Metric]:
+        for name, text, read in _BY_NAMESPACE:
+            family = CounterMetricFamily(name, text, labels=_LABELS)
+            for key, totals in self._totals.by_name.items():
+                family.add_metric(key, read(totals))
+            yield family
+
+    def _held(self) -> Iterator[Metric]:
+        messages: dict[tuple[str, str, str], int] = {}
+        sizes: dict[tuple[str, str, str], int] = {}
+        for stream in self._engine.registry.live():
+            if stream.held:
+                name = stream.name
+                key = self._totals.label(name.tenant, name.namespace, name.direction)
+                messages[key] = messages.get(key, 0) + stream.usage.held_messages
+                sizes[key] = sizes.get(key, 0) + stream.usage.held_size
+        for metric, text, held in (
+            ("sluice_held_messages", "Messages held right now", messages),
+            ("sluice_held_bytes", "Metered bytes held right now", sizes),
+        ):
+            family = GaugeMetricFamily(metric, text, labels=_LABELS)
+            for key, value in held.items():
+                family.add_metric(key, value)
+            yield family
+        budget = self._engine.held
+        yield _gauge("sluice_hold_budget_used_bytes", "Bytes of memory that held frames take", budget.used)
+        yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
+
+
+def _connections(counters: Counters) -> Iterator[Metric]:
+    yield _counter("sluice_connections_accepted", "Client connections accepted", counters.connections_accepted)
+    yield _labelled(
+        GaugeMetricFamily, "sluice_connections", "Open client connections", ("role",), counters.connections_open
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_connections_ended",
+        "Client connections by what ended them",
+        ("cause",),
+        counters.connections_ended,
+    )
+    yield _labelled(
+        CounterMetricFamily,
+        "sluice_frame_errors",
+        "Connections closed because a peer broke the protocol",
+        ("side", "cause"),
+        counters.frame_errors,
+    )
+
+
+def _pauses(counters: Counters) -> Iterator[Metric]:
+    labels = ("side", "cause")
+    yield _labelled(
+        GaugeMetricFamily,
+        "sluice_throttle_count",
+        "Reasons not to read that stand right now",
+        labels,
+        counters.throttled,
+    )
+    yield _labelled(CounterMetricFamily, "sluice_pauses", "Reasons not to read that arose", labels, counters.pauses)
+    yield _labelled(CounterMetricFamily, "sluice_resumes", "Reasons not to read that ended", labels, counters.resumes)
+    yield _counter("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it", counters.keep_alives)
+    yield _counter("sluice_lures_removed", "Broker addresses kept from clients", counters.lures_removed)
+
+
+def _loop(counters: Counters) -> Iterator[Metric]:
+    yield _counter("sluice_loop_lag_seconds", "How late timers fired, summed", counters.loop_lag_ns / 1e9)
+    yield _counter("sluice_loop_timers", "Timers that fired", counters.timers_fired)
+    yield _gauge(
+        "sluice_loop_lag_max_seconds", "Latest that a timer fired since the last scrape", counters.loop_lag_max_ns / 1e9
+    )
+    counters.loop_lag_max_ns = 0
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _labelled(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    text: str,
+    labels: tuple[str, ...],
+    values: dict[str, int],
+) -> Metric:
+    """A family whose keys are fixed words, as many as there are labels, with blanks between."""
+    family = kind(name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key.split(" "), value)
+    return family

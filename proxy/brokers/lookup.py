@@ -1,0 +1,138 @@
+"""Lookups: the proxy follows redirects itself and answers so that the client comes back through it."""
+
+import asyncio
+from dataclasses import dataclass
+
+from protocol.commands import body_of, encode, split, text
+from protocol.errors import ProtocolError
+from protocol.frames import FrameCutter
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    ServiceNotReady,
+    TooManyRequests,
+)
+from proxy.brokers.targets import TargetRefusedError, Targets
+
+MOST_REDIRECTS = 10
+_PATIENCE_S = 10.0
+
+
+class LookupSlots:
+    """How many lookups may be in flight in the whole process."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_flight = 0
+        self.refused = 0
+
+    def take(self) -> bool:
+        """Whether one more may go; if so it is counted."""
+        if self.in_flight >= self.limit:
+            self.refused += 1
+            return False
+        self.in_flight += 1
+        return True
+
+    def give(self) -> None:
+        """One is answered or given up."""
+        self.in_flight -= 1
+
+
+def too_many(request_id: int) -> bytes:
+    """The answer to a lookup over the limit; clients retry it and keep their connection."""
+    return _failed(request_id, TooManyRequests, "too many lookups in flight at this proxy")
+
+
+def through_proxy(answer: CommandLookupTopicResponse, request_id: int) -> bytes:
+    """The broker's Connect, so that the client connects to the proxy and names that broker to it.
+
+    Source: org.apache.pulsar.proxy.server.LookupProxyHandler
+    """
+    url = text(answer.broker_service_url or answer.broker_service_url_tls)
+    answer.request_id = request_id
+    answer.broker_service_url = url
+    answer.broker_service_url_tls = url
+    answer.authoritative = True
+    answer.proxy_through_service_url = True
+    return encode(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A lookup that a broker sent elsewhere."""
+
+    request: CommandLookupTopic
+    url: str
+    authoritative: bool
+
+
+async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> bytes:
+    """Ask one broker after the other until one says Connect or Failed.
+
+    Args:
+        redirected: The lookup and where it was sent.
+        connect: The client's CONNECT frame, used to greet those brokers in its name.
+        targets: The allow-list; it learns the addresses that brokers name.
+
+    Returns:
+        The frame to answer the client with.
+    """
+    request = CommandLookupTopic()
+    request.CopyFrom(redirected.request)
+    url, authoritative = redirected.url, redirected.authoritative
+    for _ in range(MOST_REDIRECTS):
+        request.authoritative = authoritative
+        try:
+            answer = await asyncio.wait_for(_ask(request, url, connect, targets), _PATIENCE_S)
+        except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
+            return _failed(request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}")
+        if answer.response != CommandLookupTopicResponse.Redirect:
+            targets.learn(text(answer.broker_service_url))
+            is_found = answer.response == CommandLookupTopicResponse.Connect
+            return through_proxy(answer, request.request_id) if is_found else encode(answer)
+        url, authoritative = text(answer.broker_service_url), answer.authoritative
+        targets.learn(url)
+    return _failed(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
+
+
+async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
+    reader, writer = await targets.connect(url, asyncio.open_connection)
+    try:
+        cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
+        writer.write(connect)
+        await _await_answer(reader, cutter, BaseCommand.CONNECTED)
+        writer.write(encode(request))
+        answer = await _await_answer(reader, cutter, BaseCommand.LOOKUP_RESPONSE)
+    finally:
+        writer.close()
+    found: CommandLookupTopicResponse = body_of(answer)
+    return found
+
+
+async def _await_answer(reader: asyncio.StreamReader, cutter: FrameCutter, wanted: int) -> BaseCommand:
+    while True:
+        chunk = await reader.read(65536)
+        if not chunk:
+            raise OSError("the broker closed the connection")
+        for frame in cutter.feed(chunk):
+            envelope, _ = split(frame)
+            if envelope.type == wanted:
+                return envelope
+            if envelope.type == BaseCommand.ERROR:
+                raise OSError(f"the broker refuses: {envelope.error.message}")
+            if envelope.type == BaseCommand.AUTH_CHALLENGE:
+                raise OSError("the broker wants several rounds of authentication, which a redirected lookup cannot do")
+
+
+def _failed(request_id: int, error: int, message: str) -> bytes:
+    return encode(
+        CommandLookupTopicResponse(
+            response=CommandLookupTopicResponse.Failed,
+            request_id=request_id,
+            error=error,  # type: ignore[arg-type]  # enum values are plain ints at run time
+            message=message,
+        )
+    )

@@ -1,0 +1,1 @@
+"""One client and its broker connection: legs, relays, streams, and what their commands ask for."""

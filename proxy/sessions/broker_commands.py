@@ -1,0 +1,124 @@
+"""What the proxy does with a broker's commands; all that is not named here passes as it came."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from protocol.commands import body_of, decode, encode
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnected,
+    CommandError,
+    CommandLookupTopicResponse,
+    CommandPing,
+    CommandProducerSuccess,
+    CommandReachedEndOfTopic,
+    CommandSuccess,
+    CommandTopicMigrated,
+)
+from proxy.observe.counters import Counters
+from proxy.sessions.requests import Requests
+from proxy.sessions.streams import Streams
+
+
+class BrokerEvents(Protocol):
+    """What a session wants to hear of, and answers."""
+
+    def connected(self, command: CommandConnected) -> None:
+        """The handshake is over."""
+
+    def looked_up(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
+        """A LOOKUP is answered; gives the frame that goes on to the client, or None."""
+
+    def pinged(self) -> bool:
+        """The broker asks for a sign of life; True if the proxy gave it in the client's place."""
+
+
+class BrokerCommands:
+    """Follows what a broker answers and closes, and keeps it from leading clients around the proxy.
+
+    Args:
+        streams: The session's producers and consumers.
+        requests: Where answers are awaited.
+        events: The session.
+        counters: Told of removed addresses.
+    """
+
+    def __init__(self, streams: Streams, requests: Requests, events: BrokerEvents, counters: Counters) -> None:
+        self._streams = streams
+        self._requests = requests
+        self._events = events
+        self._counters = counters
+        self._handlers: dict[int, Callable[[Any, bytes], bytes | None]] = {
+            BaseCommand.CONNECTED: self._connected,
+            BaseCommand.PRODUCER_SUCCESS: self._producer_success,
+            BaseCommand.SUCCESS: self._success,
+            BaseCommand.ERROR: self._error,
+            BaseCommand.LOOKUP_RESPONSE: events.looked_up,
+            BaseCommand.CLOSE_PRODUCER: self._close_producer,
+            BaseCommand.CLOSE_CONSUMER: self._close_consumer,
+            BaseCommand.ACTIVE_CONSUMER_CHANGE: self._about_consumer,
+            BaseCommand.REACHED_END_OF_TOPIC: self._about_consumer,
+            BaseCommand.TOPIC_MIGRATED: self._topic_migrated,
+            BaseCommand.PING: self._ping,
+        }
+
+    def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """The frame that goes on to the client in place of `frame`, or None."""
+        handler = self._handlers.get(kind)
+        return frame if handler is None else handler(body_of(decode(command)), frame)
+
+    def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
+        self._events.connected(command)
+        return frame
+
+    def _producer_success(self, command: CommandProducerSuccess, frame: bytes) -> bytes:
+        if command.producer_ready:  # else it waits for exclusive access, and a second answer will come
+            self._requests.done(command.request_id, command)
+        return frame
+
+    def _success(self, command: CommandSuccess, frame: bytes) -> bytes:
+        self._requests.done(command.request_id, command)
+        return frame
+
+    def _error(self, command: CommandError, frame: bytes) -> bytes:
+        self._requests.done(command.request_id, None)
+        return frame
+
+    def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes:
+        stream = self._streams.producer(command.producer_id)
+        if stream is not None:
+            self._streams.close(stream)
+        return self._without_address(command, frame)
+
+    def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is not None:
+            self._streams.close(stream)
+        return self._without_address(command, frame)
+
+    def _without_address(self, command: CommandCloseProducer | CommandCloseConsumer, frame: bytes) -> bytes:
+        """Without the broker's address the client looks the topic up again: through the proxy."""
+        if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
+            return frame
+        self._counters.lures_removed += 1
+        command.ClearField("assigned_broker_service_url")
+        command.ClearField("assigned_broker_service_url_tls")
+        return encode(command)
+
+    def _about_consumer(
+        self, command: CommandActiveConsumerChange | CommandReachedEndOfTopic, frame: bytes
+    ) -> bytes | None:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is None or not self._streams.hold_behind(stream, frame):
+            return frame
+        return None
+
+    def _topic_migrated(self, _command: CommandTopicMigrated, _frame: bytes) -> None:
+        """It names another cluster's brokers; the client finds the new place by looking up again, through the proxy."""
+        self._counters.lures_removed += 1
+
+    def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
+        return None if self._events.pinged() else frame

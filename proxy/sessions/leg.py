@@ -1,0 +1,150 @@
+"""One TCP connection of a session: the client's, or the broker's."""
+
+import asyncio
+from typing import Protocol, cast
+
+from proxy.sessions.outlet import Bytes
+from proxy.sessions.throttle import Cause, ThrottleTracker
+
+WRITE_BUFFER_HIGH = 512 * 1024
+WRITE_BUFFER_LOW = 128 * 1024
+"""Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+
+
+class LegOwner(Protocol):
+    """Who is told what happens on a leg."""
+
+    def arrived(self, leg: "Leg", chunk: bytes) -> None:
+        """Bytes came."""
+
+    def writable(self, leg: "Leg", is_writable: bool) -> None:  # noqa: FBT001 - the new state
+        """The leg's write buffer ran full or has room again."""
+
+    def opened(self, leg: "Leg") -> None:
+        """The connection is there."""
+
+    def half_closed(self, leg: "Leg") -> None:
+        """The peer will send no more."""
+
+    def lost(self, leg: "Leg", error: Exception | None) -> None:
+        """The connection is gone."""
+
+    def throttle_changed(self, leg: "Leg", cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason not to read came or went."""
+
+    def read_on(self, leg: "Leg") -> None:
+        """No reason is left."""
+
+
+class Leg(asyncio.Protocol):
+    """Reads into its owner, writes what it is given, and counts the reasons not to read.
+
+    Args:
+        side: `client` or `broker`, for people.
+        owner: Told of everything.
+    """
+
+    def __init__(self, side: str, owner: LegOwner) -> None:
+        self.side = side
+        self.bytes_read = 0
+        self.address = ""
+        self.tracker = ThrottleTracker(
+            lambda cause, is_raised: owner.throttle_changed(self, cause, is_raised),
+            lambda: owner.read_on(self),
+        )
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self._is_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self.address = address_of(self._transport.get_extra_info("peername"))
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self.bytes_read += len(data)
+        self._owner.arrived(self, data)
+
+    def pause_writing(self) -> None:
+        """Called by the loop."""
+        self._owner.writable(self, False)
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._owner.writable(self, True)
+
+    def eof_received(self) -> bool:
+        """Called by the loop; the other direction stays open."""
+        self._owner.half_closed(self)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._transport = None
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        self._owner.lost(self, exc)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, be it an ending one."""
+        return self._transport is not None
+
+    def write(self, part: Bytes) -> None:
+        """Send bytes; a leg that is gone, or that was told the end, swallows them."""
+        if self._transport is not None and not self._is_ended:
+            self._transport.write(part)
+
+    def write_eof(self) -> None:
+        """Send what is written, then say that no more will come."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._is_ended = True
+            self._transport.write_eof()
+
+    def is_throttled(self) -> bool:
+        """Whether there is a reason not to read."""
+        return bool(self.tracker.causes)
+
+    def set_throttle(self, cause: Cause, *, on: bool) -> None:
+        """A reason not to read comes or goes."""
+        if on:
+            self.throttle(cause)
+        else:
+            self.unthrottle(cause)
+
+    def hold_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
+        """What was read here and is held fills the connection's budget, or no longer does."""
+        self.set_throttle(Cause.HOLD_CONNECTION, on=is_full)
+
+    def throttle(self, cause: Cause) -> None:
+        """Do not read, for this reason."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.tracker.throttle(cause, self._transport)
+
+    def unthrottle(self, cause: Cause) -> None:
+        """This reason is gone."""
+        self.tracker.unthrottle(cause)
+
+    def resume_reading(self) -> None:
+        """Read again, if there is still no reason against it."""
+        if self._transport is not None and not self._transport.is_closing() and not self.tracker.causes:
+            self._transport.resume_reading()
+
+    def close(self, patience: float) -> None:
+        """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
+        transport = self._transport
+        if transport is not None and self._abort_timer is None:
+            transport.close()
+            self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
+
+
+def address_of(peername: object) -> str:
+    """`host:port` of a socket's peer, or empty."""
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        host, port = peername[0], peername[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ""

@@ -1,0 +1,185 @@
+"""One direction of one session: chunks in, what the gate lets pass out.
+
+chunk ─▶ scan ─▶ all fits ───────────────────────────────▶ written as it came          (the fast way)
+           └───▶ else cut: entry ─▶ gate ─▶ passes ──────▶ written
+                                      └───▶ held; later released by the gate ─▶ written (the exact way)
+                           command ─▶ handler ─▶ written as it came, changed, or not at all
+"""
+
+from collections.abc import Callable
+
+from limiter.gate import Gate
+from limiter.stream import Entry, Stream
+from protocol.pieces import TAIL, Piece, Tally
+from protocol.scanner import FrameScanner
+from proxy.budget import Budget
+from proxy.sessions.outlet import Outlet
+
+CommandHandler = Callable[[int, bytes, bytes], bytes | None]
+"""(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
+
+
+class Relay:
+    """Meters and forwards what one peer sends.
+
+    Args:
+        payload_kind: SEND (client to broker) or MESSAGE (broker to client).
+        max_frame: Most bytes of a frame.
+        outlet: Where it goes.
+        gate: What decides.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, payload_kind: int, max_frame: int, outlet: Outlet, gate: Gate, clock: Callable[[], int]) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.scanner = FrameScanner(payload_kind, max_frame)
+        self.backlog = b""
+        self.outlet = outlet
+        self._gate = gate
+        self._clock = clock
+        self._payload_kind = payload_kind
+        self._collecting: tuple[Stream, Entry] | None = None
+        self._handle: CommandHandler = lambda _kind, _command, frame: frame
+        self._is_paused: Callable[[], bool] = lambda: False
+        self._budgets: tuple[Budget, ...] = ()
+
+    def connect(self, handler: CommandHandler, is_paused: Callable[[], bool], budgets: tuple[Budget, ...]) -> None:
+        """Set who handles commands, who says that reading is paused, and whose bytes are held."""
+        self._handle = handler
+        self._is_paused = is_paused
+        self._budgets = budgets
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read.
+
+        Raises:
+            ProtocolError: If the peer broke the protocol; nothing more can be fed.
+        """
+        now = self._clock()
+        scanner = self.scanner
+        if self.backlog:
+            self.backlog += chunk
+        elif (
+            self._collecting is None
+            and not self.outlet.waiting
+            and scanner.scan(chunk)
+            and self._admit(scanner.tallies, now)
+        ):
+            scanner.accept(chunk)
+            self._forward(chunk)
+        else:
+            self._feed_exactly(chunk, now)
+
+    def resume(self) -> None:
+        """Go on with what a pause left over."""
+        chunk, self.backlog = self.backlog, b""
+        if chunk:
+            self._feed_exactly(chunk, self._clock())
+
+    def release(self, entry: Entry) -> None:
+        """The gate lets a held entry pass."""
+        self.outlet.insert(entry.parts)
+        self.give_back(entry.memory)
+
+    def give_back(self, memory: int) -> None:
+        """Bytes are no longer held."""
+        for budget in self._budgets:
+            budget.give(memory)
+
+    def hold_behind(self, stream: Stream, frame: bytes) -> None:
+        """Let a command that refers to a held stream wait behind what is held."""
+        self._hold(stream, Entry([frame], 0, 0, len(frame), self._clock()))
+
+    def _admit(self, tallies: list[Tally], now: int) -> bool:
+        """Charge the whole chunk, or nothing."""
+        for position, tally in enumerate(tallies):
+            stream = self.streams.get(tally.owner)
+            if stream is None or not (stream.chain or stream.held):
+                continue
+            if not self._gate.admit(stream, tally.messages, tally.size, now):
+                self._withdraw(tallies[:position])
+                return False
+        for tally in tallies:
+            stream = self.streams.get(tally.owner)
+            if stream is not None:
+                self._gate.count_offered(stream, tally.entries, tally.messages, tally.size)
+                self._gate.count_passed(
+                    stream,
+                    (tally.entries, tally.messages, tally.size),
+                    (tally.largest_messages, tally.largest_size),
+                )
+        return True
+
+    def _withdraw(self, tallies: list[Tally]) -> None:
+        for tally in tallies:
+            stream = self.streams.get(tally.owner)
+            if stream is not None:
+                self._gate.withdraw(stream, tally.messages, tally.size)
+
+    def _forward(self, chunk: bytes) -> None:
+        scanner = self.scanner
+        keep = scanner.keep
+        if scanner.lead:
+            self.outlet.pass_on(scanner.lead, mid_frame=True)
+        if keep == 0:
+            self.outlet.pass_on(chunk, mid_frame=scanner.mid_frame)
+        elif keep < len(chunk):
+            self.outlet.pass_on(memoryview(chunk)[: len(chunk) - keep], mid_frame=False)
+
+    def _feed_exactly(self, chunk: bytes, now: int) -> None:
+        data, pieces = self.scanner.cut(chunk)
+        view = memoryview(data)
+        for piece in pieces:
+            if piece.kind == TAIL:
+                self._continue(view[piece.start : piece.stop], whole=piece.whole)
+            elif piece.kind == self._payload_kind:
+                self._offer(view[piece.start : piece.stop], piece, now)
+            else:
+                self._command(data, piece)
+            if self._is_paused() and not self.outlet.mid_frame and self._collecting is None:
+                self._stop_behind(data, piece)
+                return
+
+    def _stop_behind(self, data: bytes, piece: Piece) -> None:
+        """A pause takes effect at the next frame, those already read included."""
+        self.backlog = data[piece.stop :]
+        self.scanner.restart()
+
+    def _continue(self, part: memoryview, *, whole: bool) -> None:
+        if self._collecting is None:
+            self.outlet.pass_on(part, mid_frame=not whole)
+            return
+        stream, entry = self._collecting
+        entry.parts.append(bytes(part))
+        if whole:
+            self._collecting = None
+            self._hold(stream, entry)
+
+    def _offer(self, part: memoryview, piece: Piece, now: int) -> None:
+        stream = self.streams.get(piece.owner)
+        if stream is not None:
+            self._gate.count_offered(stream, 1, piece.messages, piece.size)
+            if not self._gate.pass_entry(stream, piece.messages, piece.size, now):
+                entry = Entry([bytes(part)], piece.messages, piece.size, len(part), now)
+                if piece.whole:
+                    self._hold(stream, entry)
+                else:
+                    self._collecting = stream, entry
+                return
+            self._gate.count_passed(stream, (1, piece.messages, piece.size), (piece.messages, piece.size))
+        self.outlet.pass_on(part, mid_frame=not piece.whole)
+
+    def _hold(self, stream: Stream, entry: Entry) -> None:
+        if not stream.is_open:
+            self._gate.count_dropped(stream, entry.messages, entry.size)
+            return
+        entry.memory = sum(map(len, entry.parts))
+        for budget in self._budgets:
+            budget.take(entry.memory)
+        self._gate.hold(stream, entry, self._clock())
+
+    def _command(self, data: bytes, piece: Piece) -> None:
+        frame = data[piece.start : piece.stop]
+        answer = self._handle(piece.kind, data[piece.start + 8 : piece.command_end], frame)
+        if answer is not None:
+            self.outlet.pass_on(answer, mid_frame=not piece.whole)

@@ -1,0 +1,299 @@
+"""One client connection and its one broker connection, from the first byte to the last.
+
+    GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
+        └──────────┴─ broken protocol, refused target, time over ─▶ ENDING
+
+Reading from the client is paused while dialling; from then on both directions are relays, and this file only connects
+them: legs to relays, relays to outlets, throttle counts to both.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+
+from protocol.commands import encode
+from protocol.errors import ProtocolError
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.pulsar_pb2 import (
+    CommandConnected,
+    CommandError,
+    CommandLookupTopicResponse,
+    CommandPong,
+    ServiceNotReady,
+)
+from protocol.scanner import MESSAGE, SEND
+from proxy.brokers.targets import TargetRefusedError
+from proxy.budget import Budget
+from proxy.engine import Engine
+from proxy.observe.connection import Connection
+from proxy.sessions.broker_commands import BrokerCommands
+from proxy.sessions.client_commands import ClientCommands
+from proxy.sessions.handshake import Greeting, read_greeting
+from proxy.sessions.keepalive import KeepAlive
+from proxy.sessions.leg import Leg
+from proxy.sessions.lookups import SessionLookups
+from proxy.sessions.outlet import Outlet
+from proxy.sessions.relay import Relay
+from proxy.sessions.replies import Replies
+from proxy.sessions.requests import Requests
+from proxy.sessions.session_log import End, SessionLog
+from proxy.sessions.streams import Streams
+from proxy.sessions.throttle import Cause
+from proxy.tasks import Tasks
+
+_PONG = encode(CommandPong())
+_NO_REQUEST = 2**64 - 1
+
+
+class State(Enum):
+    """Where a session stands."""
+
+    GREETING = "greeting"
+    DIALLING = "dialling"
+    RELAYING = "relaying"
+    ENDING = "ending"
+
+
+class Session:
+    """Serves one client. The loop calls it through its legs.
+
+    Args:
+        engine: What it shares with others.
+        connection_id: Its number.
+        log: Where its end and its pauses are written.
+        finished: Called when both of its connections are gone.
+    """
+
+    def __init__(
+        self, engine: Engine, connection_id: int, log: SessionLog, finished: Callable[["Session"], None]
+    ) -> None:
+        self.state = State.GREETING
+        self.connection = Connection(connection_id)
+        self.client = Leg("client", self)
+        self.broker = Leg("broker", self)
+        self._engine = engine
+        self._log = log
+        self._finished = finished
+        self._tasks = Tasks()
+        self._greeting = bytearray()
+        self._greeted: Greeting | None = None
+        self._started_at = engine.clock()
+        self._ends_as: End | None = None
+        self._keep_alive = KeepAlive(self._send_pongs)
+        self._handshake_timer: asyncio.TimerHandle | None = None
+        self._requests = Requests()
+        self._wire()
+
+    def _wire(self) -> None:
+        """Build both directions; no byte flows yet."""
+        engine, limit = self._engine, max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
+        self._to_broker = Relay(SEND, limit, Outlet(self.broker.write), engine.gate, engine.clock)
+        self._to_client = Relay(MESSAGE, limit, Outlet(self.client.write), engine.gate, engine.clock)
+        self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
+        self._replies = Replies(self._to_client.outlet, self.client)
+        self._lookups = SessionLookups(engine, self._tasks, self._replies)
+        hold_limit = engine.config.publish.hold_connection
+        for leg, relay, handler in (
+            (self.client, self._to_broker, self._client_commands().handle),
+            (self.broker, self._to_client, self._broker_commands().handle),
+        ):
+            budget = Budget(hold_limit, leg.hold_turned)
+            relay.connect(handler, leg.is_throttled, (budget, engine.held))
+
+    def _client_commands(self) -> ClientCommands:
+        return ClientCommands(self._streams, self._requests, self._lookups.asked, self._replies.send)
+
+    def _broker_commands(self) -> BrokerCommands:
+        return BrokerCommands(self._streams, self._requests, self, self._engine.counters)
+
+    # ---- what the legs say
+
+    def opened(self, leg: Leg) -> None:
+        """A leg is connected."""
+        if leg is self.broker:
+            self._start_relaying()
+        else:
+            self.connection.client_address = leg.address
+            self._engine.sessions.add(self)
+            self._log.opened(self.connection)
+            timeout = self._engine.config.handshake_timeout
+            self._handshake_timer = asyncio.get_running_loop().call_later(timeout, self._handshake_is_late)
+            most = self._engine.config.max_connections
+            if len(self._engine.sessions) > most:
+                self._refuse(End("too_many_connections", f"this proxy serves {most} connections"))
+
+    def arrived(self, leg: Leg, chunk: bytes) -> None:
+        """Bytes were read."""
+        try:
+            if self.state is State.RELAYING:
+                (self._to_broker if leg is self.client else self._to_client).feed(chunk)
+            elif self.state is not State.ENDING:
+                self._greet(chunk)
+        except ProtocolError as error:
+            self._broke_protocol(leg, error)
+
+    def half_closed(self, leg: Leg) -> None:
+        """One side will send no more; what it sent goes on, then the other side is told."""
+        if leg is self.broker:
+            self._end(End("broker_closed"))
+        elif self.state is not State.RELAYING:
+            self._end(End("client_closed"))
+        else:
+            self._ends_as = End("client_closed")
+            self._streams.close_all()
+            self.broker.write_eof()
+            self._tasks.start(self._linger(), "linger")
+
+    def lost(self, leg: Leg, error: Exception | None) -> None:
+        """A leg is gone."""
+        cause = f"{leg.side}_{'closed' if error is None else 'reset'}"
+        self._end(End(cause, str(error or "")))
+        if not self.client.is_connected and not self.broker.is_connected:
+            self._finished(self)
+
+    def writable(self, leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - the new state
+        """Back pressure: who does not take bytes stops the other side's reading."""
+        other = self.broker if leg is self.client else self.client
+        other.set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
+        if leg is self.client:
+            self._replies.writable(is_writable)
+
+    def throttle_changed(self, leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason not to read came or went."""
+        if cause is not Cause.CONNECTING:
+            self._log.throttle_changed(self.connection, leg.side, cause, is_raised=is_raised, now=self._engine.clock())
+        if self.state is State.RELAYING:
+            if self.client.is_throttled() or self.broker.is_throttled():
+                self._keep_alive.start()
+            else:
+                self._keep_alive.stop()
+
+    def read_on(self, leg: Leg) -> None:
+        """The throttle count is 0: first what was left over from before the pause, then the socket."""
+        try:
+            if self.state is State.RELAYING:
+                (self._to_broker if leg is self.client else self._to_client).resume()
+        except ProtocolError as error:
+            self._broke_protocol(leg, error)
+        leg.resume_reading()
+
+    def hold_process_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
+        """All connections together hold too much, or no longer do."""
+        for leg in (self.client, self.broker):
+            leg.set_throttle(Cause.HOLD_PROCESS, on=is_full)
+
+    # ---- handshake
+
+    def _greet(self, chunk: bytes) -> None:
+        self._greeting += chunk
+        if self.state is State.DIALLING:
+            return
+        self._greeted = read_greeting(bytes(self._greeting), self._to_broker.scanner.max_size)
+        if self._greeted is None:
+            return
+        self.connection.client_version = self._greeted.client_version
+        self._greeting = bytearray(self._greeted.rest)
+        self.state = State.DIALLING
+        self.client.throttle(Cause.CONNECTING)
+        self._tasks.start(self._dial(self._greeted), f"dial for connection {self.connection.connection_id}")
+
+    async def _dial(self, greeting: Greeting) -> None:
+        role = "data" if greeting.target else "lookup"
+        self._log.role_found(self.connection, role)
+        wanted = greeting.target or self._engine.config.broker
+        self.connection.broker = wanted
+        try:
+            async with asyncio.timeout(self._engine.config.connect_timeout):
+                dial = partial(asyncio.get_running_loop().create_connection, lambda: self.broker)
+                await self._engine.targets.connect(wanted, dial)
+        except TargetRefusedError as error:
+            self._refuse(End("target_refused", str(error)))
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or f"no connection within {self._engine.config.connect_timeout:g} s"
+            self._refuse(End("broker_unreachable", f"{wanted}: {reason}"))
+
+    def _start_relaying(self) -> None:
+        greeting = self._greeted
+        if self.state is not State.DIALLING or greeting is None:
+            self.broker.close(0)
+            return
+        self.state = State.RELAYING
+        self._lookups.greeting = greeting.frame
+        self.broker.write(greeting.frame)
+        early = bytes(self._greeting)
+        self._greeting.clear()
+        if early:
+            self.arrived(self.client, early)
+        self.client.unthrottle(Cause.CONNECTING)
+        if self._engine.held.is_full:
+            self.hold_process_turned(True)
+
+    def _handshake_is_late(self) -> None:
+        self._refuse(End("handshake_timeout", f"not connected after {self._engine.config.handshake_timeout:g} s"))
+
+    # ---- what the brokers' and clients' commands ask for
+
+    def connected(self, command: CommandConnected) -> None:
+        """The broker accepted the client; its frame size holds on both legs."""
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+        if command.max_message_size > 0:
+            limit = max_frame_size(command.max_message_size)
+            self._to_broker.scanner.max_size = limit
+            self._to_client.scanner.max_size = limit
+
+    def looked_up(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
+        """The broker says where a topic is."""
+        return self._lookups.answered(command, frame)
+
+    def pinged(self) -> bool:
+        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time."""
+        if not self.client.is_throttled():
+            return False
+        self._engine.counters.keep_alives += 1
+        self._to_broker.outlet.insert([_PONG])
+        return True
+
+    def _send_pongs(self) -> None:
+        self._engine.counters.keep_alives += 1
+        self._to_client.outlet.insert([_PONG])
+        self._to_broker.outlet.insert([_PONG])
+
+    # ---- the end
+
+    def shut_down(self) -> None:
+        """The process ends."""
+        self._end(End("shutdown"))
+
+    def _broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
+        self._engine.counters.frame_errors[f"{leg.side} {error.cause}"] += 1
+        self._end(End("frame_error", f"{leg.side} {leg.address}: {error.cause}: {error}"))
+
+    def _refuse(self, end: End) -> None:
+        """End before the handshake is over, and tell the client why."""
+        error = CommandError(request_id=_NO_REQUEST, error=ServiceNotReady, message=f"{end.cause}: {end.detail}")
+        self._to_client.outlet.insert([encode(error)])
+        self._end(end)
+
+    async def _linger(self) -> None:
+        """The client will send no more; the broker may still answer, for a while."""
+        await asyncio.sleep(self._engine.config.linger)
+        self._end(End("client_closed"))
+
+    def _end(self, end: End) -> None:
+        if self.state is State.ENDING:
+            return
+        self.state = State.ENDING
+        end = self._ends_as or end
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+        self._keep_alive.stop()
+        self._streams.close_all()
+        self._lookups.close()
+        self._tasks.cancel()
+        self._engine.sessions.discard(self)
+        for leg in (self.client, self.broker):
+            leg.tracker.clear()
+            leg.close(self._engine.config.linger)
+        self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)

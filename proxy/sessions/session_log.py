@@ -1,0 +1,84 @@
+"""What a session tells the world: counters, access log, and the operator's log."""
+
+from typing import NamedTuple
+
+import structlog
+
+from proxy.observe.access_log import AccessLog
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+from proxy.observe.intervals import Intervals
+from proxy.sessions.throttle import Cause
+
+_TROUBLE = frozenset(
+    {"frame_error", "target_refused", "broker_unreachable", "handshake_timeout", "too_many_connections"}
+)
+
+
+class End(NamedTuple):
+    """Why a session ended: a fixed word for metrics, and a sentence for people."""
+
+    cause: str
+    detail: str = ""
+
+
+class SessionLog:
+    """Shared by all sessions.
+
+    Args:
+        counters: Read by the metrics.
+        intervals: Knows the time.
+        access: Gets a line for each connection and each pause.
+    """
+
+    def __init__(self, counters: Counters, intervals: Intervals, access: AccessLog) -> None:
+        self._counters = counters
+        self._intervals = intervals
+        self._access = access
+        self._operator = structlog.get_logger()
+        self._pauses: dict[tuple[int, str, Cause], int] = {}
+
+    def opened(self, connection: Connection) -> None:
+        """A client connected."""
+        self._counters.connections_accepted += 1
+        self._counters.connections_open[connection.role] += 1
+
+    def role_found(self, connection: Connection, role: str) -> None:
+        """Its CONNECT said what it is for."""
+        self._counters.connections_open[connection.role] -= 1
+        connection.role = role
+        self._counters.connections_open[role] += 1
+
+    def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
+        """Reading got a reason to stop, or lost it."""
+        key, label = (connection.connection_id, side, cause), f"{side} {cause}"
+        if is_raised:
+            self._counters.pauses[label] += 1
+            self._counters.throttled[label] += 1
+            self._pauses[key] = now
+            return
+        self._counters.resumes[label] += 1
+        self._counters.throttled[label] -= 1
+        self._access.throttle(self._intervals.span_since(self._pauses.pop(key)), connection, side, str(cause))
+
+    def ended(self, connection: Connection, end: End, bytes_read: tuple[int, int], started_at: int) -> None:
+        """A connection is over."""
+        self._counters.connections_open[connection.role] -= 1
+        self._counters.connections_ended[end.cause] += 1
+        from_client, from_broker = bytes_read
+        self._access.connection(
+            self._intervals.span_since(started_at),
+            connection,
+            end_cause=end.cause,
+            detail=end.detail,
+            bytes_from_client=from_client,
+            bytes_from_broker=from_broker,
+        )
+        if end.cause in _TROUBLE:
+            self._operator.warning(
+                "connection closed",
+                cause=end.cause,
+                detail=end.detail,
+                client=connection.client_address,
+                connection=connection.connection_id,
+            )

@@ -1,0 +1,122 @@
+"""What Prometheus gets to see."""
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.admin.metrics import SluiceCollector
+from proxy.observe import totals
+from tests.proxy.conversation import World, consumer, publisher
+from tests.proxy.wire import PING, TOPIC, lookup, message, producer, send, sends
+
+Make = Callable[..., World]
+Sample = tuple[str, frozenset[tuple[str, str]]]
+
+
+def scrape(world: World) -> dict[Sample, float]:
+    registry = CollectorRegistry(auto_describe=False)
+    collector = SluiceCollector(world.engine, world.totals, world.access, lambda: world.loop.run(world.intervals.flush))
+    registry.register(collector)
+    text = generate_latest(registry).decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+
+
+def labels(**found: str) -> frozenset[tuple[str, str]]:
+    return frozenset(found.items())
+
+
+PUBLISH = labels(tenant="acme", namespace="shop", direction="publish")
+DISPATCH = labels(tenant="acme", namespace="shop", direction="dispatch")
+
+
+def test_what_passed_and_what_is_held_is_told_by_namespace_and_direction(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}, "dispatch": {"messages": 1}}}})
+    client, _ = publisher(world)
+    client >> sends(3, size=100)
+    _, broker = consumer(world)
+    broker >> [message(0), message(1)]
+    found = scrape(world)
+    assert found["sluice_messages_received_total", PUBLISH] == 3
+    assert found["sluice_messages_passed_total", PUBLISH] == 1
+    assert found["sluice_bytes_received_total", PUBLISH] == 300
+    assert found["sluice_bytes_passed_total", PUBLISH] == 100
+    assert found["sluice_held_messages", PUBLISH] == 2
+    assert found["sluice_held_bytes", PUBLISH] == 200
+    assert found["sluice_messages_passed_total", DISPATCH] == 1
+    assert found["sluice_held_messages", DISPATCH] == 1
+    assert found["sluice_hold_budget_used_bytes", labels()] == world.engine.held.used > 200
+    assert found["sluice_hold_budget_limit_bytes", labels()] == 64 * 1024**2
+    assert found["sluice_limiters", labels()] == 2
+    client.leave()
+    world.advance(0.5)
+    found = scrape(world)
+    assert found["sluice_messages_dropped_total", PUBLISH] == 2
+    assert found["sluice_throttled_seconds_total", PUBLISH] == 0
+    assert ("sluice_held_messages", PUBLISH) not in found
+
+
+def test_connections_ends_and_pauses_are_told_by_fixed_words(make_world: Make) -> None:
+    world = make_world(publish={"hold_connection": "100"}, limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
+    client, _ = publisher(world)
+    client >> sends(30)
+    world.pair()
+    stranger = world.client()
+    stranger.send_bytes(b"GET / HTTP/1.1\r\n")
+    found = scrape(world)
+    assert found["sluice_connections", labels(role="data")] == 1
+    assert found["sluice_connections", labels(role="lookup")] == 1
+    assert found["sluice_connections", labels(role="handshake")] == 0
+    assert found["sluice_connections_accepted_total", labels()] == 3
+    assert found["sluice_connections_ended_total", labels(cause="frame_error")] == 1
+    assert found["sluice_frame_errors_total", labels(side="client", cause="http_request")] == 1
+    assert found["sluice_throttle_count", labels(side="client", cause="hold_connection")] == 1
+    assert found["sluice_pauses_total", labels(side="client", cause="hold_connection")] == 1
+    world.advance(20)
+    assert scrape(world)["sluice_keep_alives_total", labels()] >= 0
+
+
+def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
+    world = make_world(max_lookups_in_flight=1)
+    client, _ = world.pair()
+    client >> [lookup(1), lookup(2), PING]
+    world.counters.timer_fired(2_000_000_000)
+    found = scrape(world)
+    assert found["sluice_lookups_in_flight", labels()] == 1
+    assert found["sluice_lookups_refused_total", labels()] == 1
+    assert found["sluice_loop_lag_max_seconds", labels()] == 2
+    assert found["sluice_loop_lag_seconds_total", labels()] == 2
+    assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
+    assert found["sluice_access_log_lines_dropped_total", labels()] == 0
+    assert scrape(world)["sluice_loop_lag_max_seconds", labels()] == 0, "since the last scrape"
+
+
+def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(totals, "MOST_NAMESPACES", 2)
+    world = make_world(limits={"namespaces": {f"t/n{number}": {"publish": {"messages": 1}} for number in range(20)}})
+    client, _ = world.pair()
+    for number in range(20):
+        topic = f"persistent://t/n{number}/x"
+        client >> [producer(number, topic), send(0, number), send(1, number)]
+    found = scrape(world)
+    namespaces = {dict(key)["namespace"] for name, key in found if name == "sluice_messages_passed_total"}
+    assert len(namespaces) == 5
+    assert "_others" in namespaces
+    others = labels(tenant="_others", namespace="_others", direction="publish")
+    assert found["sluice_messages_passed_total", others] == 16
+    assert found["sluice_held_messages", others] == 16
+
+
+def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: Make) -> None:
+    world = make_world()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SluiceCollector(world.engine, world.totals, world.access, lambda: None))
+    families = list(registry.collect())
+    assert len(families) > 20
+    for family in families:
+        assert family.name.startswith("sluice_")
+        assert family.documentation
+        for sample in family.samples:
+            assert set(sample.labels) <= {"tenant", "namespace", "direction", "role", "cause", "side"}

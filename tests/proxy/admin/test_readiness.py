@@ -1,0 +1,51 @@
+"""`/readyz`: the proxy accepts clients, and the broker answers."""
+
+import asyncio
+
+from protocol.pulsar_pb2 import CommandError
+from proxy.admin.readiness import Readiness
+from tests.proxy.conversation import World
+from tests.proxy.wire import connected, error
+
+
+def ask(world: World, *, is_accepting: bool = True) -> "asyncio.Task[str | None]":
+    readiness = Readiness(world.engine)
+    readiness.is_accepting = is_accepting
+    task: asyncio.Task[str | None] = world.loop.run(lambda: world.loop.create_task(readiness.problem()))
+    return task
+
+
+def test_it_is_ready_when_the_broker_answers_whatever_it_says(world: World) -> None:
+    for answer in (connected(), error(2**64 - 1, CommandError().error, "who are you")):
+        asked = ask(world)
+        broker = world.dialled()
+        assert broker.heard_names() == ["CONNECT"]
+        assert not asked.done()
+        broker >> answer
+        assert asked.result() is None
+        assert broker.is_gone
+
+
+def test_it_is_not_ready_while_it_does_not_accept(world: World) -> None:
+    assert ask(world, is_accepting=False).result() == "not accepting connections"
+    assert world.dials == []
+
+
+def test_a_broker_that_closes_is_none(world: World) -> None:
+    asked = ask(world)
+    world.dialled().half_close()
+    assert asked.result() == "broker pulsar://127.0.0.1:6651 closed the connection without an answer"
+
+
+def test_a_broker_that_cannot_be_reached_is_told(world: World) -> None:
+    world.broker_answers = False
+    asked = ask(world)
+    world.refuse(ConnectionRefusedError("nobody listens there"))
+    assert asked.result() == "broker pulsar://127.0.0.1:6651 does not answer: nobody listens there"
+
+
+def test_a_broker_that_keeps_silent_is_told(world: World) -> None:
+    asked = ask(world)
+    world.advance(3.1)
+    assert asked.result() == "broker pulsar://127.0.0.1:6651 does not answer: time over"
+    assert world.dialled().is_gone

@@ -1,0 +1,127 @@
+"""Which brokers clients may be connected to."""
+
+import asyncio
+import ipaddress
+from collections.abc import Iterator
+
+import pytest
+
+from limiter.testing import ManualClock
+from proxy.brokers import targets
+from proxy.brokers.targets import TargetRefusedError, Targets, split_address
+from tests.proxy.manual_loop import ManualLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[ManualLoop]:
+    loop = ManualLoop(ManualClock())
+    loop.names = {"broker": ["192.0.2.1"], "b1.example": ["10.1.0.1"], "b2.example": ["8.8.8.8", "10.2.0.1"]}
+    yield loop
+    loop.close()
+
+
+def resolve(loop: ManualLoop, allowed: Targets, wanted: str) -> list[tuple[str, int]]:
+    task: asyncio.Task[list[tuple[str, int]]] = loop.run(lambda: loop.create_task(allowed.resolve(wanted)))
+    return task.result()
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("host:6650", ("host", 6650)),
+        ("pulsar://host:6650", ("host", 6650)),
+        ("pulsar://host:6650/", ("host", 6650)),
+        ("192.0.2.1:1", ("192.0.2.1", 1)),
+        ("0.0.0.0:0", ("0.0.0.0", 0)),
+        ("[2001:db8::1]:65535", ("2001:db8::1", 65535)),
+        ("my_host.example:6650", ("my_host.example", 6650)),
+    ],
+)
+def test_an_address_is_taken_apart(address: str, parts: tuple[str, int]) -> None:
+    assert split_address(address) == parts
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "host", "host:", ":6650", "host:port", "host:65536", "host:-1", "host:²", "host:6650/path", "::1:6650"),
+        *("a:6650,b:6650", "ho st:6650", "user@host:6650", "[::1:6650", "http://"),
+    ],
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(address)
+
+
+def test_a_configured_broker_is_allowed(loop: ManualLoop) -> None:
+    allowed = Targets([("broker", 6650)])
+    assert resolve(loop, allowed, "broker:6650") == [("192.0.2.1", 6650)]
+
+
+def test_nothing_else_is(loop: ManualLoop) -> None:
+    allowed = Targets([("broker", 6650)])
+    for wanted in ("broker:6651", "b1.example:6650", "192.0.2.1:6650", "broker", "", "broker:6650:6650"):
+        with pytest.raises(TargetRefusedError):
+            resolve(loop, allowed, wanted)
+
+
+def test_what_a_broker_named_is_allowed_and_rubbish_is_passed_over(loop: ManualLoop) -> None:
+    allowed = Targets([])
+    allowed.learn("pulsar://b1.example:6650")
+    allowed.learn("rubbish")
+    assert resolve(loop, allowed, "b1.example:6650") == [("10.1.0.1", 6650)]
+
+
+def test_the_oldest_learned_names_are_forgotten(loop: ManualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
+    allowed = Targets([])
+    for name in ("broker:1", "b1.example:1", "broker:1", "b2.example:1"):
+        allowed.learn(name)
+    assert resolve(loop, allowed, "broker:1") == [("192.0.2.1", 1)]
+    with pytest.raises(TargetRefusedError):
+        resolve(loop, allowed, "b1.example:1")
+
+
+def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:
+    allowed = Targets([], ("B*.Example:6650",))
+    assert resolve(loop, allowed, "b1.example:6650") == [("10.1.0.1", 6650)]
+    for wanted in ("b1.example:22", "b1.example.evil:6650", "xb1.example:6650"):
+        with pytest.raises(TargetRefusedError, match="neither configured nor was it named"):
+            resolve(loop, allowed, wanted)
+
+
+def test_behind_a_pattern_only_addresses_of_the_networks_are_used(loop: ManualLoop) -> None:
+    allowed = Targets([("broker", 1)], ("*.example:6650",), (ipaddress.ip_network("10.2.0.0/16"),))
+    assert resolve(loop, allowed, "b2.example:6650") == [("10.2.0.1", 6650)]
+    with pytest.raises(TargetRefusedError, match="outside of allowed_broker_networks"):
+        resolve(loop, allowed, "b1.example:6650")
+    assert resolve(loop, allowed, "broker:1") == [("192.0.2.1", 1)], "a configured broker may be anywhere"
+
+
+def test_a_name_that_leads_nowhere_is_refused(loop: ManualLoop) -> None:
+    with pytest.raises(TargetRefusedError, match="nowhere cannot be resolved"):
+        resolve(loop, Targets([("nowhere", 1)]), "nowhere:1")
+
+
+def test_the_first_address_that_answers_is_used_and_only_checked_ones_are_tried(loop: ManualLoop) -> None:
+    tried: list[str] = []
+
+    async def connect(host: str, _port: int) -> str:
+        tried.append(host)
+        if host != "10.2.0.1":
+            raise ConnectionRefusedError(host)
+        return f"connected to {host}"
+
+    loop.names["b3.example"] = ["10.2.0.9", "8.8.8.8", "10.2.0.1", "10.2.0.3"]
+    allowed = Targets([], ("*.example:6650",), (ipaddress.ip_network("10.2.0.0/16"),))
+    task = loop.run(lambda: loop.create_task(allowed.connect("b3.example:6650", connect)))
+    assert task.result() == "connected to 10.2.0.1"
+    assert tried == ["10.2.0.9", "10.2.0.1"]
+
+
+def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> None:
+    async def connect(host: str, _port: int) -> None:
+        raise ConnectionRefusedError(host)
+
+    task = loop.run(lambda: loop.create_task(Targets([("b2.example", 1)]).connect("b2.example:1", connect)))
+    assert str(task.exception()) == "10.2.0.1"

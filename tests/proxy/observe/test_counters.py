@@ -1,0 +1,22 @@
+"""Plain integers of the data path."""
+
+from proxy.observe.counters import Counters
+
+
+def test_the_lateness_of_timers_is_summed_and_its_worst_kept() -> None:
+    counters = Counters()
+    for late_ns in (5, 20, 10):
+        counters.timer_fired(late_ns)
+    assert (counters.timers_fired, counters.loop_lag_ns, counters.loop_lag_max_ns) == (3, 35, 20)
+
+
+def test_a_timer_that_fires_early_is_not_late() -> None:
+    counters = Counters()
+    counters.timer_fired(-7)
+    assert (counters.timers_fired, counters.loop_lag_ns) == (1, 0)
+
+
+def test_two_processes_do_not_share_them() -> None:
+    one, other = Counters(), Counters()
+    one.connections_ended["x"] += 1
+    assert other.connections_ended["x"] == 0

@@ -1,0 +1,145 @@
+"""Spans of the access log: which lines come when, and that none is counted twice."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from limiter.policies import Value
+from limiter.rates import Limit, rate
+from proxy.observe.intervals import HEARTBEAT_S
+from tests.proxy.conversation import World, publisher
+from tests.proxy.wire import send, sends
+
+Make = Callable[..., World]
+ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}}}}
+
+
+def seconds(line: Any) -> tuple[float, float]:
+    """Begin and end of a line's span, since the world began."""
+    start = line.start.timestamp() - 1_700_000_000
+    return round(start, 6), round(start + line.duration_ms / 1000, 6)
+
+
+def test_lines_end_at_the_boundaries_of_the_wall_clock(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    world.advance(10.3)
+    client >> send(0)
+    world.advance(3)
+    client >> send(1)
+    world.advance(3)
+    assert [seconds(line) for line in world.lines(IntervalLine)] == [(10.0, 11.0), (13.0, 14.0)]
+
+
+def test_who_waits_has_a_line_in_every_interval(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    world.advance(0.5)
+    client >> [send(0, messages=4), send(1)]
+    world.advance(6)
+    lines = world.lines(IntervalLine)
+    assert [line.held_messages for line in lines] == [1, 1, 1, 1, 0]
+    assert [line.throttled_ms for line in lines] == [500, 1000, 1000, 1000, 500]
+    assert [line.passed_messages for line in lines] == [4, 0, 0, 0, 1]
+    assert [line.delay_max_ms for line in lines] == [0, 0, 0, 0, 4000]
+    assert [line.reason for line in lines] == ["topic"] * 5
+    limits = world.lines(LimitLine)
+    assert [line.throttled_ms for line in limits] == [500, 1000, 1000, 1000, 500]
+
+
+def test_spans_follow_each_other_without_overlap(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    for number in range(20):
+        client >> send(number)
+        world.advance(0.37)
+        if number % 4 == 0:
+            world.loop.run(world.intervals.flush)
+    spans = [seconds(line) for line in world.lines(IntervalLine)]
+    assert len(spans) > 10
+    assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(spans))
+
+
+def test_every_message_is_in_exactly_one_line(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND, access_log={"interval": "500ms"})
+    client, broker = publisher(world)
+    client >> sends(7)
+    for _ in range(9):
+        world.advance(0.77)
+        world.loop.run(world.intervals.flush)
+    passed = len(broker.heard())
+    client.leave()
+    world.advance(1)
+    lines = world.lines(IntervalLine)
+    assert sum(line.offered_messages for line in lines) == 7
+    assert sum(line.passed_messages for line in lines) == passed == 7
+    assert sum(line.passed_messages for line in world.lines(LimitLine)) == 7
+    totals = world.totals.by_name["acme", "shop", "publish"]
+    assert (totals.received_messages, totals.passed_messages) == (7, 7)
+
+
+def test_a_changed_limit_ends_the_span_so_that_no_line_mixes_two_values(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    client >> sends(3)
+    world.advance(0.4)
+    world.loop.run(world.intervals.flush)
+    world.engine.registry.policies.namespaces["publish", "acme/shop"] = Value(Limit(rate(50)), "rest")
+    world.loop.run(world.engine.policies_changed)
+    world.advance(2)
+    lines = world.lines(LimitLine)
+    assert [(seconds(line)[1], line.limit_messages, line.source) for line in lines] == [
+        (0.4, 1.0, "namespace file"),
+        (1.0, 50.0, "namespace rest"),
+    ]
+
+
+def test_a_timer_is_set_only_by_activity(make_world: Make) -> None:
+    world = make_world()
+    assert len(world.loop.timers) == 1, "the heartbeat's"
+    client, _ = publisher(world)
+    client >> send(0)
+    assert len(world.loop.timers) == 2
+    world.advance(1)
+    assert len(world.loop.timers) == 1
+
+
+def test_a_splinter_before_a_boundary_is_joined_to_the_next_interval(make_world: Make) -> None:
+    world = make_world()
+    client, _ = publisher(world)
+    world.advance(4.95)
+    client >> send(0)
+    world.advance(3)
+    assert [seconds(line) for line in world.lines(IntervalLine)] == [(4.0, 6.0)]
+
+
+def test_a_proxy_at_rest_beats_and_says_nothing_else(make_world: Make) -> None:
+    world = make_world()
+    world.advance(3 * HEARTBEAT_S + 1)
+    lines = world.lines()
+    assert {type(line) for line in lines} == {HeartbeatLine}
+    assert [seconds(line) for line in lines] == [(0, 0), (0, 30), (30, 60), (60, 90)]
+
+
+def test_the_last_heartbeat_of_an_orderly_end_says_so(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    client >> sends(3)
+    world.advance(0.2)
+    world.loop.run(world.intervals.stop)
+    lines = world.lines()
+    assert [line.last for line in lines if isinstance(line, HeartbeatLine)][-1]
+    assert isinstance(lines[-1], HeartbeatLine)
+    assert sum(line.offered_messages for line in lines if isinstance(line, IntervalLine)) == 3
+    assert not [name for name in world.loop.timers if "Intervals" in name]
+
+
+def test_what_a_closed_stream_did_is_still_told(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    client >> sends(3)
+    client.leave()
+    world.advance(1)
+    (line,) = world.lines(IntervalLine)
+    assert (line.offered_messages, line.passed_messages, line.dropped_messages, line.held_messages) == (3, 1, 2, 0)

@@ -1,0 +1,35 @@
+"""The operator's log."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from proxy.observe.operator_log import set_up_operator_log
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_each_line_is_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    structlog.get_logger().warning("connection closed", cause="frame_error", connection=7)
+    captured = capsys.readouterr()
+    line = json.loads(captured.err)
+    assert captured.out == ""
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "connection closed", "level": "warning", "cause": "frame_error", "connection": 7}
+
+
+def test_an_exception_is_told_with_its_traceback_in_the_same_line(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    try:
+        int("why")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    (text,) = capsys.readouterr().err.splitlines()
+    assert "ValueError: invalid literal" in json.loads(text)["exception"]

@@ -1,0 +1,112 @@
+"""The first frame of a client."""
+
+import struct
+
+import pytest
+
+from protocol.errors import FrameTooLarge, ProtocolError
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
+from proxy.sessions.handshake import NotConnect, read_greeting
+from tests.proxy.wire import PING, body, connect, send, unknown_command, varint
+
+LIMIT = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
+
+
+def test_a_lookup_connection_names_no_broker_and_its_frame_goes_on_as_it_came() -> None:
+    greeting = read_greeting(connect(), LIMIT)
+    assert greeting is not None
+    assert (greeting.target, greeting.client_version) == ("", "test-client")
+    assert greeting.frame == connect()
+    assert greeting.rest == b""
+
+
+def test_a_data_connection_names_its_broker_which_the_broker_is_not_told() -> None:
+    greeting = read_greeting(connect("broker-3:6650"), LIMIT)
+    assert greeting is not None
+    assert greeting.target == "broker-3:6650"
+    assert greeting.frame == connect()
+
+
+def test_all_other_fields_go_on_those_that_nobody_knows_included() -> None:
+    fields = {
+        "auth_method_name": "token",
+        "auth_data": bytes(range(256)),
+        "original_principal": "me",
+        "proxy_version": "another-proxy",
+        "feature_flags": FeatureFlags(supports_auth_refresh=True, supports_topic_watchers=True),
+    }
+    known = connect("broker:6650", **fields)
+    command = known[8:]
+    future = varint(99 << 3 | 2) + b"\x03new"
+    inner = CommandConnect.FromString(body(known).SerializeToString() + future).SerializeToString()
+    command = b"\x08\x02\x12" + varint(len(inner)) + inner
+    greeting = read_greeting(struct.pack(">II", len(command) + 4, len(command)) + command, LIMIT)
+    assert greeting is not None
+    sent = body(greeting.frame)
+    for name, value in fields.items():
+        assert getattr(sent, name) == value
+    assert future in sent.SerializeToString()
+    assert not sent.HasField("proxy_to_broker_url")
+
+
+def test_an_empty_name_is_a_lookup_connection_too() -> None:
+    greeting = read_greeting(connect(""), LIMIT)
+    assert greeting is not None
+    assert greeting.target == ""
+    assert greeting.frame == connect()
+
+
+def test_what_comes_behind_is_kept() -> None:
+    greeting = read_greeting(connect() + PING, LIMIT)
+    assert greeting is not None
+    assert greeting.rest == PING
+
+
+def test_half_a_greeting_is_none_yet() -> None:
+    frame = connect("broker:6650")
+    for length in range(len(frame)):
+        assert read_greeting(frame[:length], LIMIT) is None
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "cause"),
+    [
+        (bytes.fromhex("16030102000100") + bytes(20), "tls_hello"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "http_request"),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", "proxy_protocol"),
+        (b"\r\n\r\n\x00\r\nQUIT\n" + bytes(16), "proxy_protocol"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "too_large"),
+        (struct.pack(">II", LIMIT + 1, 10), "too_large"),
+        (struct.pack(">II", 20, 17), "malformed"),
+        (struct.pack(">II", 0, 0), "malformed"),
+        (struct.pack(">II", 7, 3) + b"\xff\xff\xff", "malformed"),
+        (PING, "no_connect"),
+        (send(0), "no_connect"),
+        (unknown_command(), "no_connect"),
+        (struct.pack(">II", 6, 2) + b"\x08\x02", "no_connect"),
+    ],
+)
+def test_what_is_no_connect_is_refused_and_called_by_its_name(first_bytes: bytes, cause: str) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        read_greeting(first_bytes, LIMIT)
+    assert refused.value.cause == cause
+
+
+def test_a_lying_length_is_refused_from_its_first_bytes() -> None:
+    with pytest.raises(FrameTooLarge):
+        read_greeting(struct.pack(">II", 2**31, 10), LIMIT)
+
+
+def test_a_broker_name_that_is_no_text_is_read_as_one_that_nobody_has() -> None:
+    command = CommandConnect.FromString(CommandConnect(client_version="c").SerializeToString() + b"\x32\x02\xff\xfe")
+    inner = command.SerializeToString()
+    envelope = b"\x08\x02\x12" + varint(len(inner)) + inner
+    greeting = read_greeting(struct.pack(">II", len(envelope) + 4, len(envelope)) + envelope, LIMIT)
+    assert greeting is not None
+    assert greeting.target == "\ufffd\ufffd"
+
+
+def test_the_first_command_must_be_connect() -> None:
+    with pytest.raises(NotConnect, match="not CONNECT"):
+        read_greeting(PING, LIMIT)

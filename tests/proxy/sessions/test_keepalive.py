@@ -1,0 +1,53 @@
+"""Signs of life while somebody is not read."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from limiter.testing import ManualClock
+from proxy.sessions.keepalive import INTERVAL_S, KeepAlive
+from tests.proxy.manual_loop import ManualLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[ManualLoop]:
+    loop = ManualLoop(ManualClock())
+    yield loop
+    loop.close()
+
+
+def test_signs_come_at_intervals_short_enough_for_every_client(loop: ManualLoop) -> None:
+    """C++ and Python clients give up after 60 s without a command, some peers after 30 s."""
+    sent: list[float] = []
+    keep_alive = KeepAlive(lambda: sent.append(loop.time()))
+    loop.run(keep_alive.start)
+    loop.run(keep_alive.start)
+    loop.advance(65)
+    assert sent == [20, 40, 60]
+    assert INTERVAL_S < 30
+
+
+def test_switched_off_no_timer_runs(loop: ManualLoop) -> None:
+    sent: list[float] = []
+    keep_alive = KeepAlive(lambda: sent.append(loop.time()))
+    loop.run(keep_alive.start)
+    loop.advance(19)
+    keep_alive.stop()
+    keep_alive.stop()
+    loop.advance(100)
+    assert sent == []
+    assert loop.timers == []
+
+
+def test_whoever_is_told_to_stop_by_its_own_sign_stops(loop: ManualLoop) -> None:
+    """Sending may find out that the connection is gone."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(loop.time())
+        keep_alive.stop()
+
+    keep_alive = KeepAlive(send)
+    loop.run(keep_alive.start)
+    loop.advance(100)
+    assert sent == [20]

@@ -1,0 +1,146 @@
+"""One TCP connection of a session."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from limiter.testing import ManualClock
+from proxy.sessions.leg import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
+from proxy.sessions.throttle import Cause
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.manual_loop import ManualLoop
+
+
+class Owner:
+    """Notes what a leg tells."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def arrived(self, _leg: Leg, chunk: bytes) -> None:
+        self.told.append(("arrived", chunk))
+
+    def writable(self, _leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+        self.told.append(("writable", is_writable))
+
+    def opened(self, _leg: Leg) -> None:
+        self.told.append(("opened",))
+
+    def half_closed(self, _leg: Leg) -> None:
+        self.told.append(("half closed",))
+
+    def lost(self, _leg: Leg, error: Exception | None) -> None:
+        self.told.append(("lost", error))
+
+    def throttle_changed(self, _leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+        self.told.append((cause, is_raised))
+
+    def read_on(self, leg: Leg) -> None:
+        self.told.append(("read on",))
+        leg.resume_reading()
+
+
+class Wired:
+    """A leg on a transport that is not there."""
+
+    def __init__(self) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.owner = Owner()
+        self.leg = Leg("client", self.owner)
+        self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
+        self.loop.run(self.transport.connect, self.leg)
+
+
+@pytest.fixture
+def wired() -> Iterator[Wired]:
+    wired = Wired()
+    yield wired
+    assert not wired.loop.trouble
+    wired.loop.close()
+
+
+def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
+    wired.loop.run(wired.transport.receive, b"abc")
+    wired.loop.run(wired.transport.receive_eof)
+    wired.loop.run(wired.transport.break_off, None)
+    assert wired.owner.told == [("opened",), ("arrived", b"abc"), ("half closed",), ("lost", None)]
+    assert wired.leg.bytes_read == 3
+    assert wired.leg.address == "192.0.2.1:1234"
+
+
+def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
+    wired.loop.run(wired.transport.receive_eof)
+    wired.leg.write(b"still")
+    assert wired.transport.written == b"still"
+    assert not wired.transport.is_closing()
+
+
+def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
+    wired.transport.peer_reads = False
+    wired.leg.write(bytes(WRITE_BUFFER_HIGH))
+    assert wired.owner.told == [("opened",)]
+    wired.leg.write(b"x")
+    assert wired.owner.told[-1] == ("writable", False)
+    wired.loop.run(wired.transport.take_all)
+    assert wired.owner.told[-1] == ("writable", True)
+    assert WRITE_BUFFER_LOW < WRITE_BUFFER_HIGH
+
+
+def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> None:
+    wired.leg.set_throttle(Cause.WRITE_BUFFER, on=True)
+    wired.leg.hold_turned(True)
+    assert wired.leg.is_throttled()
+    assert not wired.transport.is_reading()
+    wired.leg.set_throttle(Cause.WRITE_BUFFER, on=False)
+    assert not wired.transport.is_reading()
+    wired.leg.hold_turned(False)
+    assert wired.transport.is_reading()
+    assert wired.owner.told[-1] == ("read on",)
+
+
+def test_closing_sends_what_is_written_first(wired: Wired) -> None:
+    wired.transport.peer_reads = False
+    wired.leg.write(b"last words")
+    wired.loop.run(wired.leg.close, 5)
+    assert wired.leg.is_connected
+    wired.loop.run(wired.transport.take_all)
+    assert wired.transport.written == b"last words"
+    assert not wired.leg.is_connected
+    wired.loop.advance(10)
+    assert not wired.transport.was_aborted
+    assert wired.loop.timers == []
+
+
+def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
+    wired.transport.peer_reads = False
+    wired.leg.write(b"last words")
+    wired.loop.run(wired.leg.close, 5)
+    wired.loop.run(wired.leg.close, 500)
+    wired.loop.advance(5)
+    assert wired.transport.was_aborted
+    assert wired.owner.told[-1] == ("lost", None)
+
+
+def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -> None:
+    wired.leg.write_eof()
+    wired.leg.write(b"too late")
+    wired.loop.run(wired.leg.close, 1)
+    for act in (wired.leg.write_eof, wired.leg.resume_reading):
+        wired.loop.run(act)
+    wired.leg.write(b"much too late")
+    wired.leg.throttle(Cause.WRITE_BUFFER)
+    assert wired.transport.written == b""
+    assert not wired.leg.is_throttled()
+
+
+@pytest.mark.parametrize(
+    ("peername", "address"),
+    [
+        (("192.0.2.1", 1), "192.0.2.1:1"),
+        (("2001:db8::1", 1, 0, 0), "[2001:db8::1]:1"),
+        (None, ""),
+        ("/run/socket", ""),
+    ],
+)
+def test_addresses_are_written_as_people_write_them(peername: object, address: str) -> None:
+    assert address_of(peername) == address

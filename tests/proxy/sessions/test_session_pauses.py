@@ -1,0 +1,286 @@
+"""When reading stops and goes on: hold budgets, back pressure, and the signs of life meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from accesslog.record import ThrottleLine
+from proxy.sessions.leg import WRITE_BUFFER_HIGH
+from tests.proxy.conversation import NOTHING, World, publisher
+from tests.proxy.wire import (
+    OTHER_TOPIC,
+    PING,
+    PONG,
+    TOPIC,
+    connect,
+    message,
+    producer,
+    receipt,
+    send,
+    sends,
+    subscribe,
+    success,
+)
+
+Make = Callable[..., World]
+FRAME = len(send(0))
+TEN_FRAMES = {"publish": {"hold_connection": str(10 * FRAME)}}
+
+
+def limited(**settings: Any) -> dict[str, Any]:
+    return {"limits": {"topics": {TOPIC: {"publish": {"messages": 1}, "dispatch": {"messages": 1}}}}, **settings}
+
+
+def offered(world: World) -> int:
+    return sum(stream.usage.offered_entries for stream in world.engine.registry.live())
+
+
+def test_a_full_hold_budget_pauses_reading_at_the_next_frame(make_world: Make) -> None:
+    """What is already read stays unprocessed, neighbours and PINGs included."""
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world)
+    client >> [*sends(30), PING]
+    broker << send(0)
+    assert not client.is_read
+    assert offered(world) == 11
+    assert +world.counters.throttled == {"client hold_connection": 1}
+
+
+def test_reading_goes_on_when_half_of_the_budget_is_free(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world)
+    client >> [*sends(11), PING]
+    world.advance(4)
+    broker << sends(5)
+    assert not client.is_read
+    world.advance(1)
+    broker << [send(5), PING]
+    assert client.is_read
+    assert world.counters.pauses == world.counters.resumes == {"client hold_connection": 1}
+
+
+def test_what_was_left_over_is_taken_before_what_comes_later(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world)
+    client >> sends(30)
+    client >> sends(30, start=30)
+    assert client.transport.unread == 1
+    for second in range(60):
+        broker << send(second)
+        world.advance(1)
+    assert client.is_read
+    assert world.counters.pauses == world.counters.resumes
+
+
+@pytest.mark.parametrize("cut", range(1, FRAME, 7))
+def test_a_pause_inside_a_frame_takes_effect_behind_it(make_world: Make, cut: int) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world, producer(2, OTHER_TOPIC))
+    stream = b"".join(sends(14)) + send(0, producer_id=2) + PING
+    end = 12 * FRAME + cut
+    client.send_bytes(stream[:end])
+    client.send_bytes(stream[end:])
+    world.advance(14)
+    came = broker.heard()
+    assert [frame for frame in came if frame in sends(14)] == sends(14)
+    assert sorted(came) == sorted([*sends(14), send(0, producer_id=2), PING])
+
+
+def test_a_pause_is_written_into_the_access_log_when_it_ends(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, _ = publisher(world)
+    client >> sends(11)
+    world.advance(7)
+    (line,) = world.lines(ThrottleLine)
+    assert (line.side, line.cause, line.duration_ms) == ("client", "hold_connection", 5000)
+
+
+def test_the_processs_budget_pauses_everybody_and_lets_everybody_go(make_world: Make) -> None:
+    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    client, _ = publisher(world)
+    innocent, innocents_broker = world.pair()
+    client >> sends(11)
+    assert not client.is_read
+    assert not innocent.is_read
+    assert not innocents_broker.is_read
+    innocent >> PING
+    innocents_broker << NOTHING
+    world.advance(4.9)
+    innocents_broker << NOTHING
+    world.advance(0.1)
+    innocents_broker << PING
+    assert client.is_read
+    assert innocent.is_read
+
+
+def test_a_session_that_begins_while_the_budget_is_full_is_paused_too(make_world: Make) -> None:
+    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    client, _ = publisher(world)
+    client >> sends(11)
+    late = world.client()
+    late >> connect()
+    lates_broker = world.dialled()
+    lates_broker << connect()
+    assert not late.is_read
+    assert not lates_broker.is_read
+    world.advance(5)
+    assert late.is_read
+    assert lates_broker.is_read
+
+
+def test_while_the_processs_budget_is_full_nobody_is_read(make_world: Make) -> None:
+    """The first to go on may fill it again; then those behind it must not go on."""
+    world = make_world(**limited(publish={"hold_total": str(20 * FRAME)}))
+    clients = [publisher(world)[0] for _ in range(5)]
+    for client in clients:
+        client >> sends(40)
+    for _ in range(120):
+        world.advance(1)
+        if world.engine.held.is_full:
+            assert [client.is_read for client in clients] == [False] * 5
+        assert world.engine.held.used <= 21 * FRAME
+
+
+def test_a_client_that_leaves_frees_the_budget_for_others_at_once(make_world: Make) -> None:
+    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    client, _ = publisher(world)
+    other, others_broker = world.pair()
+    client >> sends(20)
+    assert not other.is_read
+    client.leave()
+    assert other.is_read
+    other >> PING
+    others_broker << PING
+
+
+def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world: Make) -> None:
+    """Its own probe waits five seconds only."""
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world)
+    client >> sends(20)
+    broker << send(0)
+    broker >> PING
+    broker << PONG
+    client << NOTHING
+    assert world.counters.keep_alives == 1
+
+
+def test_while_paused_both_sides_get_a_pong_every_twenty_seconds(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    world.engine.registry.policies.topics.clear()
+    client, broker = publisher(world)
+    client.transport.peer_reads = True
+    broker.stop_reading()
+    client >> send(0, size=WRITE_BUFFER_HIGH)
+    assert not client.is_read
+    world.advance(19.9)
+    client << NOTHING
+    world.advance(0.2)
+    client << PONG
+    world.advance(40)
+    client << [PONG, PONG]
+    broker.read_on()
+    broker << [send(0, size=WRITE_BUFFER_HIGH), PONG, PONG, PONG]
+    world.advance(100)
+    client << NOTHING
+    broker << NOTHING
+
+
+def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
+    client, broker = publisher(world)
+    broker.stop_reading()
+    large = send(0, size=2 * WRITE_BUFFER_HIGH)
+    client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
+    assert not client.is_read
+    world.advance(21)
+    client << PONG
+    broker.read_on()
+    broker << NOTHING
+    client.send_bytes(large[WRITE_BUFFER_HIGH + 1000 :])
+    broker << [large, PONG]
+
+
+def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> None:
+    world = make_world(**limited(publish={"hold_connection": str(40 * FRAME)}))
+    client, broker = publisher(world)
+    client >> sends(60)
+    assert not client.is_read
+    large = receipt(0) + message(1, size=3000)
+    broker.send_bytes(large[:1000])
+    world.advance(20)
+    client << receipt(0)
+    broker.send_bytes(large[1000:])
+    client << [message(1, size=3000), PONG]
+
+
+def test_an_answer_to_the_brokers_ping_never_lands_inside_a_frame(world: World) -> None:
+    client, broker = publisher(world)
+    broker.stop_reading()
+    large = send(0, size=2 * WRITE_BUFFER_HIGH)
+    client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
+    broker >> PING
+    broker.read_on()
+    broker << NOTHING
+    client.send_bytes(large[WRITE_BUFFER_HIGH + 1000 :])
+    broker << [large, PONG]
+
+
+def test_a_broker_that_takes_nothing_stops_the_reading_of_its_client(world: World) -> None:
+    client, broker = publisher(world)
+    neighbour, neighbours_broker = world.pair()
+    broker.stop_reading()
+    for frame in sends(10, size=100_000):
+        client >> frame
+    assert not client.is_read
+    assert broker.is_read
+    assert broker.transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH + 100_000 + FRAME
+    neighbour >> PING
+    neighbours_broker << PING
+    broker.read_on()
+    broker << sends(10, size=100_000)
+    assert client.is_read
+    assert world.counters.pauses == {"client write_buffer": 1}
+
+
+def test_a_client_that_takes_nothing_stops_the_reading_of_its_broker(world: World) -> None:
+    client, broker = world.pair()
+    client.stop_reading()
+    for number in range(20):
+        broker >> message(number, size=100_000)
+    assert not broker.is_read
+    assert client.is_read
+    assert client.transport.get_write_buffer_size() <= WRITE_BUFFER_HIGH + 101_000
+    client >> PING
+    broker << PING
+    client.read_on()
+    client.transport.peer_reads = True
+    assert len(client.heard()) == 20
+
+
+def test_held_deliveries_pause_the_reading_of_the_broker_and_the_client_stays_alive(make_world: Make) -> None:
+    """The answers to the client's PINGs lie unread in the broker's socket."""
+    world = make_world(
+        limits={"topics": {TOPIC: {"dispatch": {"messages": "1/min"}}}}, publish={"hold_connection": "200"}
+    )
+    client, broker = world.pair()
+    client >> subscribe()
+    broker >> [success(307), *[message(number) for number in range(10)]]
+    assert not broker.is_read
+    assert client.is_read
+    client.heard()
+    world.advance(41)
+    assert client.heard_names() == ["PONG", "PONG"]
+
+
+def test_two_reasons_overlap_and_reading_goes_on_only_without_both(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world, producer(2, OTHER_TOPIC))
+    broker.stop_reading()
+    client >> [send(0, producer_id=2, size=WRITE_BUFFER_HIGH), *sends(20)]
+    assert +world.counters.throttled == {"client write_buffer": 1}
+    broker.read_on()
+    assert +world.counters.throttled == {"client hold_connection": 1}
+    assert not client.is_read
+    world.advance(20)
+    assert client.is_read

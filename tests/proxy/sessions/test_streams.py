@@ -1,0 +1,111 @@
+"""Producers and consumers of one session, as streams with limits."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from limiter.policies import Value
+from limiter.rates import Direction, Limit, rate
+from limiter.stream import Entry, Stream
+from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
+from protocol.scanner import MESSAGE, SEND
+from proxy.observe.connection import Connection
+from proxy.sessions import streams
+from proxy.sessions.outlet import Outlet
+from proxy.sessions.relay import Relay
+from proxy.sessions.streams import Streams, TooManyStreamsError
+from tests.proxy.conversation import World
+from tests.proxy.wire import TOPIC, active
+
+Make = Callable[..., World]
+
+
+class Opened:
+    """The streams of one connection, with both of its relays writing into lists."""
+
+    def __init__(self, world: World) -> None:
+        gate = world.engine.gate
+        self.written: list[bytes] = []
+        to_client = Outlet(lambda part: self.written.append(bytes(part)))
+        self.to_broker = Relay(SEND, 10_000, Outlet(lambda _part: None), gate, world.clock)
+        self.to_client = Relay(MESSAGE, 10_000, to_client, gate, world.clock)
+        self.streams = Streams(world.engine, Connection(1), self.to_broker, self.to_client)
+        self._run = world.loop.run
+
+    def producer(self, producer_id: int = 1, topic: str = TOPIC) -> Stream:
+        command = CommandProducer(topic=topic, producer_id=producer_id, request_id=1, producer_name="mine")
+        opened: Stream = self._run(self.streams.open_producer, command)
+        return opened
+
+    def consumer(self, consumer_id: int = 7) -> Stream:
+        command = CommandSubscribe(
+            topic=TOPIC, subscription="s", sub_type=CommandSubscribe.Shared, consumer_id=consumer_id, request_id=1
+        )
+        opened: Stream = self._run(self.streams.open_consumer, command)
+        return opened
+
+
+@pytest.fixture
+def opened(world: World) -> Iterator[Opened]:
+    directions: tuple[Direction, ...] = ("publish", "dispatch")
+    for direction in directions:
+        world.engine.registry.policies.topics[direction, TOPIC] = Value(Limit(rate(1)), "file")
+    opened = Opened(world)
+    yield opened
+    world.loop.run(opened.streams.close_all)
+
+
+def test_producers_and_consumers_have_numbers_of_their_own(opened: Opened) -> None:
+    producer, consumer = opened.producer(5), opened.consumer(5)
+    assert opened.streams.producer(5) is producer
+    assert opened.streams.consumer(5) is consumer
+    assert opened.streams.producer(6) is None
+    assert (producer.name.direction, producer.name.producer_name) == ("publish", "mine")
+    assert (consumer.name.direction, consumer.name.subscription) == ("dispatch", "s")
+
+
+def test_the_same_limiter_serves_all_producers_of_a_topic_in_whatever_spelling(opened: Opened) -> None:
+    assert opened.producer(1).chain == opened.producer(2, "acme/shop/orders").chain != ()
+
+
+def test_the_brokers_name_for_a_producer_replaces_the_clients(opened: Opened) -> None:
+    producer = opened.producer()
+    opened.streams.answered(producer, CommandProducerSuccess(request_id=1, producer_name="theirs"))
+    assert producer.name.producer_name == "theirs"
+
+
+def test_closing_twice_is_closing_once_and_never_closes_a_successor(opened: Opened) -> None:
+    first = opened.producer()
+    second = opened.producer()
+    assert not first.is_open
+    opened.streams.close(first)
+    assert opened.streams.producer(1) is second
+    opened.streams.close(second)
+    opened.streams.close(second)
+    assert opened.streams.producer(1) is None
+
+
+def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> None:
+    consumer = opened.consumer()
+    assert not opened.streams.hold_behind(consumer, active())
+    for number in range(2):
+        world.loop.run(world.engine.gate.hold, consumer, Entry([b"%d" % number], 1, 1, 1, 0), 0)
+    assert opened.written == [b"0"]
+    assert opened.streams.hold_behind(consumer, active())
+    opened.streams.drop_held(consumer, ask_again=False)
+    assert opened.written == [b"0", active()]
+
+
+def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:
+    with pytest.raises(ValueError, match="is not a topic name"):
+        opened.producer(1, "persistent://only/two")
+    assert opened.streams.producer(1) is None
+
+
+def test_their_number_is_bounded_for_each_direction(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_STREAMS", 1)
+    opened.producer(1)
+    opened.consumer(1)
+    with pytest.raises(TooManyStreamsError, match="has 1 streams"):
+        opened.producer(2)
+    opened.producer(1)
