@@ -55,6 +55,13 @@ def read_rate(value: Any) -> tuple[int, int]:
     return int(tokens), round(_SPANS[span or "s"] * NANOS_PER_SECOND)
 
 
+def read_count_rate(value: Any) -> tuple[int, int]:
+    """`500`, `500/s`, `30/min`: a rate of things that are counted and have no unit."""
+    if not str(value).partition("/")[0].strip().replace(".", "", 1).isdigit():
+        raise ValueError("write a rate of messages as 500, 500/s, 30/min")
+    return read_rate(value)
+
+
 def _address(value: Any) -> str:
     if split_address(str(value))[1] == 0:
         raise ValueError(f"{value!r} has port 0, where nothing can be reached")
@@ -70,6 +77,7 @@ Size = Annotated[int, BeforeValidator(read_size)]
 Seconds = Annotated[float, BeforeValidator(read_span)]
 Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
 PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
+CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate)]
 HostPort = Annotated[str, BeforeValidator(_address)]
 ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
 
@@ -81,7 +89,7 @@ class _Section(BaseModel):
 class RateLimit(_Section):
     """Messages and bytes per second (or `/min`, `/h`), with room for bursts."""
 
-    messages: PerPeriod | None = Field(None, description="messages per second, or 30/min")
+    messages: CountPerPeriod | None = Field(None, description="messages per second, or 30/min")
     bytes: PerPeriod | None = Field(None, description="bytes per second, or 10MB/min")
     burst_messages: int | None = Field(None, gt=0, description="messages at once; default: a tenth of a period's worth")
     burst_bytes: Size | None = Field(None, gt=0, description="bytes at once; default: a tenth of a period's worth")

@@ -115,6 +115,9 @@ def _pauses(counters: Counters) -> Iterator[Metric]:
     yield _labelled(CounterMetricFamily, "sluice_pauses", "Reasons not to read that arose", labels, counters.pauses)
     yield _labelled(CounterMetricFamily, "sluice_resumes", "Reasons not to read that ended", labels, counters.resumes)
     yield _counter("sluice_keep_alives", "PONGs sent in the place of a paused client, or to it", counters.keep_alives)
+    yield _counter(
+        "sluice_entries_ignored", "Entries of no open producer or consumer, not passed", counters.entries_ignored
+    )
     yield _counter("sluice_lures_removed", "Broker addresses kept from clients", counters.lures_removed)
 
 

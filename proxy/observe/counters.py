@@ -3,8 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-FRAME_ERROR_CAUSES = ("too_large", "malformed", "no_connect", "tls_hello", "http_request", "proxy_protocol")
-
 
 @dataclass(slots=True)
 class Counters:
@@ -25,6 +23,8 @@ class Counters:
     """Reasons not to read that stand right now, by side and cause."""
     keep_alives: int = 0
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
+    entries_ignored: int = 0
+    """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

@@ -31,7 +31,7 @@ class Greeting:
     rest: bytes
 
 
-def read_greeting(data: bytes, max_frame: int) -> Greeting | None:
+def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
     """Read CONNECT from the first bytes of a connection; None while it is not complete.
 
     Raises:
@@ -42,11 +42,12 @@ def read_greeting(data: bytes, max_frame: int) -> Greeting | None:
     size, command_size = SIZES.unpack_from(data)
     length = size + 4
     if length > max_frame:
-        raise foreign_protocol(data) or FrameTooLarge(length, max_frame)
+        raise foreign_protocol(bytes(data[:8])) or FrameTooLarge(length, max_frame)
     if command_size + SIZES.size > length:
         raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
     if len(data) < length:
         return None
+    data = bytes(data)
     envelope = decode(data[SIZES.size : SIZES.size + command_size])
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")

@@ -39,9 +39,11 @@ class Relay:
         self._clock = clock
         self._payload_kind = payload_kind
         self._collecting: tuple[Stream, Entry] | None = None
+        self._is_skipping = False
         self._handle: CommandHandler = lambda _kind, _command, frame: frame
         self._is_paused: Callable[[], bool] = lambda: False
         self._budgets: tuple[Budget, ...] = ()
+        self.ignored = 0
 
     def connect(self, handler: CommandHandler, is_paused: Callable[[], bool], budgets: tuple[Budget, ...]) -> None:
         """Set who handles commands, who says that reading is paused, and whose bytes are held."""
@@ -61,6 +63,7 @@ class Relay:
             self.backlog += chunk
         elif (
             self._collecting is None
+            and not self._is_skipping
             and not self.outlet.waiting
             and scanner.scan(chunk)
             and self._admit(scanner.tallies, now)
@@ -77,7 +80,11 @@ class Relay:
             self._feed_exactly(chunk, self._clock())
 
     def release(self, entry: Entry) -> None:
-        """The gate lets a held entry pass."""
+        """The gate lets a held entry pass.
+
+        This may end a pause and so lead back into `resume`, and from there to the gate, before it returns; so
+        nothing here relies on what was so before.
+        """
         self.outlet.insert(entry.parts)
         self.give_back(entry.memory)
 
@@ -94,27 +101,22 @@ class Relay:
         """Charge the whole chunk, or nothing."""
         for position, tally in enumerate(tallies):
             stream = self.streams.get(tally.owner)
-            if stream is None or not (stream.chain or stream.held):
-                continue
-            if not self._gate.admit(stream, tally.messages, tally.size, now):
+            if stream is None or not self._gate.admit(stream, tally.messages, tally.size, now):
                 self._withdraw(tallies[:position])
                 return False
         for tally in tallies:
-            stream = self.streams.get(tally.owner)
-            if stream is not None:
-                self._gate.count_offered(stream, tally.entries, tally.messages, tally.size)
-                self._gate.count_passed(
-                    stream,
-                    (tally.entries, tally.messages, tally.size),
-                    (tally.largest_messages, tally.largest_size),
-                )
+            stream = self.streams[tally.owner]
+            self._gate.count_offered(stream, tally.entries, tally.messages, tally.size)
+            self._gate.count_passed(
+                stream,
+                (tally.entries, tally.messages, tally.size),
+                (tally.largest_messages, tally.largest_size),
+            )
         return True
 
     def _withdraw(self, tallies: list[Tally]) -> None:
         for tally in tallies:
-            stream = self.streams.get(tally.owner)
-            if stream is not None:
-                self._gate.withdraw(stream, tally.messages, tally.size)
+            self._gate.withdraw(self.streams[tally.owner], tally.messages, tally.size)
 
     def _forward(self, chunk: bytes) -> None:
         scanner = self.scanner
@@ -136,7 +138,7 @@ class Relay:
                 self._offer(view[piece.start : piece.stop], piece, now)
             else:
                 self._command(data, piece)
-            if self._is_paused() and not self.outlet.mid_frame and self._collecting is None:
+            if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
                 self._stop_behind(data, piece)
                 return
 
@@ -146,6 +148,9 @@ class Relay:
         self.scanner.restart()
 
     def _continue(self, part: memoryview, *, whole: bool) -> None:
+        if self._is_skipping:
+            self._is_skipping = not whole
+            return
         if self._collecting is None:
             self.outlet.pass_on(part, mid_frame=not whole)
             return
@@ -156,18 +161,26 @@ class Relay:
             self._hold(stream, entry)
 
     def _offer(self, part: memoryview, piece: Piece, now: int) -> None:
+        """Pass an entry, or hold it.
+
+        One that belongs to no open stream goes nowhere: nothing would meter it, and neither brokers nor clients
+        do anything with it.
+        """
         stream = self.streams.get(piece.owner)
-        if stream is not None:
-            self._gate.count_offered(stream, 1, piece.messages, piece.size)
-            if not self._gate.pass_entry(stream, piece.messages, piece.size, now):
-                entry = Entry([bytes(part)], piece.messages, piece.size, len(part), now)
-                if piece.whole:
-                    self._hold(stream, entry)
-                else:
-                    self._collecting = stream, entry
-                return
+        if stream is None:
+            self.ignored += 1
+            self._is_skipping = not piece.whole
+            return
+        self._gate.count_offered(stream, 1, piece.messages, piece.size)
+        if self._gate.pass_entry(stream, piece.messages, piece.size, now):
             self._gate.count_passed(stream, (1, piece.messages, piece.size), (piece.messages, piece.size))
-        self.outlet.pass_on(part, mid_frame=not piece.whole)
+            self.outlet.pass_on(part, mid_frame=not piece.whole)
+            return
+        entry = Entry([bytes(part)], piece.messages, piece.size, len(part), now)
+        if piece.whole:
+            self._hold(stream, entry)
+        else:
+            self._collecting = stream, entry
 
     def _hold(self, stream: Stream, entry: Entry) -> None:
         if not stream.is_open:

@@ -189,7 +189,7 @@ class Session:
         self._greeting += chunk
         if self.state is State.DIALLING:
             return
-        self._greeted = read_greeting(bytes(self._greeting), self._to_broker.scanner.max_size)
+        self._greeted = read_greeting(self._greeting, self._to_broker.scanner.max_size)
         if self._greeted is None:
             return
         self.connection.client_version = self._greeted.client_version
@@ -202,7 +202,7 @@ class Session:
         role = "data" if greeting.target else "lookup"
         self._log.role_found(self.connection, role)
         wanted = greeting.target or self._engine.config.broker
-        self.connection.broker = wanted
+        self.connection.broker = wanted.removeprefix("pulsar://")
         try:
             async with asyncio.timeout(self._engine.config.connect_timeout):
                 dial = partial(asyncio.get_running_loop().create_connection, lambda: self.broker)
@@ -290,6 +290,7 @@ class Session:
             self._handshake_timer.cancel()
         self._keep_alive.stop()
         self._streams.close_all()
+        self._engine.counters.entries_ignored += self._to_broker.ignored + self._to_client.ignored
         self._lookups.close()
         self._tasks.cancel()
         self._engine.sessions.discard(self)

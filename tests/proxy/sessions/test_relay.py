@@ -170,7 +170,7 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
 def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     payload_kind: int, kinds: list[FrameKind], actions: list[Action], limits: list[int | None], bounds: tuple[int, int]
 ) -> None:
-    """Any frames, any chunks, any limits, pauses and foreign frames at any time."""
+    """Any frames, any chunks, any limits, pauses and foreign frames at any time; entries of no stream go nowhere."""
     hold_limit, write_limit = bounds
     rig = RelayRig(limits, hold_limit, payload_kind)
     rig.write_limit = write_limit
@@ -190,10 +190,12 @@ def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     assert rig.budget.used == 0
     assert rig.reading.pauses == rig.reading.resumes
     assert came.count(PONG) == inserted
-    for owner in range(5):
+    for owner in range(len(limits) + 1):
         sent = [frame for frame, (kind, whose, *_) in zip(frames, kinds, strict=True) if is_of(kind, whose, owner)]
         assert [frame for frame in came if frame in sent] == sent
-    assert len(came) == len(frames) + inserted
+    nobodys = sum(kind == "entry" and whose > len(limits) for kind, whose, *_ in kinds)
+    assert rig.relay.ignored == nobodys
+    assert len(came) == len(frames) - nobodys + inserted
 
 
 def is_of(kind: str, whose: int, owner: int) -> bool:

@@ -1,13 +1,13 @@
 """The proxy's own answers to a client."""
 
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
-from tests.proxy.conversation import World
+from tests.proxy.conversation import World, consumer
 from tests.proxy.wire import PING, lookup, message, producer
 
 
 def test_a_client_that_does_not_take_answers_is_not_read(world: World) -> None:
     """Else it could make the proxy keep any number of them."""
-    client, broker = world.pair()
+    client, broker = consumer(world)
     client.stop_reading()
     broker >> message(0, size=WRITE_BUFFER_HIGH)
     client >> PING

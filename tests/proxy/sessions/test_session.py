@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.sessions.leg import Leg
-from tests.proxy.conversation import NOTHING, World
+from tests.proxy.conversation import NOTHING, World, consumer
 from tests.proxy.wire import (
     NO_REQUEST,
     PING,
@@ -83,7 +83,7 @@ def test_a_reset_by_the_client_is_told_apart_from_a_close(world: World) -> None:
 
 
 def test_a_session_ends_with_its_broker_and_the_client_gets_what_was_passed_on(world: World) -> None:
-    client, broker = world.pair()
+    client, broker = consumer(world)
     client.stop_reading()
     broker >> message(1)
     broker.leave()
@@ -95,7 +95,7 @@ def test_a_session_ends_with_its_broker_and_the_client_gets_what_was_passed_on(w
 
 
 def test_a_client_that_takes_nothing_is_given_up_after_the_linger_time(world: World) -> None:
-    client, broker = world.pair()
+    client, broker = consumer(world)
     client.stop_reading()
     broker >> message(1)
     broker.half_close()

@@ -98,11 +98,11 @@ def test_frames_that_come_while_the_broker_is_dialled_wait_and_keep_their_order(
 def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
     world.broker_answers = False
     client = world.client()
-    frames = PING + send(5) + lookup()
+    frames = PING + producer() + send(5) + lookup()
     client.send_bytes(connect() + frames[:20])
     client.send_bytes(frames[20:])
     broker = world.accept()
-    broker << [connect(), PING, send(5), lookup()]
+    broker << [connect(), PING, producer(), send(5), lookup()]
 
 
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_the_operator(world: World) -> None:

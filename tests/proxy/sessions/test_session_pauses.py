@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
-from tests.proxy.conversation import NOTHING, World, publisher
+from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
@@ -203,7 +203,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
 
 def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> None:
     world = make_world(**limited(publish={"hold_connection": str(40 * FRAME)}))
-    client, broker = publisher(world)
+    client, broker = publisher(world, subscribe())
     client >> sends(60)
     assert not client.is_read
     large = receipt(0) + message(1, size=3000)
@@ -244,7 +244,7 @@ def test_a_broker_that_takes_nothing_stops_the_reading_of_its_client(world: Worl
 
 
 def test_a_client_that_takes_nothing_stops_the_reading_of_its_broker(world: World) -> None:
-    client, broker = world.pair()
+    client, broker = consumer(world)
     client.stop_reading()
     for number in range(20):
         broker >> message(number, size=100_000)

@@ -281,8 +281,29 @@ def test_what_is_held_may_arrive_in_pieces_while_others_pass(make_world: Make) -
     broker << [send(1, size=3000), send(2, size=30)]
 
 
-def test_a_send_of_a_producer_that_nobody_opened_passes_as_it_came(world: World) -> None:
-    """The broker ignores it; it is not the proxy's to judge."""
+def test_a_send_of_a_producer_that_nobody_opened_goes_nowhere(world: World) -> None:
+    """No limit would meter it; the broker would ignore it or end the connection."""
     client, broker = world.pair()
     client >> [send(0, producer_id=99), PING]
-    broker << [send(0, producer_id=99), PING]
+    broker << [PING]
+
+
+def test_no_trick_with_ids_gets_past_a_limit(make_world: Make) -> None:
+    """A second PRODUCER of the same id, refused by the broker, ends the stream, and with it the right to send."""
+    world = make_world(limits=ONE_A_SECOND)
+    client, broker = publisher(world)
+    client >> [producer(request_id=50), *sends(3)]
+    broker << [producer(request_id=50), send(0)]
+    broker >> error(50)
+    client >> sends(5)
+    world.advance(10)
+    broker << NOTHING
+
+
+def test_a_large_frame_that_goes_nowhere_may_come_in_pieces(world: World) -> None:
+    client, broker = world.pair()
+    frame = send(0, producer_id=99, size=5000)
+    client.send_bytes(frame[:700])
+    client.send_bytes(frame[700:3000])
+    client.send_bytes(frame[3000:] + PING)
+    broker << PING
