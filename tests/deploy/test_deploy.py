@@ -19,7 +19,7 @@ def _dockerfile() -> list[str]:
 
 
 def _option_names(command: str) -> set[str]:
-    group = typer.main.get_command(app)
+    group = typer.main.get_group(app)
     return {name for option in group.commands[command].params for name in option.opts}
 
 
@@ -42,6 +42,7 @@ def test_the_dockerfile_copies_what_is_there():
 
 def test_the_dockerfile_copies_every_package_of_the_wheel():
     packages = re.search(r"packages = (\[.*?\])\n", (ROOT / "pyproject.toml").read_text())
+    assert packages
     copies = {line for line in _dockerfile() if line.startswith("COPY ")}
     assert [name for name in yaml.safe_load(packages[1]) if f"COPY {name} {name}" not in copies] == []
 
