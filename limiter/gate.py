@@ -105,7 +105,7 @@ class Gate:
                 stream = next_turn(limiter, now)
                 if stream is None:
                     break
-                self._take_turn(stream, limiter, now)
+                self._take_turn(stream, now)
         finally:  # whatever one stream's `release` raises, the others go on
             limiter.wakes_at = None
             if limiter.waiters:
@@ -169,25 +169,33 @@ class Gate:
                 self._take_places(stream)
                 self._queue(stream, refusing(stream, now) or obstacle, now)
 
-    def _take_turn(self, stream: Stream, limiter: Limiter, now: int) -> None:
+    def _take_turn(self, stream: Stream, now: int) -> None:
         """Pass the first entry of a stream that waits, or find out where else it must wait."""
         elsewhere = refusing(stream, now)
-        if elsewhere is None:
-            self._pass_and_line_up(stream, limiter, now)
-        else:
+        if elsewhere is not None:
             self._unqueue(stream, now)
             self._queue(stream, elsewhere, now)
-
-    def _pass_and_line_up(self, stream: Stream, limiter: Limiter, now: int) -> None:
+            return
         for each in stream.chain:
             each.waiters.went(stream.places[each])
-        self._release(stream, now)
-        self._unqueue(stream, now)
-        if stream.held:
-            self._take_places(stream)
-            self._queue(stream, refusing(stream, now) or limiter, now)
-        else:
+        try:
+            self._release(stream, now)
+        finally:
+            self._line_up(stream, now)
+
+    def _line_up(self, stream: Stream, now: int) -> None:
+        """Behind the entry that has just passed: in the same queue, as its turn there shows where else it must wait."""
+        limiter = stream.waits_on
+        if limiter is None:
+            self._settle(stream, now)
+        elif not stream.held:
+            self._unqueue(stream, now)
             stream.places.clear()
+        else:
+            self._give_up_claims(stream, now)
+            limiter.waiters.remove(stream, stream.places[limiter])
+            self._take_places(stream)
+            limiter.waiters.add(stream, stream.places[limiter])
 
     def _take_places(self, stream: Stream) -> None:
         """The stream's next entry is in line from now on, at every limiter."""
@@ -216,7 +224,7 @@ class Gate:
             usage.throttled.stop(now)
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
-        if limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):
+        if len(stream.chain) > 1 and limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):
             claim(stream, limiter)
         stream.waits_on = limiter
         stream.last_reason = limiter.scope.level
@@ -234,16 +242,17 @@ class Gate:
         limiter.waiters.remove(stream, stream.places[limiter])
         if not limiter.waiters:
             limiter.usage.throttled.stop(now)
-        for other in stream.chain:
-            if other.claimant is stream:
-                other.claimant = None
-                self._wake_sooner(other, now)
+        self._give_up_claims(stream, now)
 
-    def _wake_sooner(self, limiter: Limiter, now: int) -> None:
-        """Nobody needs to be left room any more; a limiter that is due or being served finds out by itself."""
-        if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
-            limiter.wakes_at = None
-            self._ask_for_wake_up(limiter, now)
+    def _give_up_claims(self, stream: Stream, now: int) -> None:
+        """Others need not leave room any more; a limiter that is due or being served finds out by itself."""
+        for limiter in stream.chain:
+            if limiter.claimant is not stream:
+                continue
+            limiter.claimant = None
+            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
+                limiter.wakes_at = None
+                self._ask_for_wake_up(limiter, now)
 
     def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
         if limiter.wakes_at is None:

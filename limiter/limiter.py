@@ -59,7 +59,8 @@ class Limiter:
 
     def is_open(self, now: int) -> bool:
         """Whether the next entry, however large, may pass: there is a token, and the entry may leave a debt."""
-        return self.fits(1, 1, now)
+        messages, size = self._messages, self._size
+        return (messages is None or messages.holds(1, now)) and (size is None or size.holds(1, now))
 
     def charge(self, messages: int, size: int, now: int) -> None:
         """Take the tokens for what passes."""

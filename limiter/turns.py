@@ -23,14 +23,12 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
 
 def refusing(stream: Stream, now: int) -> Limiter | None:
     """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
-    slowest, longest = None, 0
+    all_open = True
     for limiter in stream.chain:
         if not limiter.waiters.is_before_all(stream.places[limiter]):
             return limiter
-        wait = limiter.wait_ns(now)
-        if wait > longest:
-            slowest, longest = limiter, wait
-    return slowest
+        all_open = all_open and limiter.is_open(now)
+    return None if all_open else max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
 
 def claim(stream: Stream, waits_on: Limiter) -> None:

@@ -29,28 +29,29 @@ class WaitQueue:
 
     def __init__(self) -> None:
         self.virtual_time = 0
-        self._row: list[tuple[Place, Stream]] = []
+        self._row: list[tuple[int, int, Stream]] = []
 
     def __len__(self) -> int:
         return len(self._row)
 
     def first(self) -> "Stream":
         """Whose turn it is; the queue must not be empty."""
-        return self._row[0][1]
+        return self._row[0][2]
 
     def is_before_all(self, place: Place) -> bool:
         """Whether nobody waits here who would go before (or already is at) this place."""
-        return not self._row or place <= self._row[0][0]
+        return not self._row or place <= self._row[0][:2]
 
     def add(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here; places of different streams are never equal."""
-        insort(self._row, (place, stream))
+        insort(self._row, (*place, stream))
 
     def remove(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here no longer; `place` is the one that it was added with."""
-        at = bisect_left(self._row, (place,))
-        assert self._row[at][1] is stream, "a stream is removed from the place where it was added"
-        del self._row[at]
+        row = self._row
+        at = 0 if row[0][2] is stream else bisect_left(row, place)
+        assert row[at][2] is stream, "a stream is removed from the place where it was added"
+        del row[at]
 
     def went(self, place: Place) -> None:
         """The entry at this place passed: virtual time goes on to it."""

@@ -167,6 +167,13 @@ def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
     assert stream.waits_on is None
 
 
+def test_a_long_row_of_such_entries_passes_without_going_deeper_and_deeper() -> None:
+    world, slow, fast = World(), limiter(1, name="slow"), limiter(50_000, name="fast")
+    stream = world.greedy(slow, entries=repeat((1, 1)))
+    world.gate.rewire(stream, (fast,), 0)
+    assert world.messages_of(stream) == 5_001
+
+
 @pytest.mark.parametrize("end", ["leave", "drop_held"])
 def test_a_stream_may_end_while_it_is_passing(end: str) -> None:
     world, one = World(), limiter(10)
@@ -193,7 +200,6 @@ def test_a_release_that_fails_strands_nobody_else() -> None:
         world.offer(stream, 1, 1)
     with pytest.raises(OSError):
         world.run(0.1)
-    world.gate.leave(broken, world.clock.now)
     world.run(1)
     assert world.messages_of(other) == 2
 

@@ -194,9 +194,9 @@ class Clockwork(RuleBasedStateMachine):
                 waiting[stream.waits_on].add(stream)
         for limiter in self.limiters():
             row = limiter.waiters._row
-            assert {stream for _, stream in row} == waiting[limiter]
-            assert row == sorted(row, key=lambda one: one[0])
-            assert all(place == stream.places[limiter] for place, stream in row)
+            assert {stream for *_, stream in row} == waiting[limiter]
+            assert row == sorted(row, key=lambda one: one[:2])
+            assert all((*stream.places[limiter], stream) == here for here in row for stream in here[2:])
             assert limiter.claimant is None or limiter.claimant.waits_on not in (None, limiter)
 
     @invariant()

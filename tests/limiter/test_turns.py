@@ -154,6 +154,20 @@ def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
     assert next_turn(busy, 3_000_000_000) is x
 
 
+def test_a_claim_counts_for_nothing_while_somebody_else_is_first_where_its_stream_waits() -> None:
+    """Its tokens will not come next, so nobody need leave room."""
+    world = World()
+    busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
+    busy.charge(20, 0, 0)
+    slow.charge(3, 0, 0)
+    first, x, small = world.stream(busy), world.stream(busy, slow), world.stream(slow)
+    world.offer(first, 30, 30)
+    world.offer(x, 20, 20)
+    world.offer(small, 1, 1)
+    assert slow.waiters.first() is small
+    assert next_turn(busy, 2_000_000_000) is first
+
+
 def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> None:
     world = World()
     busy, slow = limiter(10, name="busy", burst=1), limiter(1, name="slow", burst=1)
