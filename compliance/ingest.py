@@ -81,8 +81,9 @@ def _write(folders: Folders, lines: DataFrame, number: int) -> None:
     try:
         rows = good_rows(batch).write.mode("overwrite").partitionBy("day")
         rows.parquet(str(folders.rows / f"batch={number}"))
-        malformed = quarantined(batch).coalesce(1).write.mode("overwrite")
-        malformed.json(str(folders.quarantine / f"batch={number}"))
+        if not batch.where(~F.col("is_good")).isEmpty():
+            malformed = quarantined(batch).coalesce(1).write.mode("overwrite")
+            malformed.json(str(folders.quarantine / f"batch={number}"))
     finally:
         batch.unpersist()
 

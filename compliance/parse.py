@@ -5,7 +5,7 @@ mind about what is malformed with the columns selected, and loses the raw line.
 """
 
 from functools import reduce
-from operator import or_
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -38,10 +38,9 @@ _OPTIONS = {"columnNameOfCorruptRecord": "bad", "allowNonNumericNumbers": "false
 
 
 def parse(lines: DataFrame) -> DataFrame:
-    """Columns `value`, `file` in; out every field of the record, `file`, `value` and `fault`.
+    """Columns `value`, `file` in; out every field of the record (times still as text), `file`, `value`, `is_good`.
 
-    The fault says why a line is malformed; it is null if the line is not. Persist the result before selecting from
-    it: else Spark copies the whole parser into the plan of each column.
+    Persist the result before selecting from it: else Spark copies the whole parser into the plan of each column.
     """
     wrapped = F.concat(F.lit('{"lines":['), F.col("value"), F.lit('],"end":true}'))
     parsed = lines.select(
@@ -51,33 +50,57 @@ def parse(lines: DataFrame) -> DataFrame:
         F.from_json(wrapped, _WRAPPED, _OPTIONS).alias("parsed"),
     )
     record = F.get(F.col("parsed.lines"), F.lit(0))
-    flat = parsed.select("*", *(record.getField(name).alias(name) for name in line_schema().names))
-    judged = flat.withColumn("fault", _fault())
-    times = {name: F.try_to_timestamp(F.col(name)) for name in time_fields()}
-    return judged.withColumns(times).select("file", "value", "fault", *line_schema().names)
+    is_alone = F.coalesce(F.col("parsed.end") & (F.size("parsed.lines") == 1), F.lit(False))
+    flat = parsed.select(
+        "file",
+        "value",
+        "is_text",
+        is_alone.alias("is_alone"),
+        F.col("parsed.bad").isNull().alias("is_typed"),
+        *(record.getField(name).alias(name) for name in line_schema().names),
+    )
+    return flat.withColumn("is_good", F.coalesce(_is_good(), F.lit(False)))
 
 
 def good_rows(parsed: DataFrame) -> DataFrame:
     """The rows of the good lines, with the UTC day of their start."""
-    rows = parsed.where(F.col("fault").isNull())
+    times = {name: F.try_to_timestamp(F.col(name)) for name in time_fields()}
+    rows = parsed.where("is_good").withColumns(times)
     return rows.select(*row_schema().names, "file", F.to_date("start").alias("day"))
 
 
 def quarantined(parsed: DataFrame) -> DataFrame:
-    """The other lines: file, raw line, reason."""
+    """The other lines: file, raw line, and why it is malformed."""
     line = F.substring("value", 1, LONGEST_QUARANTINED).alias("line")
-    return parsed.where(F.col("fault").isNotNull()).select("file", line, F.col("fault").alias("reason"))
+    return parsed.where(~F.col("is_good")).select("file", line, fault().alias("reason"))
 
 
-def _fault() -> Column:
+def _is_good() -> Column:
+    """Every rule of `fault` at once, in a form that is quick for the many lines that keep them all."""
+    complete = {kind: [F.col(name).isNotNull() for name in required_fields(kind)] for kind in Kinds.BY_NAME}
+    for kind, conditions in complete.items():
+        conditions += [F.contains(F.col("value"), F.lit(f'"{name}"')) for name in nullable_fields(kind)]
+    by_kind = (F.when(F.col("kind") == kind, reduce(and_, conditions)) for kind, conditions in complete.items())
+    rules = [
+        F.col("is_text") & F.col("is_alone") & F.col("is_typed"),
+        F.col("v") <= SCHEMA_VERSION,
+        F.coalesce(*by_kind),
+        F.least(*number_fields()) >= 0,
+        *(~_is_bad_time(name) for name in time_fields()),
+        *(F.col(name).isNull() | F.col(name).isin(*words) for name, words in choices().items()),
+        *(~_lacks_burst(unit) for unit in ("messages", "bytes")),
+    ]
+    return reduce(and_, rules)
+
+
+def fault() -> Column:
     """The first rule that the line breaks, in words; null if it breaks none."""
-    is_alone = F.col("parsed.end") & (F.size("parsed.lines") == 1)
     known = F.col("kind").isin(*Kinds.BY_NAME)
     return F.coalesce(
         F.when(~F.col("is_text"), "not UTF-8 text"),
         F.when(F.trim("value") == "", "empty line"),
-        F.when(~F.coalesce(is_alone, F.lit(False)), "not exactly one complete JSON object"),
-        F.when(F.col("parsed.bad").isNotNull(), "a field has the wrong type"),
+        F.when(~F.col("is_alone"), "not exactly one complete JSON object"),
+        F.when(~F.col("is_typed"), "a field has the wrong type"),
         F.when(F.col("kind").isNull(), "missing: kind"),
         F.when(~known, F.concat(F.lit("unknown kind: "), F.substring("kind", 1, 100))),
         F.when(F.col("v") > SCHEMA_VERSION, F.concat(F.lit("newer schema version: "), F.col("v").cast("string"))),
@@ -105,12 +128,19 @@ def _missing() -> list[Column]:
 
 
 def _bad_values() -> list[Column]:
-    # `try_to_timestamp` alone would accept a bare year or a time without a zone.
-    bad = {name: ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull() for name in time_fields()}
+    bad = {name: _is_bad_time(name) for name in time_fields()}
     bad |= {name: F.col(name) < 0 for name in number_fields()}
     bad |= {name: ~F.col(name).isin(*words) for name, words in choices().items()}
     for unit in ("messages", "bytes"):
-        limited = F.col(f"limit_{unit}").isNotNull()
-        lacks_burst = (F.col("kind") == "limit") & limited & F.col(f"burst_{unit}").isNull()
-        bad[f"burst_{unit}"] = reduce(or_, [bad[f"burst_{unit}"], lacks_burst])
+        bad[f"burst_{unit}"] |= _lacks_burst(unit)
     return [F.when(condition, name) for name, condition in bad.items()]
+
+
+def _is_bad_time(name: str) -> Column:
+    # `try_to_timestamp` alone would accept a bare year or a time without a zone.
+    return ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull()
+
+
+def _lacks_burst(unit: str) -> Column:
+    is_limited = (F.col("kind") == "limit") & F.col(f"limit_{unit}").isNotNull()
+    return is_limited & F.col(f"burst_{unit}").isNull()

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
@@ -23,8 +23,7 @@ def report_with_progress(access_log: Path, out: Path, *, fresh: bool, strict: bo
     except (ReportError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        return _fail(f"Spark failed: {first_line} (its log: {out}/work/*/spark.log)")
+        return _fail(f"Spark failed: {_first_line(error)} (its log: {out}/work/*/spark.log)")
     _tell(report, out)
     return STRICT_EXIT if strict and report.overall.verdict in ("violated", "unknown") else 0
 
@@ -32,6 +31,12 @@ def report_with_progress(access_log: Path, out: Path, *, fresh: bool, strict: bo
 def _fail(message: str) -> int:
     print(f"sluice report: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
     return 1
+
+
+def _first_line(error: Exception) -> str:
+    # Py4J's own first line names an object number, Java's names the cause.
+    said = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
+    return said.strip().splitlines()[0]
 
 
 def _tell(report: Report, out: Path) -> None:

@@ -6,15 +6,14 @@ from compliance.gather import gather
 from compliance.ingest import Folders, ingest
 from compliance.report import make_report
 from compliance.session import spark_session
-from tests.compliance.planted import planted, write_file
+from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.scenarios import write_scenarios
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        # Short jobs: the second compiler would cost more than it gains.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
         with spark_session(tmp_path_factory.mktemp("spark") / "spark.log") as session:
             yield session
 

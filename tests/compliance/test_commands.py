@@ -1,16 +1,19 @@
 import csv
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.compliance.planted import exact_log, write_file
+from tests.compliance.planted import QUICK_JAVA, exact_log, write_file
 
 
-def report(*arguments, **options):
+def report(*arguments):
     command = [sys.executable, "-m", "sluice", "report", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+    # A short job: see the fixture `spark`.
+    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
 
 
 def test_an_error_is_one_line_and_no_traceback(tmp_path):
