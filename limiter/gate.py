@@ -192,7 +192,6 @@ class Gate:
             self._unqueue(stream, now)
             stream.places.clear()
         else:
-            self._give_up_claims(stream, now)
             limiter.waiters.remove(stream, stream.places[limiter])
             self._take_places(stream)
             limiter.waiters.add(stream, stream.places[limiter])

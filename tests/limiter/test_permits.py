@@ -221,6 +221,17 @@ def test_what_one_consumer_received_is_room_for_another_that_asks() -> None:
     assert waiting.granted == 100
 
 
+def test_of_two_limits_the_one_without_room_decides() -> None:
+    wide, narrow = PermitMeter(100), PermitMeter(10)
+    Consumer(narrow).ask(10)
+    both, other = Consumer(wide, narrow), Consumer(wide)
+    both.ask(1000)
+    assert (both.granted, narrow.outstanding) == (5, 15), "its share, as it had nothing under way"
+    other.ask(40)
+    other.receive_all()
+    assert (both.granted, narrow.outstanding) == (5, 15)
+
+
 def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay() -> None:
     meter, other = PermitMeter(100), PermitMeter(100)
     leaves, stays = Consumer(meter), Consumer(meter)
