@@ -25,15 +25,16 @@ class Chart(Struct, frozen=True, kw_only=True):
     topic: str
     direction: str
     unit: str
+    step_s: int
     svg: str
     description: str
     """The same in words, for those who cannot see it."""
 
 
-def charts(rates: list[RateFacts], step_s: int) -> Iterator[Chart]:
+def charts(rates: list[RateFacts]) -> Iterator[Chart]:
     """A chart for each topic and direction in `rates`, which are ordered by them."""
     for (topic, direction), steps in groupby(rates, key=lambda rate: (rate.topic, rate.direction)):
-        yield _chart(topic, direction, list(steps), step_s)
+        yield _chart(topic, direction, list(steps))
 
 
 def chart_unit(steps: list[RateFacts]) -> str:
@@ -62,9 +63,10 @@ def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], dict[str, list
     return numbers, series
 
 
-def _chart(topic: str, direction: str, steps: list[RateFacts], step_s: int) -> Chart:
+def _chart(topic: str, direction: str, steps: list[RateFacts]) -> Chart:
     unit = chart_unit(steps)
     numbers, series = filled(steps, unit)
+    step_s = steps[0].step_s
     # Matplotlib counts in days.
     edges = [number * step_s / 86400 for number in (*numbers, numbers[-1] + 1)]
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{topic} {direction}", "font.size": 11}):
@@ -75,7 +77,14 @@ def _chart(topic: str, direction: str, steps: list[RateFacts], step_s: int) -> C
         image = io.StringIO()
         figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     description = _description(series, unit)
-    return Chart(topic=topic, direction=direction, unit=unit, description=description, svg=_inline(image.getvalue()))
+    return Chart(
+        topic=topic,
+        direction=direction,
+        unit=unit,
+        step_s=step_s,
+        description=description,
+        svg=_inline(image.getvalue()),
+    )
 
 
 def _draw(axes: Axes, edges: list[float], series: dict[str, list[float | None]]) -> None:

@@ -70,7 +70,9 @@ def worst_window(limit_lines: DataFrame, unit: str) -> DataFrame:
         "start",
     )
     surplus_before = surplus - F.col("passed") + F.col("rate") * F.col("duration_s")
-    begun = sums.withColumn("begin", F.min_by(before, surplus_before).over(_so_far()))
+    # Of equal windows the shortest is the best evidence.
+    shortest = F.struct(F.round(surplus_before, 6), -F.col("time_sum"))
+    begun = sums.withColumn("begin", F.min_by(before, shortest).over(_so_far()))
     # A line in which nothing passed ends no worst window, and its largest entry is none.
     ended = begun.where(F.col("passed") > 0).withColumns(
         {
@@ -93,7 +95,8 @@ def worst_of(windows: DataFrame, unit: str, basis: str) -> DataFrame:
         F.col("rate").alias("limit"),
         excess.alias("excess"),
     )
-    worst = windows.groupBy(*LIMITER).agg(F.max_by(window, excess).alias("worst"))
+    earliest = F.struct(F.round(excess, 6), -F.unix_micros("end"))
+    worst = windows.groupBy(*LIMITER).agg(F.max_by(window, earliest).alias("worst"))
     return worst.select(*LIMITER, F.lit(unit).alias("unit"), F.lit(basis).alias("basis"), "worst.*")
 
 

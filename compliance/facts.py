@@ -122,6 +122,8 @@ class TopicFacts(Struct, frozen=True, kw_only=True):
     limit_level: str
     limit_messages: float | None
     limit_bytes: float | None
+    first: datetime
+    last: datetime
 
 
 class UsageFacts(Struct, frozen=True, kw_only=True):
@@ -143,6 +145,8 @@ class RateFacts(Struct, frozen=True, kw_only=True):
 
     topic: str
     direction: str
+    step_s: int
+    """Length of a step, seconds."""
     step: int
     """Which step, counted from 1970."""
     offered_messages: float
@@ -188,6 +192,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     usage: list[UsageFacts]
     rates: list[RateFacts]
     charts_left_out: int
-    """Topics with a limit that have no chart."""
-    step_s: int
-    """Length of a chart's step, seconds."""
+    """Topics that have no chart."""

@@ -75,7 +75,6 @@ def _facts(rows: DataFrame, lines: DataFrame, quarantine: DataFrame, on_step: Ca
     containment += _collect(crosscheck_facts(limits, intervals), ContainmentFacts)
     entitlement = _collect(entitlement_facts(limits), EntitlementFacts)
     on_step("drawing rates")
-    step_s = chart_step_s(runs)
     charted = charted_topics(topics)
     return Facts(
         runs=runs,
@@ -86,9 +85,8 @@ def _facts(rows: DataFrame, lines: DataFrame, quarantine: DataFrame, on_step: Ca
         entitlement=entitlement,
         topics=topics,
         usage=usage,
-        rates=_rates(intervals, charted, step_s),
+        rates=_rates(intervals, charted),
         charts_left_out=len(topics) - len(charted),
-        step_s=step_s,
     )
 
 
@@ -102,20 +100,18 @@ def charted_topics(topics: list[TopicFacts]) -> list[TopicFacts]:
     return sorted(topics, key=interest)[:CHARTS]
 
 
-def chart_step_s(runs: list[RunFacts]) -> int:
-    """The shortest step that keeps a chart within its number of steps."""
-    if not runs:
-        return STEPS_S[0]
-    span_s = (max(run.last for run in runs) - min(run.first for run in runs)).total_seconds()
+def chart_step_s(topic: TopicFacts) -> int:
+    """The shortest step that keeps the topic's chart within its number of steps."""
+    span_s = (topic.last - topic.first).total_seconds()
     return next((step for step in STEPS_S if span_s / step <= MOST_STEPS), STEPS_S[-1])
 
 
-def _rates(intervals: DataFrame, charted: list[TopicFacts], step_s: int) -> list[RateFacts]:
+def _rates(intervals: DataFrame, charted: list[TopicFacts]) -> list[RateFacts]:
     if not charted:
         return []
-    wanted = [(topic.topic, topic.direction) for topic in charted]
-    topics = intervals.sparkSession.createDataFrame(wanted, "topic string, direction string")
-    return _collect(rate_facts(intervals, topics, step_s).orderBy("topic", "direction", "step"), RateFacts)
+    wanted = [(topic.topic, topic.direction, chart_step_s(topic)) for topic in charted]
+    topics = intervals.sparkSession.createDataFrame(wanted, "topic string, direction string, step_s long")
+    return _collect(rate_facts(intervals, topics).orderBy("topic", "direction", "step"), RateFacts)
 
 
 def _quarantine_facts(quarantine: DataFrame) -> DataFrame:

@@ -31,12 +31,12 @@ def render(report: Report) -> str:
         rate=_rate,
         size=_size,
     )
-    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.rate_step_s)]  # noqa: S704 - matplotlib escapes the texts that it draws
+    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates)]  # noqa: S704 - matplotlib escapes the texts that it draws
     return environment.get_template("report.html.j2").render(report=report, charts=drawn, signs=SIGNS)
 
 
 def _clock(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "nothing"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
 
 
 def _between(times: tuple[datetime, datetime]) -> str:

@@ -8,15 +8,15 @@ from compliance.clock import seconds
 _FLOWS = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
 
 
-def rate_facts(interval_lines: DataFrame, topics: DataFrame, step_s: int) -> DataFrame:
+def rate_facts(interval_lines: DataFrame, topics: DataFrame) -> DataFrame:
     """Rates per second of the named topics per step, as `RateFacts`.
 
     Args:
         interval_lines: All of them.
-        topics: Columns `topic`, `direction`: few enough for one machine.
-        step_s: Length of a step, seconds.
+        topics: Columns `topic`, `direction`, `step_s` (length of a step, seconds); few enough for one machine.
     """
-    wanted = interval_lines.join(F.broadcast(topics), on=["topic", "direction"], how="left_semi")
+    wanted = interval_lines.join(F.broadcast(topics), on=["topic", "direction"], how="inner")
+    step_s = F.col("step_s")
     from_s, to_s = seconds(F.col("start")), seconds(F.col("end"))
     first = F.floor(from_s / step_s)
     # The end is exclusive; a clock that stepped back must not make the sequence run backwards.
@@ -28,7 +28,7 @@ def rate_facts(interval_lines: DataFrame, topics: DataFrame, step_s: int) -> Dat
     overlap = F.least(F.col("to_s"), step_start + step_s) - F.greatest(F.col("from_s"), step_start)
     share = F.coalesce(F.try_divide(overlap, F.col("to_s") - F.col("from_s")), F.lit(1.0))
     shares = spread.withColumn("share", F.when(F.col("to_s") > F.col("from_s"), share).otherwise(1.0))
-    return shares.groupBy("topic", "direction", "step").agg(
+    return shares.groupBy("topic", "direction", "step_s", "step").agg(
         *((F.sum(F.col(name) * F.col("share")) / step_s).alias(name) for name in _FLOWS),
         F.max("limit_messages").alias("limit_messages"),
         F.max("limit_bytes").alias("limit_bytes"),

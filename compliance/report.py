@@ -34,7 +34,6 @@ class Report(Struct, frozen=True, kw_only=True):
     topics: list[TopicFacts]
     quality: Quality
     rates: list[RateFacts]
-    rate_step_s: int
     charts_left_out: int
     usage: list[UsageFacts]
 
@@ -61,7 +60,6 @@ def make_report(facts: Facts) -> Report:
             quarantine=facts.quarantine,
         ),
         rates=facts.rates,
-        rate_step_s=facts.step_s,
         charts_left_out=facts.charts_left_out,
         usage=sorted(facts.usage, key=lambda row: (row.day, row.topic, row.direction)),
     )

@@ -33,6 +33,8 @@ def topic_facts(interval_lines: DataFrame) -> DataFrame:
     streams = interval_lines.groupBy(*STREAM).agg(
         *_sums(*_FLOWS, "dropped_messages", "dropped_bytes", "throttled_ms"),
         F.max("delay_max_ms").alias("delay_max_ms"),
+        F.min("start").alias("first"),
+        F.max("end").alias("last_end"),
         F.max_by(last, "seq").alias("last"),
     )
     limit = F.struct("last.limit_level", "last.limit_messages", "last.limit_bytes")
@@ -43,6 +45,8 @@ def topic_facts(interval_lines: DataFrame) -> DataFrame:
         (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
         F.max("delay_max_ms").alias("delay_max_ms"),
         F.max_by(limit, "last.end").alias("limit"),
+        rfc3339(F.min("first")).alias("first"),
+        rfc3339(F.max("last_end")).alias("last"),
     )
     return topics.select("*", "limit.*").drop("limit")
 

@@ -33,6 +33,7 @@ def topic_fact(**more):
     values: dict[str, Any] = {f"{amount}_{unit}": 0 for amount in amounts for unit in ("messages", "bytes")}
     values |= {"tenant": "acme", "namespace": "orders", "topic": TOPIC, "direction": "publish", "throttled_s": 0.0}
     values |= {"delay_max_ms": 0.0, "limit_level": "topic", "limit_messages": 100.0, "limit_bytes": None}
+    values |= {"first": BEGIN, "last": END}
     return TopicFacts(**(values | more))
 
 
@@ -81,5 +82,5 @@ def facts(**more):
         "limiters": [limiter_fact()],
         "containment": [],
     }
-    empty |= {"entitlement": [], "topics": [], "usage": [], "rates": [], "charts_left_out": 0, "step_s": 1}
+    empty |= {"entitlement": [], "topics": [], "usage": [], "rates": [], "charts_left_out": 0}
     return Facts(**(empty | more))

@@ -6,7 +6,7 @@ from compliance.facts import RateFacts
 
 def rate(step, **more):
     names = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
-    values = {"topic": "t", "direction": "publish", "step": step} | dict.fromkeys(names, 50.0)
+    values = {"topic": "t", "direction": "publish", "step_s": 1, "step": step} | dict.fromkeys(names, 50.0)
     return RateFacts(**(values | {"limit_messages": 100.0, "limit_bytes": None} | more))
 
 
@@ -25,7 +25,7 @@ def test_the_unit_is_the_one_whose_limit_is_used_more():
 
 def test_there_is_one_well_formed_picture_for_each_topic_and_direction():
     rates = [rate(1), rate(2), rate(1, direction="dispatch"), rate(1, topic="<u>")]
-    drawn = list(charts(rates, 1))
+    drawn = list(charts(rates))
     assert [(chart.topic, chart.direction) for chart in drawn] == [
         ("t", "publish"),
         ("t", "dispatch"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from compliance.gather import CHARTS, MOST_STEPS, chart_step_s, charted_topics
-from tests.compliance.facts_made import run_fact, topic_fact
+from tests.compliance.facts_made import topic_fact
 from tests.compliance.planted import BEGIN
 from tests.compliance.scenarios import HOSTILE_TOPIC
 
@@ -46,6 +46,7 @@ def test_each_planted_log_gets_its_verdict(planted_report, proxy_id, containment
 @pytest.mark.spark
 def test_what_is_over_by_one_message_is_over_by_one(planted_report):
     worst = limiter_of(planted_report, "over").worst_containment
+    assert worst.end == BEGIN + timedelta(seconds=21)
     assert worst.passed - worst.allowed == worst.excess == 1
     assert (worst.unit, worst.basis) == ("messages", "limiter")
 
@@ -137,10 +138,10 @@ def test_charts_show_the_most_throttled_and_say_how_many_are_left_out(planted_re
 
 def test_steps_are_as_fine_as_the_chart_can_hold():
     end = BEGIN + timedelta(hours=1)
-    step_s = chart_step_s([run_fact(first=BEGIN, last=end)])
+    step_s = chart_step_s(topic_fact(first=BEGIN, last=end))
     assert step_s > 1
     assert 3600 / step_s <= MOST_STEPS
-    assert chart_step_s([run_fact(first=BEGIN, last=BEGIN + timedelta(seconds=30))]) == 1
+    assert chart_step_s(topic_fact(first=BEGIN, last=BEGIN + timedelta(seconds=30))) == 1
 
 
 def test_topics_with_more_throttling_are_charted_first():

@@ -39,6 +39,7 @@ def test_names_from_clients_never_become_markup():
     rates = RateFacts(
         topic=HOSTILE,
         direction="publish",
+        step_s=1,
         step=1,
         offered_messages=1,
         offered_bytes=1,

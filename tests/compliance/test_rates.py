@@ -9,8 +9,8 @@ pytestmark = pytest.mark.spark
 
 
 def rates(spark, log, step_s):
-    wanted = spark.createDataFrame([(TOPIC, "publish")], "topic string, direction string")
-    return rate_facts(frame(spark, [log], "interval"), wanted, step_s).orderBy("step").collect()
+    wanted = spark.createDataFrame([(TOPIC, "publish", step_s)], "topic string, direction string, step_s long")
+    return rate_facts(frame(spark, [log], "interval"), wanted).orderBy("step").collect()
 
 
 def test_a_line_is_spread_over_the_steps_that_it_touches(spark):
