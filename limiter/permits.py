@@ -112,6 +112,12 @@ class Permits:
             self.asked += messages
         self._settle()
 
+    def forgo(self) -> None:
+        """The consumer is about to end: it wants nothing any more."""
+        self.asked = 0
+        for meter in self._meters:
+            meter.asking.pop(self, None)
+
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
         """Other limits apply from now on."""
         before = self._meters

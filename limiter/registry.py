@@ -5,7 +5,7 @@ from limiter.limiter import Limiter, Scope
 from limiter.permits import PermitMeter, horizon_of
 from limiter.policies import InForce, Policies, Topic
 from limiter.rates import Direction
-from limiter.stream import Stream
+from limiter.stream import Entry, Stream
 
 _SWEEP_AT = 1024
 
@@ -32,14 +32,14 @@ class Registry:
         self._gate.join(stream)
         self._sweep(now)
 
-    def close(self, stream: Stream, now: int) -> int:
-        """A stream ends. Returns the bytes of memory that its held entries gave back."""
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends. Gives back what it held."""
         self._topics.pop(stream, None)
         stream.is_open = False
-        freed = sum(entry.memory for entry in self._gate.leave(stream, now))
+        dropped = self._gate.leave(stream, now)
         if stream.permits is not None:
             stream.permits.close()
-        return freed
+        return dropped
 
     def apply(self, now: int) -> None:
         """The policies changed: put them in force on every live stream, and wake who may go."""

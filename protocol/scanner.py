@@ -71,6 +71,11 @@ class FrameScanner:
         """Whether what was passed on so far ends inside a frame."""
         return self._rest > 0
 
+    @property
+    def ends_mid_frame(self) -> bool:
+        """Whether what was scanned last ends inside a frame."""
+        return self._next_rest > 0
+
     def scan(self, chunk: bytes) -> bool:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
 

@@ -1,85 +1,25 @@
 """The configuration: one YAML file, overridden by flags; every error at once, each with key, value and remedy."""
 
-import re
-from fractions import Fraction
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from limiter.policies import Policies, Value
-from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
+from limiter.rates import Direction, Limit, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.brokers.targets import split_address
-
-_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
-_SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_NUMBER_AND_WORD = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
-
-
-def read_size(value: Any) -> int:
-    """`10MB`, `64KiB` or plain bytes, as a number of bytes."""
-    size = _number_of_bytes(str(value))
-    if size is None:
-        raise ValueError("write bytes as 4096, 64KB, 10MB, 1GiB")
-    return round(size)
-
-
-def _number_of_bytes(text: str) -> Fraction | None:
-    match = _NUMBER_AND_WORD.match(text)
-    if not match or match[2].upper() not in _SIZES:
-        return None
-    return Fraction(match[1]) * _SIZES[match[2].upper()]
-
-
-def read_span(value: Any) -> float:
-    """`1s`, `500ms` or plain seconds, as seconds."""
-    match = _NUMBER_AND_WORD.match(str(value))
-    if not match or (match[2] or "s") not in _SPANS:
-        raise ValueError("write a duration as 500ms, 1s, 5min, 2h")
-    return float(match[1]) * _SPANS[match[2] or "s"]
-
-
-def read_rate(value: Any) -> tuple[int, int]:
-    """`500`, `500/s`, `30/min`, `10MB/s` as (tokens, nanoseconds of the period)."""
-    amount, _, span = str(value).partition("/")
-    tokens = _number_of_bytes(amount)
-    if tokens is None or (span and span not in _SPANS):
-        raise ValueError("write a rate as 500, 500/s, 30/min, 10MB/s")
-    if tokens.denominator != 1:
-        raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
-    if tokens <= 0:
-        raise ValueError("a rate is above 0; leave the key out for no limit")
-    return int(tokens), round(_SPANS[span or "s"] * NANOS_PER_SECOND)
-
-
-def read_count_rate(value: Any) -> tuple[int, int]:
-    """`500`, `500/s`, `30/min`: a rate of things that are counted and have no unit."""
-    if not str(value).partition("/")[0].strip().replace(".", "", 1).isdigit():
-        raise ValueError("write a rate of messages as 500, 500/s, 30/min")
-    return read_rate(value)
-
-
-def _address(value: Any) -> str:
-    if split_address(str(value))[1] == 0:
-        raise ValueError(f"{value!r} has port 0, where nothing can be reached")
-    return str(value)
-
-
-def _listen_address(value: Any) -> str:
-    split_address(str(value))
-    return str(value)
-
-
-Size = Annotated[int, BeforeValidator(read_size)]
-Seconds = Annotated[float, BeforeValidator(read_span)]
-Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
-PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
-CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate)]
-HostPort = Annotated[str, BeforeValidator(_address)]
-ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
+from proxy.config_values import (
+    CountPerPeriod,
+    HostPort,
+    ListenAddress,
+    NamespaceName,
+    Network,
+    PerPeriod,
+    Seconds,
+    Size,
+    WholeTopic,
+)
 
 
 class _Section(BaseModel):
@@ -93,6 +33,15 @@ class RateLimit(_Section):
     bytes: PerPeriod | None = Field(None, description="bytes per second, or 10MB/min")
     burst_messages: int | None = Field(None, gt=0, description="messages at once; default: a tenth of a period's worth")
     burst_bytes: Size | None = Field(None, gt=0, description="bytes at once; default: a tenth of a period's worth")
+
+    @model_validator(mode="after")
+    def _rate_for_each_burst(self) -> "RateLimit":
+        for burst, rate_key in (("burst_messages", "messages"), ("burst_bytes", "bytes")):
+            if getattr(self, burst) is not None and getattr(self, rate_key) is None:
+                raise ValueError(f"{burst} needs {rate_key}: a burst without a rate limits nothing")
+        if self.messages is None and self.bytes is None:
+            raise ValueError("write messages, bytes or both; leave the section out for no limit")
+        return self
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""
@@ -122,36 +71,21 @@ class TopicLimits(_Section):
 class Limits(_Section):
     """All limits. A topic's own value replaces its namespace's; totals apply besides."""
 
-    namespaces: dict[str, NamespaceLimits] = Field(default_factory=dict, description="NAME is tenant/namespace")
-    topics: dict[str, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
-
-    @field_validator("namespaces")
-    @classmethod
-    def _named(cls, value: dict[str, NamespaceLimits]) -> dict[str, NamespaceLimits]:
-        for name in value:
-            if len(name.split("/")) != 2 or not all(name.split("/")):
-                raise ValueError(f"{name!r} is not tenant/namespace")
-        return value
+    namespaces: dict[NamespaceName, NamespaceLimits] = Field(
+        default_factory=dict, description="NAME is tenant/namespace"
+    )
+    topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
 
     @field_validator("topics")
     @classmethod
-    def _topic_named(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
+    def _whole_names(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
         named: dict[str, TopicLimits] = {}
         for name, limits in value.items():
-            topic = _whole_topic(name)
+            topic = parse_topic(name).full
             if topic in named:
                 raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
             named[topic] = limits
         return named
-
-
-def _whole_topic(name: str) -> str:
-    topic = parse_topic(name)
-    if topic.partition >= 0:
-        raise ValueError(
-            f"{name!r} is one partition; name the topic {topic.partitioned!r}, the limit is each partition's"
-        )
-    return topic.full
 
 
 class AccessLog(_Section):
@@ -241,13 +175,31 @@ def _put(table: dict[tuple[Direction, str], Value], key: tuple[Direction, str], 
         table[key] = Value(limits.limit(), "file")
 
 
+class _OneOfEachKey(yaml.SafeLoader):
+    """YAML itself lets the last of two equal keys win, silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), _OneOfEachKey)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{path}: is nested too deeply for a configuration"]) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -265,7 +217,7 @@ def _merged(values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(where: str, problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"] if part != "function-before") or "(top)"
+    key = ".".join(str(part) for part in problem["loc"] if part not in {"function-before", "[key]"}) or "(top)"
     if problem["type"] == "extra_forbidden":
         return f"{where}: {key}: this key is not known here; see the configuration reference for those that are"
     message = problem["msg"].removeprefix("Value error, ")

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config import Config, RateLimit, read_size, read_span
+from proxy.config import Config, RateLimit
+from proxy.config_values import read_size, read_span
 
 _HEAD = """\
 # Configuration

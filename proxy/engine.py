@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import structlog
+
 from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.policies import Policies
@@ -61,6 +63,11 @@ class Engine:
         self.registry.apply(self.clock())
 
     def _hold_turned(self, _is_full: bool) -> None:  # noqa: FBT001 - the new state
+        log = structlog.get_logger()
+        if self.held.is_full:
+            log.warning("hold budget full: no client is read until half of it is free", bytes=self.held.used)
+        else:
+            log.info("hold budget has room again", bytes=self.held.used)
         for session in list(self.sessions):
             # Asked anew each time: a session that goes on may fill it again, and those behind it must not go on.
             session.hold_process_turned(self.held.is_full)

@@ -23,6 +23,9 @@ from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 
+_ADMIN_PATIENCE_S = 2.0
+"""How long an unfinished admin request may delay the end."""
+
 
 class StartError(Exception):
     """The proxy cannot start; the text says what is in the way."""
@@ -81,7 +84,7 @@ class Proxy:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.flush))
         app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush)
-        self._admin = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._admin = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_ADMIN_PATIENCE_S)
         await self._admin.setup()
         host, port = split_address(self.config.admin)
         site = web.TCPSite(self._admin, host, port)

@@ -4,7 +4,7 @@ VERSION = "4.0.8"
 ARTIFACTS = ("pulsar-broker", "pulsar-proxy", "pulsar-client-tools", "pulsar-testclient")
 """Broker, the official proxy, pulsar-admin, pulsar-perf: all of one version."""
 
-# The public registry lacks this artifact for VERSION; the neighbour's is the same code.
+# Not every mirror has this small artifact in VERSION; the neighbour's does the same.
 _OPENTELEMETRY_VERSION = "4.0.7"
 
 _DEPENDENCY = """\
@@ -52,7 +52,7 @@ def pom() -> str:
 
     It imports Pulsar's own version table: left to itself Maven picks a netty whose FlowControlHandler never reads
     a connection again after a pause, so throttled producers would stall for ever. It leaves out the shaded etcd
-    client, which only etcd needs and the public registry lacks.
+    client, which only etcd needs and not every mirror has.
     """
     dependencies = "".join(_DEPENDENCY.format(artifact=name, version=VERSION) for name in ARTIFACTS)
     return _PROJECT.format(version=VERSION, opentelemetry=_OPENTELEMETRY_VERSION, dependencies=dependencies)

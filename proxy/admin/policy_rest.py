@@ -4,6 +4,7 @@ Source: https://pulsar.apache.org/admin-rest-api/ (namespaces: publishRate, disp
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
@@ -12,12 +13,16 @@ from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
 from proxy.engine import Engine
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What the fields hold in Pulsar."""
+
 
 class PublishRate(msgspec.Struct):
     """Pulsar's PublishRate; numbers of 0 and below mean no limit."""
 
-    publishThrottlingRateInMsg: int = -1  # noqa: N815 - Pulsar's own name
-    publishThrottlingRateInByte: int = -1  # noqa: N815
+    publishThrottlingRateInMsg: Int32 = -1  # noqa: N815 - Pulsar's own name
+    publishThrottlingRateInByte: Int64 = -1  # noqa: N815
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""
@@ -32,10 +37,10 @@ class PublishRate(msgspec.Struct):
 class DispatchRate(msgspec.Struct):
     """Pulsar's DispatchRate; numbers of 0 and below mean no limit."""
 
-    dispatchThrottlingRateInMsg: int = -1  # noqa: N815
-    dispatchThrottlingRateInByte: int = -1  # noqa: N815
+    dispatchThrottlingRateInMsg: Int32 = -1  # noqa: N815
+    dispatchThrottlingRateInByte: Int64 = -1  # noqa: N815
     relativeToPublishRate: bool = False  # noqa: N815
-    ratePeriodInSecond: int = 1  # noqa: N815
+    ratePeriodInSecond: Int32 = 1  # noqa: N815
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""
@@ -46,7 +51,8 @@ class DispatchRate(msgspec.Struct):
     @classmethod
     def of(cls, limit: Limit) -> "DispatchRate":
         """What Pulsar's tools are to see."""
-        period = max((r.period_ns for r in (limit.messages, limit.size) if r), default=NANOS_PER_SECOND)
+        periods = [r.period_ns for r in (limit.messages, limit.size) if r]
+        period = max(NANOS_PER_SECOND, *periods)
         messages, size = _number(limit.messages, period), _number(limit.size, period)
         return cls(messages, size, ratePeriodInSecond=period // NANOS_PER_SECOND)
 

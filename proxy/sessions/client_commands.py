@@ -68,7 +68,7 @@ class ClientCommands:
     def _subscribe(self, command: CommandSubscribe, frame: bytes) -> bytes | None:
         return self._open(self._streams.open_consumer, command, frame)
 
-    def _open(self, open_stream: Callable[[Any], Stream], command: Any, frame: bytes) -> bytes | None:
+    def _open(self, open_stream: Callable[[Any], Stream | None], command: Any, frame: bytes) -> bytes | None:
         try:
             stream = open_stream(command)
         except ValueError as error:
@@ -77,11 +77,13 @@ class ClientCommands:
         except TooManyStreamsError as error:
             self._reply(_error(command.request_id, TooManyRequests, str(error)))
             return None
-        self._requests.sent(command.request_id, lambda answer: self._streams.answered(stream, answer))
+        if stream is not None:
+            self._requests.sent(command.request_id, lambda answer: self._streams.answered(stream, answer))
         return frame
 
     def _close_when_answered(self, request_id: int, stream: Stream) -> None:
-        self._requests.sent(request_id, lambda _answer: self._streams.close(stream))
+        self._streams.closing(stream)
+        self._requests.sent(request_id, lambda answer: self._streams.ended_if(answer, stream))
 
     def _flow(self, command: CommandFlow, frame: bytes) -> bytes | None:
         stream = self._streams.consumer(command.consumer_id)
@@ -103,6 +105,8 @@ class ClientCommands:
     def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
+            if stream.permits is not None:
+                stream.permits.forgo()
             self._streams.drop_held(stream, ask_again=False)
             self._close_when_answered(command.request_id, stream)
         return frame

@@ -13,7 +13,11 @@ from limiter.stream import Entry, Stream
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.budget import Budget
+from proxy.observe.counters import Counters
 from proxy.sessions.outlet import Outlet
+
+ENTRY_OVERHEAD = 512
+"""Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
@@ -43,10 +47,16 @@ class Relay:
         self._handle: CommandHandler = lambda _kind, _command, frame: frame
         self._is_paused: Callable[[], bool] = lambda: False
         self._budgets: tuple[Budget, ...] = ()
-        self.ignored = 0
+        self._counters = Counters()
 
-    def connect(self, handler: CommandHandler, is_paused: Callable[[], bool], budgets: tuple[Budget, ...]) -> None:
-        """Set who handles commands, who says that reading is paused, and whose bytes are held."""
+    def connect(
+        self, handler: CommandHandler, is_paused: Callable[[], bool], budgets: tuple[Budget, ...], counters: Counters
+    ) -> None:
+        """Set who handles commands, who says that reading is paused, and who counts.
+
+        The first of the budgets is this relay's own: it is in use while something is held here.
+        """
+        self._counters = counters
         self._handle = handler
         self._is_paused = is_paused
         self._budgets = budgets
@@ -66,6 +76,7 @@ class Relay:
             and not self._is_skipping
             and not self.outlet.waiting
             and scanner.scan(chunk)
+            and not (scanner.ends_mid_frame and self._holds_any())
             and self._admit(scanner.tallies, now)
         ):
             scanner.accept(chunk)
@@ -96,6 +107,21 @@ class Relay:
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
         """Let a command that refers to a held stream wait behind what is held."""
         self._hold(stream, Entry([frame], 0, 0, len(frame), self._clock()))
+
+    def abandon(self) -> None:
+        """The session ends; a frame that was still being collected goes nowhere."""
+        if self._collecting is not None:
+            stream, entry = self._collecting
+            self._collecting = None
+            self._gate.count_dropped(stream, entry.messages, entry.size)
+
+    def _holds_any(self) -> bool:
+        """Whether something is held here.
+
+        Then no frame may go out in parts: while its rest is missing, what the gate lets pass could not leave, and
+        would leave at once with the rest, against the limit.
+        """
+        return any(budget.used for budget in self._budgets[:1])
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
         """Charge the whole chunk, or nothing."""
@@ -168,11 +194,12 @@ class Relay:
         """
         stream = self.streams.get(piece.owner)
         if stream is None:
-            self.ignored += 1
+            self._counters.entries_ignored += 1
             self._is_skipping = not piece.whole
             return
         self._gate.count_offered(stream, 1, piece.messages, piece.size)
-        if self._gate.pass_entry(stream, piece.messages, piece.size, now):
+        may_pass = piece.whole or not self._holds_any()
+        if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
             self._gate.count_passed(stream, (1, piece.messages, piece.size), (piece.messages, piece.size))
             self.outlet.pass_on(part, mid_frame=not piece.whole)
             return
@@ -186,7 +213,7 @@ class Relay:
         if not stream.is_open:
             self._gate.count_dropped(stream, entry.messages, entry.size)
             return
-        entry.memory = sum(map(len, entry.parts))
+        entry.memory = ENTRY_OVERHEAD + sum(map(len, entry.parts))
         for budget in self._budgets:
             budget.take(entry.memory)
         self._gate.hold(stream, entry, self._clock())

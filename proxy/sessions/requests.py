@@ -15,6 +15,12 @@ class TooManyRequestsError(ProtocolError):
     cause = "too_many_requests"
 
 
+class RequestIdReusedError(ProtocolError):
+    """A client uses a request id for two requests at once."""
+
+    cause = "request_id_reused"
+
+
 Answered = Callable[[Message | None], None]
 """Called with the broker's answer, or with None if it is an error."""
 
@@ -30,7 +36,10 @@ class Requests:
 
         Raises:
             TooManyRequestsError: If too many are under way.
+            RequestIdReusedError: If this one is: its answer could not be told from the other's.
         """
+        if request_id in self._answered:
+            raise RequestIdReusedError(f"request id {request_id} is used again before its answer came")
         if len(self._answered) >= MOST_REQUESTS:
             raise TooManyRequestsError(f"{MOST_REQUESTS} requests are without an answer")
         self._answered[request_id] = answered

@@ -99,7 +99,7 @@ class Session:
             (self.broker, self._to_client, self._broker_commands().handle),
         ):
             budget = Budget(hold_limit, leg.hold_turned)
-            relay.connect(handler, leg.is_throttled, (budget, engine.held))
+            relay.connect(handler, leg.is_throttled, (budget, engine.held), engine.counters)
 
     def _client_commands(self) -> ClientCommands:
         return ClientCommands(self._streams, self._requests, self._lookups.asked, self._replies.send)
@@ -134,7 +134,7 @@ class Session:
             self._broke_protocol(leg, error)
 
     def half_closed(self, leg: Leg) -> None:
-        """One side will send no more; what it sent goes on, then the other side is told."""
+        """One side will send no more: what passed goes on, what is held is dropped, then the other side is told."""
         if leg is self.broker:
             self._end(End("broker_closed"))
         elif self.state is not State.RELAYING:
@@ -285,12 +285,12 @@ class Session:
         if self.state is State.ENDING:
             return
         self.state = State.ENDING
-        end = self._ends_as or end
+        if self._ends_as is not None and end.cause in {"broker_closed", "broker_reset", "client_reset"}:
+            end = self._ends_as
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
         self._keep_alive.stop()
         self._streams.close_all()
-        self._engine.counters.entries_ignored += self._to_broker.ignored + self._to_client.ignored
         self._lookups.close()
         self._tasks.cancel()
         self._engine.sessions.discard(self)

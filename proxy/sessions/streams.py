@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 
 from limiter.permits import Permits
 from limiter.registry import meters_of
-from limiter.stream import Stream, StreamName
+from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
 from protocol.pulsar_pb2 import CommandFlow, CommandProducer, CommandProducerSuccess, CommandSubscribe
 from protocol.topic_name import TopicName, parse_topic
@@ -17,6 +17,8 @@ from proxy.sessions.relay import Relay
 
 MOST_STREAMS = 65_536
 """Producers and consumers of one connection."""
+_MOST_PERMITS = 2**31 - 1
+"""Permits in one FLOW."""
 
 
 class TooManyStreamsError(Exception):
@@ -38,9 +40,10 @@ class Streams:
         self._connection = connection
         self._to_broker = to_broker
         self._to_client = to_client
+        self._closing: set[Stream] = set()
 
-    def open_producer(self, command: CommandProducer) -> Stream:
-        """A PRODUCER command went by.
+    def open_producer(self, command: CommandProducer) -> Stream | None:
+        """A PRODUCER command went by; None if its id is in use, by a producer that the broker will not give up for it.
 
         Raises:
             ValueError: If its topic has no valid name.
@@ -55,10 +58,11 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        return self._open(Stream(name, (), self._to_broker.release, self._connection), topic, self._to_broker)
+        stream = Stream(name, (), self._to_broker.release, self._connection)
+        return stream if self._open(stream, topic, self._to_broker) else None
 
-    def open_consumer(self, command: CommandSubscribe) -> Stream:
-        """A SUBSCRIBE command went by. Raises as `open_producer` does."""
+    def open_consumer(self, command: CommandSubscribe) -> Stream | None:
+        """A SUBSCRIBE command went by; the same for consumers."""
         topic = parse_topic(command.topic)
         name = StreamName(
             "dispatch",
@@ -69,18 +73,24 @@ class Streams:
             subscription=text(command.subscription),
         )
         stream = Stream(name, (), self._to_client.release, self._connection)
-        self._open(stream, topic, self._to_client)
+        if not self._open(stream, topic, self._to_client):
+            return None
         stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
         return stream
 
+    def closing(self, stream: Stream) -> None:
+        """The client asked to close it; its id may be used again."""
+        self._closing.add(stream)
+
     def close(self, stream: Stream) -> None:
-        """The stream is over, and what it held is dropped."""
+        """The stream is over, and what it held is dropped; commands among it go on, as somebody awaits their answer."""
         if not stream.is_open:
             return
+        self._closing.discard(stream)
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             del relay.streams[stream.name.stream_id]
-        relay.give_back(self._engine.registry.close(stream, self._engine.clock()))
+        self._after_drop(relay, self._engine.registry.close(stream, self._engine.clock()))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.
@@ -94,9 +104,7 @@ class Streams:
         messages = stream.usage.held_messages
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
         relay = self._relay_of(stream)
-        for command in (entry for entry in dropped if entry.messages == 0):
-            relay.outlet.insert(command.parts)
-        relay.give_back(sum(entry.memory for entry in dropped))
+        self._after_drop(relay, dropped)
         if stream.permits is not None:
             stream.permits.dropped(messages, ask_again=ask_again)
 
@@ -137,16 +145,27 @@ class Streams:
         for relay in (self._to_broker, self._to_client):
             for stream in list(relay.streams.values()):
                 self.close(stream)
+            relay.abandon()
 
-    def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> Stream:
+    @staticmethod
+    def _after_drop(relay: Relay, dropped: list[Entry]) -> None:
+        for command in dropped:
+            if command.is_free:
+                relay.outlet.insert(command.parts)
+        relay.give_back(sum(entry.memory for entry in dropped))
+
+    def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> bool:
+        """Register a stream. False, and no change, if its id is taken: else a client could rename what is limited."""
         before = relay.streams.get(stream.name.stream_id)
+        if before is not None and before not in self._closing:
+            return False
         if before is not None:
             self.close(before)
         if len(relay.streams) >= MOST_STREAMS:
             raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
         relay.streams[stream.name.stream_id] = stream
         self._engine.registry.open(stream, topic, self._engine.clock())
-        return stream
+        return True
 
     def _relay_of(self, stream: Stream) -> Relay:
         return self._to_broker if stream.name.direction == "publish" else self._to_client
@@ -155,6 +174,9 @@ class Streams:
         outlet = self._to_broker.outlet
 
         def grant(permits: int) -> None:
-            outlet.insert([encode(CommandFlow(consumer_id=consumer_id, message_permits=permits))])
+            while permits > 0:
+                portion = min(permits, _MOST_PERMITS)
+                outlet.insert([encode(CommandFlow(consumer_id=consumer_id, message_permits=portion))])
+                permits -= portion
 
         return grant

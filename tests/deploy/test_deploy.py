@@ -1,4 +1,4 @@
-"""There is no container engine here: what can be checked without one is that everything named exists."""
+"""Without a container engine: everything that is named exists."""
 
 import re
 import shlex

@@ -38,7 +38,7 @@ class Hierarchy(Clockwork):
     def close(self, whose: int) -> None:
         stream = self.one(whose)
         held = sum(entry.memory for entry in stream.held)
-        assert self.registry.close(stream, self.now) == held
+        assert sum(entry.memory for entry in self.registry.close(stream, self.now)) == held
         self.streams.remove(stream)
         self.active.discard(stream)
 

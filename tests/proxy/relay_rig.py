@@ -13,6 +13,7 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import SEND
 from proxy.budget import Budget
+from proxy.observe.counters import Counters
 from proxy.sessions.outlet import Bytes, Outlet
 from proxy.sessions.relay import Relay
 from proxy.sessions.throttle import Cause, ThrottleTracker
@@ -56,7 +57,8 @@ class RelayRig:
         self.reading = Reading()
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
-        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), (self.budget,))
+        self.counters = Counters()
+        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), (self.budget,), self.counters)
         self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from limiter.rates import Limit, Rate, rate
-from proxy.config import Config, ConfigError, load_config, policies_of, read_rate, read_size, read_span
+from proxy.config import Config, ConfigError, load_config, policies_of
+from proxy.config_values import read_rate, read_size, read_span
 
 TOPIC = "persistent://t/n/x"
 
@@ -79,12 +80,17 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"publish": None}, "publish", "None", "valid dictionary"),
         ({"listn": "x"}, "listn", "", "not known here"),
         ({"access_log": {"dri": "x"}}, "access_log.dri", "", "not known here"),
-        ({"limits": {"namespaces": {"t": {}}}}, "limits.namespaces", "'t'", "is not tenant/namespace"),
-        ({"limits": {"namespaces": {"t/": {}}}}, "limits.namespaces", "'t/'", "is not tenant/namespace"),
-        ({"limits": {"topics": {"a/b": {}}}}, "limits.topics", "'a/b'", "is not a topic name"),
+        ({"limits": {"namespaces": {"t": {}}}}, "limits.namespaces.t", "'t'", "as tenant/namespace"),
+        (
+            {"limits": {"namespaces": {"t/": {}}}},
+            "limits.namespaces.t/",
+            "'t/'",
+            "as tenant/namespace",
+        ),
+        ({"limits": {"topics": {"a/b": {}}}}, "limits.topics.a/b", "'a/b'", "is not a topic name"),
         (
             {"limits": {"topics": {f"{TOPIC}-partition-3": {}}}},
-            "limits.topics",
+            f"limits.topics.{TOPIC}-partition-3",
             f"'{TOPIC}-partition-3'",
             "name the topic 'persistent://t/n/x'",
         ),
@@ -205,3 +211,29 @@ def test_limits_become_policies_with_their_origin() -> None:
     assert policies.namespace_totals["dispatch", "t/n"].limit == Limit(None, Rate(1_000_000, 10**9, 5000))
     assert policies.topics["publish", "persistent://public/default/x"].limit == Limit(rate(30, 60 * 10**9))
     assert {value.origin for value in (*policies.namespaces.values(), *policies.topics.values())} == {"file"}
+
+
+def test_every_wrong_name_is_told_and_not_only_the_first(path: Path) -> None:
+    limits: dict[str, Any] = {
+        "topics": {"kafka://a/b/c": {}, f"{TOPIC}-partition-3": {}},
+        "namespaces": {"shop": {}, "a/b/c": {}},
+    }
+    assert len(problems(path, {"limits": limits})) == 4
+
+
+def test_a_key_that_stands_twice_is_told(path: Path) -> None:
+    path.write_text("listen: 127.0.0.1:1\nadmin: 127.0.0.1:2\nlisten: 127.0.0.1:3\n")
+    with pytest.raises(ConfigError, match="the key 'listen' stands twice"):
+        load_config(path, {})
+
+
+def test_what_is_nested_too_deeply_is_told(path: Path) -> None:
+    path.write_text("[" * 5000 + "]" * 5000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_config(path, {})
+
+
+@pytest.mark.parametrize("section", [{}, {"burst_messages": 5}, {"bytes": "1MB", "burst_messages": 5}])
+def test_a_rate_without_a_rate_is_a_mistake(path: Path, section: dict[str, Any]) -> None:
+    (problem,) = problems(path, {"limits": {"namespaces": {"t/n": {"publish": section}}}})
+    assert problem.startswith(f"{path}: limits.namespaces.t/n.publish: ")

@@ -107,3 +107,23 @@ async def test_a_refused_change_ends_no_span(make_admin) -> None:
     admin: Admin = await make_admin()
     await admin.ask("POST", f"{NAMESPACE}/publishRate", data=b"{")
     assert admin.limits_before_changes == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "field", "number"),
+    [
+        ("publishRate", "publishThrottlingRateInMsg", 2**31),
+        ("publishRate", "publishThrottlingRateInMsg", 10**400),
+        ("publishRate", "publishThrottlingRateInByte", 2**63),
+        ("dispatchRate", "ratePeriodInSecond", 2**31),
+    ],
+)
+async def test_a_number_that_pulsar_could_not_hold_is_refused(
+    make_admin, setting: str, field: str, number: int
+) -> None:
+    admin: Admin = await make_admin()
+    text = f'{{"{field}": {number}}}'
+    status, answer = await admin.ask("POST", f"{NAMESPACE}/{setting}", data=text)
+    assert status == 400
+    assert field in answer["reason"]
+    assert admin.policies == {}

@@ -7,6 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
+from proxy.sessions.relay import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -25,7 +26,8 @@ from tests.proxy.wire import (
 
 Make = Callable[..., World]
 FRAME = len(send(0))
-TEN_FRAMES = {"publish": {"hold_connection": str(10 * FRAME)}}
+HELD = FRAME + ENTRY_OVERHEAD
+TEN_FRAMES = {"publish": {"hold_connection": str(10 * HELD)}}
 
 
 def limited(**settings: Any) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def test_a_pause_is_written_into_the_access_log_when_it_ends(make_world: Make) -
 
 
 def test_the_processs_budget_pauses_everybody_and_lets_everybody_go(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
     client, _ = publisher(world)
     innocent, innocents_broker = world.pair()
     client >> sends(11)
@@ -115,7 +117,7 @@ def test_the_processs_budget_pauses_everybody_and_lets_everybody_go(make_world: 
 
 
 def test_a_session_that_begins_while_the_budget_is_full_is_paused_too(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
     client, _ = publisher(world)
     client >> sends(11)
     late = world.client()
@@ -131,7 +133,7 @@ def test_a_session_that_begins_while_the_budget_is_full_is_paused_too(make_world
 
 def test_while_the_processs_budget_is_full_nobody_is_read(make_world: Make) -> None:
     """The first to go on may fill it again; then those behind it must not go on."""
-    world = make_world(**limited(publish={"hold_total": str(20 * FRAME)}))
+    world = make_world(**limited(publish={"hold_total": str(20 * HELD)}))
     clients = [publisher(world)[0] for _ in range(5)]
     for client in clients:
         client >> sends(40)
@@ -139,11 +141,11 @@ def test_while_the_processs_budget_is_full_nobody_is_read(make_world: Make) -> N
         world.advance(1)
         if world.engine.held.is_full:
             assert [client.is_read for client in clients] == [False] * 5
-        assert world.engine.held.used <= 21 * FRAME
+        assert world.engine.held.used <= 21 * HELD
 
 
 def test_a_client_that_leaves_frees_the_budget_for_others_at_once(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * FRAME)}))
+    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
     client, _ = publisher(world)
     other, others_broker = world.pair()
     client >> sends(20)
@@ -202,7 +204,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
 
 
 def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_connection": str(40 * FRAME)}))
+    world = make_world(**limited(publish={"hold_connection": str(40 * HELD)}))
     client, broker = publisher(world, subscribe())
     client >> sends(60)
     assert not client.is_read

@@ -76,6 +76,7 @@ def test_the_brokers_name_for_a_producer_replaces_the_clients(opened: Opened) ->
 
 def test_closing_twice_is_closing_once_and_never_closes_a_successor(opened: Opened) -> None:
     first = opened.producer()
+    opened.streams.closing(first)
     second = opened.producer()
     assert not first.is_open
     opened.streams.close(first)

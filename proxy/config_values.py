@@ -1,0 +1,99 @@
+"""How values are written in the configuration: sizes, durations, rates, addresses, names."""
+
+import re
+from fractions import Fraction
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from limiter.rates import NANOS_PER_SECOND
+from protocol.topic_name import parse_topic
+from proxy.brokers.targets import split_address
+
+_MOST_TOKENS = 2**63 - 1
+_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER_AND_WORD = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
+
+
+def read_size(value: Any) -> int:
+    """`10MB`, `64KiB` or plain bytes, as a number of bytes."""
+    size = _number_of_bytes(str(value))
+    if size is None:
+        raise ValueError("write bytes as 4096, 64KB, 10MB, 1GiB")
+    return round(size)
+
+
+def _number_of_bytes(text: str) -> Fraction | None:
+    match = _NUMBER_AND_WORD.match(text)
+    if not match or match[2].upper() not in _SIZES:
+        return None
+    return Fraction(match[1]) * _SIZES[match[2].upper()]
+
+
+def read_span(value: Any) -> float:
+    """`1s`, `500ms` or plain seconds, as seconds."""
+    match = _NUMBER_AND_WORD.match(str(value))
+    if not match or (match[2] or "s") not in _SPANS:
+        raise ValueError("write a duration as 500ms, 1s, 5min, 2h")
+    return float(match[1]) * _SPANS[match[2] or "s"]
+
+
+def read_rate(value: Any) -> tuple[int, int]:
+    """`500`, `500/s`, `30/min`, `10MB/s` as (tokens, nanoseconds of the period)."""
+    amount, _, span = str(value).partition("/")
+    tokens = _number_of_bytes(amount)
+    if tokens is None or (span and span not in _SPANS):
+        raise ValueError("write a rate as 500, 500/s, 30/min, 10MB/s")
+    if tokens.denominator != 1:
+        raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
+    if tokens > _MOST_TOKENS:
+        raise ValueError(f"a rate is at most {_MOST_TOKENS}; leave the key out for no limit")
+    if tokens <= 0:
+        raise ValueError("a rate is above 0; leave the key out for no limit")
+    return int(tokens), round(_SPANS[span or "s"] * NANOS_PER_SECOND)
+
+
+def read_count_rate(value: Any) -> tuple[int, int]:
+    """`500`, `500/s`, `30/min`: a rate of things that are counted and have no unit."""
+    if not str(value).partition("/")[0].strip().replace(".", "", 1).isdigit():
+        raise ValueError("write a rate of messages as 500, 500/s, 30/min")
+    return read_rate(value)
+
+
+def _address(value: Any) -> str:
+    if split_address(str(value))[1] == 0:
+        raise ValueError(f"{value!r} has port 0, where nothing can be reached")
+    return str(value)
+
+
+def _listen_address(value: Any) -> str:
+    split_address(str(value))
+    return str(value)
+
+
+Size = Annotated[int, BeforeValidator(read_size)]
+Seconds = Annotated[float, BeforeValidator(read_span)]
+Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
+PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
+CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate)]
+HostPort = Annotated[str, BeforeValidator(_address)]
+ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
+
+
+def _whole_topic(name: Any) -> str:
+    topic = parse_topic(str(name))
+    if topic.partition >= 0:
+        raise ValueError(f"name the topic {topic.partitioned!r}, not one partition: the limit is each partition's")
+    return str(name)
+
+
+def _namespace(name: Any) -> str:
+    if len(str(name).split("/")) != 2 or not all(str(name).split("/")) or "*" in str(name):
+        raise ValueError("write a namespace as tenant/namespace")
+    return str(name)
+
+
+WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
+NamespaceName = Annotated[str, BeforeValidator(_namespace)]
