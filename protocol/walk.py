@@ -39,7 +39,7 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
     """The varint at `at`, as a signed number of 64 bits, and the position behind it.
 
     Raises:
-        MalformedFrame: If the number runs over `end` or over 64 bits.
+        MalformedFrame: If the number runs over `end` or over ten bytes.
     """
     value: i64 = 0
     shift: i64 = 0
@@ -47,9 +47,10 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
         byte: i64 = data[at]
         at += 1
         if shift == 63:
-            if byte > 1:
+            if byte >= 0x80:
                 break
-            return value - byte * 0x7FFFFFFFFFFFFFFF - byte, at
+            sign: i64 = byte & 1  # what stands above 64 bits is cut off, as protobuf does
+            return value - sign * 0x7FFFFFFFFFFFFFFF - sign, at
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import MalformedFrame
-from protocol.pulsar_pb2 import BaseCommand, MessageMetadata
+from protocol.pulsar_pb2 import BaseCommand, CommandSend, MessageMetadata
 from protocol.walk import message_count, messages_in_metadata, read_command, skip, u32, varint
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
@@ -195,11 +195,18 @@ def test_a_varint_is_a_signed_number_of_64_bits(number: int, padding: int, behin
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 99]
+    "data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 9 + b"\x82", b"\x80" * 10 + b"\x00", b"\xff" * 99]
 )
 def test_a_varint_without_an_end_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedFrame, match="no end"):
         varint(data, 0, len(data))
+
+
+@pytest.mark.parametrize(("last", "value"), [(0, 0), (1, 2**63), (2, 0), (3, 2**63), (0x7F, 2**63)])
+def test_what_stands_above_64_bits_is_cut_off_as_protobuf_does(last: int, value: int) -> None:
+    data = b"\x80" * 9 + bytes([last])
+    assert varint(data, 0, len(data)) == (signed(value), len(data))
+    assert CommandSend.FromString(b"\x08" + data + b"\x10\x05").producer_id == value
 
 
 @given(st.binary(max_size=12), st.integers(0, 2**32 - 1), st.data())
