@@ -10,7 +10,6 @@ them: legs to relays, relays to outlets, throttle counts to both.
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
@@ -23,12 +22,13 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
 )
 from protocol.scanner import MESSAGE, SEND
-from proxy.brokers.targets import TargetRefusedError
 from proxy.budget import Budget
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
+from proxy.sessions.dialling import Dialling
+from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.handshake import Greeting, read_greeting
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
@@ -37,7 +37,7 @@ from proxy.sessions.outlet import Outlet
 from proxy.sessions.relay import Relay
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
-from proxy.sessions.session_log import End, SessionLog
+from proxy.sessions.session_log import SessionLog
 from proxy.sessions.streams import Streams
 from proxy.sessions.throttle import Cause
 from proxy.tasks import Tasks
@@ -81,7 +81,7 @@ class Session:
         self._started_at = engine.clock()
         self._ends_as: End | None = None
         self._keep_alive = KeepAlive(self._send_pongs)
-        self._handshake_timer: asyncio.TimerHandle | None = None
+        self._dialling = Dialling(engine.config, engine.targets, self._refuse)
         self._requests = Requests()
         self._wire()
 
@@ -117,11 +117,10 @@ class Session:
             self.connection.client_address = leg.address
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
-            timeout = self._engine.config.handshake_timeout
-            self._handshake_timer = asyncio.get_running_loop().call_later(timeout, self._handshake_is_late)
+            self._dialling.begin()
             most = self._engine.config.max_connections
             if len(self._engine.sessions) > most:
-                self._refuse(End("too_many_connections", f"this proxy serves {most} connections"))
+                self._refuse(End(EndCause.TOO_MANY_CONNECTIONS, f"this proxy serves {most} connections"))
 
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read."""
@@ -136,19 +135,18 @@ class Session:
     def half_closed(self, leg: Leg) -> None:
         """One side will send no more: what passed goes on, what is held is dropped, then the other side is told."""
         if leg is self.broker:
-            self._end(End("broker_closed"))
+            self._end(End(EndCause.BROKER_CLOSED))
         elif self.state is not State.RELAYING:
-            self._end(End("client_closed"))
+            self._end(End(EndCause.CLIENT_CLOSED))
         else:
-            self._ends_as = End("client_closed")
+            self._ends_as = End(EndCause.CLIENT_CLOSED)
             self._streams.close_all()
             self.broker.write_eof()
             self._tasks.start(self._linger(), "linger")
 
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
-        cause = f"{leg.side}_{'closed' if error is None else 'reset'}"
-        self._end(End(cause, str(error or "")))
+        self._end(end_by_peer(leg.side, error))
         if not self.client.is_connected and not self.broker.is_connected:
             self._finished(self)
 
@@ -196,22 +194,11 @@ class Session:
         self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
         self.client.throttle(Cause.CONNECTING)
-        self._tasks.start(self._dial(self._greeted), f"dial for connection {self.connection.connection_id}")
-
-    async def _dial(self, greeting: Greeting) -> None:
-        role = "data" if greeting.target else "lookup"
-        self._log.role_found(self.connection, role)
-        wanted = greeting.target or self._engine.config.broker
+        self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
+        wanted = self._dialling.wanted(self._greeted.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
-        try:
-            async with asyncio.timeout(self._engine.config.connect_timeout):
-                dial = partial(asyncio.get_running_loop().create_connection, lambda: self.broker)
-                await self._engine.targets.connect(wanted, dial)
-        except TargetRefusedError as error:
-            self._refuse(End("target_refused", str(error)))
-        except (OSError, TimeoutError) as error:
-            reason = str(error) or f"no connection within {self._engine.config.connect_timeout:g} s"
-            self._refuse(End("broker_unreachable", f"{wanted}: {reason}"))
+        dial = self._dialling.dial(wanted, self.broker)
+        self._tasks.start(dial, f"dial for connection {self.connection.connection_id}")
 
     def _start_relaying(self) -> None:
         greeting = self._greeted
@@ -229,15 +216,11 @@ class Session:
         if self._engine.held.is_full:
             self.hold_process_turned(True)
 
-    def _handshake_is_late(self) -> None:
-        self._refuse(End("handshake_timeout", f"not connected after {self._engine.config.handshake_timeout:g} s"))
-
     # ---- what the brokers' and clients' commands ask for
 
     def connected(self, command: CommandConnected) -> None:
         """The broker accepted the client; its frame size holds on both legs."""
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
+        self._dialling.finish()
         if command.max_message_size > 0:
             limit = max_frame_size(command.max_message_size)
             self._to_broker.scanner.max_size = limit
@@ -264,11 +247,11 @@ class Session:
 
     def shut_down(self) -> None:
         """The process ends."""
-        self._end(End("shutdown"))
+        self._end(End(EndCause.SHUTDOWN))
 
     def _broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
         self._engine.counters.frame_errors[f"{leg.side} {error.cause}"] += 1
-        self._end(End("frame_error", f"{leg.side} {leg.address}: {error.cause}: {error}"))
+        self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def _refuse(self, end: End) -> None:
         """End before the handshake is over, and tell the client why."""
@@ -279,16 +262,15 @@ class Session:
     async def _linger(self) -> None:
         """The client will send no more; the broker may still answer, for a while."""
         await asyncio.sleep(self._engine.config.linger)
-        self._end(End("client_closed"))
+        self._end(End(EndCause.CLIENT_CLOSED))
 
     def _end(self, end: End) -> None:
         if self.state is State.ENDING:
             return
         self.state = State.ENDING
-        if self._ends_as is not None and end.cause in {"broker_closed", "broker_reset", "client_reset"}:
+        if self._ends_as is not None and end.cause.is_of_peer:
             end = self._ends_as
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
+        self._dialling.finish()
         self._keep_alive.stop()
         self._streams.close_all()
         self._lookups.close()

@@ -1,25 +1,13 @@
 """What a session tells the world: counters, access log, and the operator's log."""
 
-from typing import NamedTuple
-
 import structlog
 
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
+from proxy.sessions.ends import End
 from proxy.sessions.throttle import Cause
-
-_TROUBLE = frozenset(
-    {"frame_error", "target_refused", "broker_unreachable", "handshake_timeout", "too_many_connections"}
-)
-
-
-class End(NamedTuple):
-    """Why a session ended: a fixed word for metrics, and a sentence for people."""
-
-    cause: str
-    detail: str = ""
 
 
 class SessionLog:
@@ -64,20 +52,20 @@ class SessionLog:
     def ended(self, connection: Connection, end: End, bytes_read: tuple[int, int], started_at: int) -> None:
         """A connection is over."""
         self._counters.connections_open[connection.role] -= 1
-        self._counters.connections_ended[end.cause] += 1
+        self._counters.connections_ended[str(end.cause)] += 1
         from_client, from_broker = bytes_read
         self._access.connection(
             self._intervals.span_since(started_at),
             connection,
-            end_cause=end.cause,
+            end_cause=str(end.cause),
             detail=end.detail,
             bytes_from_client=from_client,
             bytes_from_broker=from_broker,
         )
-        if end.cause in _TROUBLE:
+        if end.cause.is_trouble:
             self._operator.warning(
                 "connection closed",
-                cause=end.cause,
+                cause=str(end.cause),
                 detail=end.detail,
                 client=connection.client_address,
                 connection=connection.connection_id,

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from accesslog.record import ConnectionLine, ThrottleLine
 from proxy.observe.connection import Connection
-from proxy.sessions.session_log import End
+from proxy.sessions.ends import End, EndCause
 from proxy.sessions.throttle import Cause
 from tests.proxy.conversation import World
 
@@ -18,7 +18,7 @@ def test_connections_are_counted_by_what_they_are_for(world: World) -> None:
     assert +world.counters.connections_open == {"handshake": 1}
     log.role_found(connection, "data")
     assert +world.counters.connections_open == {"data": 1}
-    log.ended(connection, End("client_closed"), (1, 2), 0)
+    log.ended(connection, End(EndCause.CLIENT_CLOSED), (1, 2), 0)
     assert +world.counters.connections_open == {}
     assert world.counters.connections_accepted == 1
 
@@ -42,7 +42,7 @@ def test_a_pause_is_counted_when_it_begins_and_logged_when_it_ends(world: World)
 def test_only_trouble_is_the_operators_business(world: World, cause: str, *, is_trouble: bool) -> None:
     world.session_log.opened(CONNECTION)
     with capture_logs() as logs:
-        world.session_log.ended(CONNECTION, End(cause, "because"), (10, 20), 0)
+        world.session_log.ended(CONNECTION, End(EndCause(cause), "because"), (10, 20), 0)
     assert len(logs) == is_trouble
     if is_trouble:
         assert logs[0]["client"] == "192.0.2.1:5"

@@ -1,0 +1,52 @@
+"""Why sessions end."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class EndCause(StrEnum):
+    """A fixed word for each kind of end: a label of `sluice_connections_ended_total`, and a field of the access log."""
+
+    CLIENT_CLOSED = "client_closed"
+    CLIENT_RESET = "client_reset"
+    BROKER_CLOSED = "broker_closed"
+    BROKER_RESET = "broker_reset"
+    SHUTDOWN = "shutdown"
+    """The process ends."""
+    FRAME_ERROR = "frame_error"
+    """One side broke the protocol."""
+    TARGET_REFUSED = "target_refused"
+    """The wanted broker is not on the allow-list."""
+    BROKER_UNREACHABLE = "broker_unreachable"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether an operator should hear of it."""
+        return self in _TROUBLE
+
+    @property
+    def is_of_peer(self) -> bool:
+        """Whether a peer ended its connection itself."""
+        return self in _OF_PEER
+
+
+_OF_PEER = frozenset({EndCause.CLIENT_CLOSED, EndCause.CLIENT_RESET, EndCause.BROKER_CLOSED, EndCause.BROKER_RESET})
+_TROUBLE = frozenset(EndCause) - _OF_PEER - {EndCause.SHUTDOWN}
+
+
+class End(NamedTuple):
+    """Why a session ended: a fixed word for metrics, and a sentence for people."""
+
+    cause: EndCause
+    detail: str = ""
+
+
+_CLOSED = {"client": EndCause.CLIENT_CLOSED, "broker": EndCause.BROKER_CLOSED}
+_RESET = {"client": EndCause.CLIENT_RESET, "broker": EndCause.BROKER_RESET}
+
+
+def end_by_peer(side: str, error: Exception | None) -> End:
+    """The end when the connection of the `client` or the `broker` is gone, by an error or without one."""
+    return End(_CLOSED[side]) if error is None else End(_RESET[side], str(error))

@@ -1,0 +1,21 @@
+"""Why sessions end."""
+
+import pytest
+
+from proxy.sessions.ends import End, EndCause, end_by_peer
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+def test_a_peer_that_goes_is_named_with_the_way_it_went(side: str) -> None:
+    assert end_by_peer(side, None) == (f"{side}_closed", "")
+    assert end_by_peer(side, ConnectionResetError("reset by peer")) == (f"{side}_reset", "reset by peer")
+
+
+def test_every_end_is_a_peers_own_or_trouble_or_the_shutdown() -> None:
+    others = [cause for cause in EndCause if not cause.is_of_peer and not cause.is_trouble]
+    assert others == [EndCause.SHUTDOWN]
+    assert not [cause for cause in EndCause if cause.is_of_peer and cause.is_trouble]
+
+
+def test_an_end_needs_no_sentence() -> None:
+    assert End(EndCause.SHUTDOWN).detail == ""
