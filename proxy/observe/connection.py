@@ -7,11 +7,13 @@ from dataclasses import dataclass
 class Connection:
     """One client connection, as logs name it.
 
-    `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address that it goes to.
+    `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address that it goes to. `client_role`
+    is what the client authenticated as (see `sessions/client_role.py`), empty if that is not known.
     """
 
     connection_id: int
     client_address: str = ""
     client_version: str = ""
+    client_role: str = ""
     role: str = "handshake"
     broker: str = ""

@@ -6,6 +6,7 @@ from protocol.commands import SIZES, decode, encode, text
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.sniff import foreign_protocol
+from proxy.sessions.client_role import role_of
 
 
 class NotConnect(ProtocolError):
@@ -21,12 +22,14 @@ class Greeting:
     Args:
         target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
         client_version: As the client names itself.
+        client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
         frame: The CONNECT to send on: the client's own, without `proxy_to_broker_url`.
         rest: Bytes behind it.
     """
 
     target: str
     client_version: str
+    client_role: str
     frame: bytes
     rest: bytes
 
@@ -56,4 +59,5 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
     if connect.HasField("proxy_to_broker_url"):
         connect.ClearField("proxy_to_broker_url")
         frame = encode(connect)
-    return Greeting(target, text(connect.client_version), frame, data[length:])
+    role = role_of(text(connect.auth_method_name), connect.auth_data)
+    return Greeting(target, text(connect.client_version), role, frame, data[length:])

@@ -191,6 +191,7 @@ class Session:
         if self._greeted is None:
             return
         self.connection.client_version = self._greeted.client_version
+        self.connection.client_role = self._greeted.client_role
         self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
         self.client.throttle(Cause.CONNECTING)
