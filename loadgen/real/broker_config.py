@@ -1,9 +1,10 @@
 """The files that a standalone broker is started with."""
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from loadgen.real.ports import free_ports
 
 _LOG4J = """\
 <Configuration status="WARN"><Appenders><Console name="c">
@@ -11,7 +12,7 @@ _LOG4J = """\
 </Console></Appenders><Loggers><Root level="info"><AppenderRef ref="c"/></Root></Loggers></Configuration>
 """
 
-_PROPERTIES = {
+PROPERTIES = {
     "clusterName": "standalone",
     "managedLedgerDefaultEnsembleSize": "1",
     "managedLedgerDefaultWriteQuorum": "1",
@@ -30,6 +31,7 @@ _PROPERTIES = {
     # Without it the bookie refuses the entries of chunked messages and the broker retries for ever.
     "nettyMaxFrameSizeBytes": "5253120",
 }
+"""Of a broker with a bookie in it, all on loopback: Pulsar's own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,28 @@ class BrokerPorts:
 
 def choose_ports(service: int) -> BrokerPorts:
     """Three free ports of the loopback interface, or the given one and two."""
-    sockets = [socket.create_server(("127.0.0.1", port)) for port in (service, 0, 0)]
-    chosen = [int(listener.getsockname()[1]) for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return BrokerPorts(*chosen)
+    return BrokerPorts(*free_ports(service, 0, 0))
 
 
 def write_config(folder: Path, ports: BrokerPorts, settings: BrokerSettings) -> Path:
     """Write `standalone.conf` and `log4j2.xml` into the folder; returns the path of the first."""
-    properties = dict(_PROPERTIES)
+    properties = dict(PROPERTIES)
     properties["brokerServicePort"] = str(ports.service)
     properties["webServicePort"] = str(ports.web)
     properties["journalSyncData"] = "true" if settings.durable else "false"
     properties.update(settings.properties)
-    (folder / "log4j2.xml").write_text(_LOG4J)
-    path = folder / "standalone.conf"
+    write_log4j(folder)
+    return write_properties(folder / "standalone.conf", properties)
+
+
+def write_log4j(folder: Path) -> Path:
+    """Write `log4j2.xml` into the folder, which makes Pulsar log to stdout; without one it logs nothing."""
+    path = folder / "log4j2.xml"
+    path.write_text(_LOG4J)
+    return path
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    """Write a file of `key=value` lines; returns its path."""
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     return path

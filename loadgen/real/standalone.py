@@ -1,13 +1,11 @@
 """A real Pulsar standalone broker, as a process of this machine on loopback."""
 
-import http.client
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from loadgen.real.broker_config import BrokerSettings, choose_ports, write_config
-from loadgen.real.errors import ProcessFailed
+from loadgen.real.health import is_healthy, wait_ready
 from loadgen.real.jars import jars
 from loadgen.real.java import java_command, require_java
 from loadgen.real.tethered_process import TetheredProcess
@@ -50,8 +48,9 @@ class StandaloneBroker:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process = TetheredProcess(self._command(), self.folder / "broker.log")
+        self._process.name = "the broker"
         try:
-            self._wait_healthy(self._process, timeout_s)
+            wait_ready(self._process, lambda: is_healthy(self._ports.web), timeout_s)
         except BaseException:
             self.kill()
             raise
@@ -94,21 +93,3 @@ class StandaloneBroker:
         places += ["--bookkeeper-port", str(self._ports.bookie)]
         command = java_command(require_java(), jars(), options, _MAIN_CLASS)
         return [*command, "--config", str(config), "-nfw", "-nss", *places]
-
-    def _wait_healthy(self, process: TetheredProcess, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not self._is_healthy():
-            process.check_running()
-            if time.monotonic() > deadline:
-                raise ProcessFailed(f"the broker was not healthy within {timeout_s} s", process.last_lines())
-            time.sleep(0.1)
-
-    def _is_healthy(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._ports.web, timeout=5)
-        try:
-            connection.request("GET", "/admin/v2/brokers/health")
-            return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()

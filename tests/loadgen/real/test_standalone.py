@@ -13,7 +13,7 @@ from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
 def test_a_broker_that_ends_at_once_is_told_with_its_last_lines(tool: Tool, tmp_path: Path) -> None:
     tool("mvn", MAVEN_THAT_WORKS)
     tool("java", f"{java_that_says('17')}\necho 'the disk is full'; exit 4")
-    with pytest.raises(ProcessFailed, match=r"java ended with code 4(.|\n)*the disk is full"):
+    with pytest.raises(ProcessFailed, match=r"the broker ended with code 4(.|\n)*the disk is full"):
         StandaloneBroker(tmp_path / "broker").start()
 
 
