@@ -13,7 +13,7 @@ has no timer: it says when it wants to be woken.
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from limiter.journal import Journal
+from limiter.journal import Notes
 from limiter.limiter import Limiter
 from limiter.stream import Entry, Stream
 from limiter.turns import claim, next_turn, obstacle_of, refusing
@@ -31,7 +31,7 @@ class Gate:
         journal: Told of every stream that does something.
     """
 
-    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Journal) -> None:
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
         self._wake_at = wake_at
         self._journal = journal
         self._numbers = count()
@@ -46,20 +46,52 @@ class Gate:
                     charged.refund(messages, size)
                 return False
             limiter.charge(messages, size, now)
+        if stream.observed is not None and not stream.observed.admit(messages, size, now):
+            for charged in stream.chain:
+                charged.refund(messages, size)
+            return False
         return True
 
     def withdraw(self, stream: Stream, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
         for limiter in stream.chain:
             limiter.refund(messages, size)
+        if stream.observed is not None:
+            stream.observed.withdraw(messages, size)
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        self.count_offered(stream, *counts)
+        self._count_passed(stream, counts, largest)
+        if stream.observed is not None:
+            stream.observed.count_admitted(counts, largest)
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge one entry, if every limiter is open and nobody waits; else charge nothing."""
+        """Charge and count one entry, if every limiter is open and nobody waits; else do nothing."""
         if stream.held or obstacle_of(stream, now) is not None:
             return False
-        for limiter in stream.chain:
-            limiter.charge(messages, size, now)
+        self._pass(stream, messages, size, now)
         return True
+
+    @staticmethod
+    def refused_by(stream: Stream, now: int) -> Limiter | None:
+        """The limit in mode `reject` that an entry is over which did not pass; None if it may be held.
+
+        What another limit holds already waits for this one too: it was within it when it came.
+        """
+        for limiter in stream.chain:
+            if limiter.limit.mode == "reject" and (limiter.waiters or not limiter.is_open(now)):
+                return limiter
+        return None
+
+    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
+        """Note an entry that was refused because of `limiter`."""
+        stream.usage.rejected_messages += messages
+        stream.usage.rejected_size += size
+        stream.last_reason = limiter.scope.level
+        limiter.usage.rejected_messages += messages
+        limiter.usage.rejected_size += size
+        self._journal.note(stream)
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         """Note what arrived."""
@@ -69,8 +101,8 @@ class Gate:
         usage.offered_size += size
         self._journal.note(stream)
 
-    def count_passed(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what passed: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+    @staticmethod
+    def _count_passed(stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         entries, messages, size = counts
         usage = stream.usage
         usage.passed_entries += entries
@@ -208,9 +240,7 @@ class Gate:
         usage.held_messages -= entry.messages
         usage.held_size -= entry.size
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
-        for limiter in stream.chain:
-            limiter.charge(entry.messages, entry.size, now)
-        self.count_passed(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
+        self._pass(stream, entry.messages, entry.size, now)
         self._journal.note(stream)
         stream.is_passing = True
         try:
@@ -222,10 +252,19 @@ class Gate:
         if not stream.held:
             usage.throttled.stop(now)
 
+    def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
+        """One entry goes on."""
+        for limiter in stream.chain:
+            limiter.charge(messages, size, now)
+        self._count_passed(stream, (1, messages, size), (messages, size))
+        if stream.observed is not None:
+            stream.observed.offer(messages, size, now)
+
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
         if len(stream.chain) > 1 and limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):
             claim(stream, limiter)
         stream.waits_on = limiter
+        stream.waits_since = now
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)

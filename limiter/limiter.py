@@ -1,4 +1,4 @@
-"""One limit at work: two token buckets, and the streams that wait for them."""
+"""One limit at work: its token buckets, and the streams that wait for them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 class Scope:
     """What a limiter limits.
 
-    `level` is `topic` (one topic or one partition) or `namespace` (the total of its topics); `name` is the topic's
-    full name or `tenant/namespace`.
+    Args:
+        direction: `publish` or `dispatch`.
+        level: `proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic` (or one partition),
+            `producer`, `role`, `address`.
+        name: Of what: a full topic name, `tenant/namespace`, `producer@topic`, an address …; empty for the proxy.
+        tenant: Whose it is; empty where a limit spans tenants.
+        namespace: Whose it is, without the tenant; empty where a limit spans namespaces.
     """
 
     direction: Direction
@@ -29,11 +34,11 @@ class Scope:
 
 
 class Limiter:
-    """Passes entries while both of its buckets hold a token; who finds them empty waits here.
+    """Passes entries while all of its buckets hold a token; who finds one empty waits here.
 
     Args:
         scope: What it limits.
-        limit: Messages and bytes per period.
+        limit: Messages and bytes per period, sustained and at most.
         source: Where that value came from, for people.
         now: Monotonic nanoseconds.
     """
@@ -48,38 +53,47 @@ class Limiter:
         self.meter: PermitMeter | None = None
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
-        self._messages = TokenBucket(limit.messages, now) if limit.messages else None
-        self._size = TokenBucket(limit.size, now) if limit.size else None
+        self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
+        self._counting: tuple[TokenBucket, ...] = ()
+        self._weighing: tuple[TokenBucket, ...] = ()
+        self._fit_buckets(limit, now)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether this limit holds nobody, but says what it would hold."""
+        return self.limit.mode == "observe"
 
     def fits(self, messages: int, size: int, now: int) -> bool:
         """Whether all of it can pass without a debt."""
-        return (self._messages is None or self._messages.holds(messages, now)) and (
-            self._size is None or self._size.holds(size, now)
-        )
+        for bucket in self._counting:
+            if not bucket.holds(messages, now):
+                return False
+        for bucket in self._weighing:  # noqa: SIM110 - a generator costs more than the buckets
+            if not bucket.holds(size, now):
+                return False
+        return True
 
     def is_open(self, now: int) -> bool:
         """Whether the next entry, however large, may pass: there is a token, and the entry may leave a debt."""
-        messages, size = self._messages, self._size
-        return (messages is None or messages.holds(1, now)) and (size is None or size.holds(1, now))
+        return self.fits(1, 1, now)
 
     def charge(self, messages: int, size: int, now: int) -> None:
         """Take the tokens for what passes."""
-        if self._messages is not None:
-            self._messages.take(messages, now)
-        if self._size is not None:
-            self._size.take(size, now)
+        for bucket in self._counting:
+            bucket.take(messages, now)
+        for bucket in self._weighing:
+            bucket.take(size, now)
 
     def refund(self, messages: int, size: int) -> None:
         """Undo a charge of the same instant."""
-        if self._messages is not None:
-            self._messages.give_back(messages)
-        if self._size is not None:
-            self._size.give_back(size)
+        for bucket in self._counting:
+            bucket.give_back(messages)
+        for bucket in self._weighing:
+            bucket.give_back(size)
 
     def wait_ns(self, now: int) -> int:
         """Nanoseconds until `is_open`, if nobody passes before."""
-        buckets = (self._messages, self._size)
-        return max((bucket.wait_ns(1, now) for bucket in buckets if bucket is not None), default=0)
+        return max((bucket.wait_ns(1, now) for bucket in (*self._counting, *self._weighing)), default=0)
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
@@ -110,8 +124,7 @@ class Limiter:
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
         """Put another value in force; see `TokenBucket.change` for what becomes of tokens and debts."""
-        self._messages = _changed(self._messages, limit.messages, now)
-        self._size = _changed(self._size, limit.size, now)
+        self._fit_buckets(limit, now)
         self.limit = limit
         self.source = source
         self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
@@ -131,11 +144,19 @@ class Limiter:
 
     def is_idle(self, now: int) -> bool:
         """Whether forgetting this limiter would change nothing."""
-        return (
-            not self.streams
-            and (self._messages is None or self._messages.is_full(now))
-            and (self._size is None or self._size.is_full(now))
-        )
+        return not self.streams and all(bucket.is_full(now) for bucket in (*self._counting, *self._weighing))
+
+    def inherit(self, other: "Limiter", now: int) -> None:
+        """Go on with the tokens and debts of a limiter in whose place this one stands."""
+        self._buckets = other._buckets  # noqa: SLF001 - its own kind
+        self._fit_buckets(self.limit, now)
+
+    def _fit_buckets(self, limit: Limit, now: int) -> None:
+        """One bucket for each rate of `limit`: a known one changes, a new one starts full."""
+        rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
+        self._buckets = tuple(_changed(known, rate, now) for known, rate in zip(self._buckets, rates, strict=True))
+        self._counting = tuple(bucket for bucket in self._buckets[:2] if bucket is not None)
+        self._weighing = tuple(bucket for bucket in self._buckets[2:] if bucket is not None)
 
 
 def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int) -> TokenBucket | None:

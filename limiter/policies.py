@@ -1,16 +1,43 @@
-"""Which limits apply to a topic: values by level, and Pulsar's precedence topic > namespace > broker.
+"""Which limits apply to a stream: values by setting, and Pulsar's precedence topic > namespace > broker.
 
-A namespace's policy in Pulsar's sense is the value of *each* of its topics; a namespace's *total* is a limit of
-Sluice's own, over all of its topics together. Both apply at once.
+A namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
+all topics of a tenant, a namespace or a partitioned topic together. All levels apply at once (AND); within the level
+`topic` the narrowest setting that is there gives the value.
+
+    proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ producer ─ role ─ address
+    outermost                                                                                innermost
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from limiter.limiter import Scope
+from limiter.networks import Networks, counted_as
 from limiter.rates import Direction, Limit
+
+
+class Setting(StrEnum):
+    """What a value can be set for; beside it, how its name is written. `*` is for all that have none of their own."""
+
+    PROXY = "proxy"  # the name is empty
+    TENANT = "tenant"  # tenant, or *: each tenant's total
+    NAMESPACE = "namespace"  # tenant/namespace: its total
+    RESOURCE_GROUP = "resource_group"  # group: the total of what is attached to it
+    PARTITIONED_TOPIC = "partitioned_topic"  # full name without partition: its total
+    TOPIC = "topic"  # full name without partition: each partition
+    TOPIC_OF_NAMESPACE = "topic_of_namespace"  # tenant/namespace: each of its topics
+    TOPIC_OF_BROKER = "topic_of_broker"  # the name is empty: each topic
+    PRODUCER = "producer"  # producer name, or *: on each topic, its partitions together
+    ROLE = "role"  # what clients authenticated as, or *: each role
+    ADDRESS = "address"  # address or network: each address in it
+
+
+EACH = "*"
+_WITH_DEFAULT = frozenset({Setting.TENANT, Setting.PRODUCER, Setting.ROLE})
 
 
 class Topic(Protocol):
@@ -40,6 +67,24 @@ class Topic(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Client:
+    """Whose stream it is; what is not known is empty.
+
+    Args:
+        producer_name: Given by the client, or by the broker once it has accepted the producer.
+        role: What the client authenticated as.
+        address: Where it connects from, without the port.
+    """
+
+    producer_name: str = ""
+    role: str = ""
+    address: str = ""
+
+
+ANYBODY = Client()
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A limit and where it was written: `file` or `rest`."""
 
@@ -58,25 +103,84 @@ class InForce:
 
 @dataclass(slots=True)
 class Policies:
-    """Every configured value. Keys: (direction, full topic name without partition) or (direction, tenant/namespace)."""
+    """Every configured value, and which resource group a tenant or namespace is attached to."""
 
-    topics: dict[tuple[Direction, str], Value] = field(default_factory=dict)
-    namespaces: dict[tuple[Direction, str], Value] = field(default_factory=dict)
-    namespace_totals: dict[tuple[Direction, str], Value] = field(default_factory=dict)
+    groups_of_namespaces: dict[str, str] = field(default_factory=dict)
+    """Resource group by `tenant/namespace`."""
+    groups_of_tenants: dict[str, str] = field(default_factory=dict)
+    """Resource group by tenant, for namespaces without one of their own."""
+    _values: dict[tuple[Direction, Setting, str], Value] = field(default_factory=dict)
+    _networks: dict[Direction, Networks[Value]] = field(default_factory=dict)
 
-    def in_force(self, direction: Direction, topic: Topic) -> tuple[InForce, ...]:
-        """The limits of one topic (one partition of a partitioned one), outermost first."""
-        if topic.is_system:
+    def put(self, direction: Direction, setting: Setting, name: str, value: Value | None) -> None:
+        """Set a value; None takes it back.
+
+        Raises:
+            ValueError: If an address or a network is not one.
+        """
+        if setting is Setting.ADDRESS:
+            self._networks.setdefault(direction, Networks()).put(name, value)
+        if value is None:
+            self._values.pop((direction, setting, name), None)
+        else:
+            self._values[direction, setting, name] = value
+
+    def get(self, direction: Direction, setting: Setting, name: str) -> Value | None:
+        """What was put there; of an address, what holds for it."""
+        if setting is Setting.ADDRESS:
+            networks = self._networks.get(direction)
+            return networks.find(name) if networks else None
+        return self._values.get((direction, setting, name))
+
+    def clear(self) -> None:
+        """Take everything back."""
+        self._values.clear()
+        self._networks.clear()
+
+    def put_under(self, direction: Direction, setting: Setting) -> dict[str, Value]:
+        """Every value of one setting, by name."""
+        return {name: value for (of, kind, name), value in self._values.items() if (of, kind) == (direction, setting)}
+
+    def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
+        """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
+        if topic.is_system or not self._values:
             return ()
-        found = []
-        total = self.namespace_totals.get((direction, topic.namespace_name))
-        if total is not None:
-            scope = Scope(direction, "namespace", topic.namespace_name, topic.tenant, topic.namespace)
-            found.append(InForce(scope, total.limit, f"total {total.origin}"))
-        level, own = "topic", self.topics.get((direction, topic.partitioned))
-        if own is None:
-            level, own = "namespace", self.namespaces.get((direction, topic.namespace_name))
-        if own is not None:
-            scope = Scope(direction, "topic", topic.full, topic.tenant, topic.namespace)
-            found.append(InForce(scope, own.limit, f"{level} {own.origin}"))
-        return tuple(entry for entry in found if entry.limit)
+        applicable = (*self._of_topic(direction, topic), *self._of_client(direction, topic, client))
+        return tuple(entry for entry in applicable if entry is not None and entry.limit)
+
+    def group_of(self, topic: Topic) -> str:
+        """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""
+        return self.groups_of_namespaces.get(topic.namespace_name) or self.groups_of_tenants.get(topic.tenant, "")
+
+    def _of_topic(self, direction: Direction, topic: Topic) -> Iterator[InForce | None]:
+        tenant, namespace, name = topic.tenant, topic.namespace, topic.namespace_name
+        yield self._found(Scope(direction, "proxy", "", "", ""), Setting.PROXY, "", "proxy")
+        yield self._found(Scope(direction, "tenant", tenant, tenant, ""), Setting.TENANT, tenant, "total")
+        yield self._found(Scope(direction, "namespace", name, tenant, namespace), Setting.NAMESPACE, name, "total")
+        group = self.group_of(topic)
+        yield self._found(Scope(direction, "resource_group", group, "", ""), Setting.RESOURCE_GROUP, group, "group")
+        whole = Scope(direction, "partitioned_topic", topic.partitioned, tenant, namespace)
+        yield self._found(whole, Setting.PARTITIONED_TOPIC, topic.partitioned, "total")
+        one = Scope(direction, "topic", topic.full, tenant, namespace)
+        yield (
+            self._found(one, Setting.TOPIC, topic.partitioned, "topic")
+            or self._found(one, Setting.TOPIC_OF_NAMESPACE, name, "namespace")
+            or self._found(one, Setting.TOPIC_OF_BROKER, "", "broker")
+        )
+
+    def _of_client(self, direction: Direction, topic: Topic, client: Client) -> Iterator[InForce | None]:
+        if client.producer_name:
+            known_as = f"{client.producer_name}@{topic.partitioned}"
+            producer = Scope(direction, "producer", known_as, topic.tenant, topic.namespace)
+            yield self._found(producer, Setting.PRODUCER, client.producer_name, "producer")
+        if client.role:
+            yield self._found(Scope(direction, "role", client.role, "", ""), Setting.ROLE, client.role, "role")
+        if client.address:
+            address = Scope(direction, "address", counted_as(client.address), "", "")
+            yield self._found(address, Setting.ADDRESS, client.address, "address")
+
+    def _found(self, scope: Scope, setting: Setting, name: str, where: str) -> InForce | None:
+        value = self.get(scope.direction, setting, name)
+        if value is None and setting in _WITH_DEFAULT:
+            value, where = self.get(scope.direction, setting, EACH), f"each {where}"
+        return None if value is None else InForce(scope, value.limit, f"{where} {value.origin}")

@@ -7,6 +7,7 @@ NANOS_PER_SECOND = 1_000_000_000
 _SMALLEST_BURST_NS = 20_000_000
 
 Direction = Literal["publish", "dispatch"]
+Mode = Literal["enforce", "observe", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,22 @@ def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Messages and bytes that may pass; None means that this one is not limited."""
+    """Messages and bytes that may pass; None means that this one is not limited.
+
+    Args:
+        messages: The sustained rate of messages.
+        size: The sustained rate of bytes.
+        peak_messages: A second, higher rate that holds while the sustained one's burst is being used up.
+        peak_size: The same for bytes.
+        mode: `enforce`: what is over the limit is held. `observe`: nothing is held, but what would have been is
+            counted. `reject`: what is over the limit is refused at once (publish only).
+    """
 
     messages: Rate | None = None
     size: Rate | None = None
+    peak_messages: Rate | None = None
+    peak_size: Rate | None = None
+    mode: Mode = "enforce"
 
     def __bool__(self) -> bool:
         return self.messages is not None or self.size is not None

@@ -1,9 +1,12 @@
 """All limiters at work, by what they limit; never by connection, so that a reconnect gains nothing."""
 
+from dataclasses import replace
+
 from limiter.gate import Gate
 from limiter.limiter import Limiter, Scope
+from limiter.observed import Observer
 from limiter.permits import PermitMeter, horizon_of
-from limiter.policies import InForce, Policies, Topic
+from limiter.policies import ANYBODY, Client, InForce, Policies, Topic
 from limiter.rates import Direction
 from limiter.stream import Entry, Stream
 
@@ -16,65 +19,95 @@ class Registry:
     Args:
         policies: The values in force; call `apply` after changing them.
         gate: Where the streams pass.
+        observer: Plays the limits that are only observed.
     """
 
-    def __init__(self, policies: Policies, gate: Gate) -> None:
+    def __init__(self, policies: Policies, gate: Gate, observer: Observer) -> None:
         self.policies = policies
         self.limiters: dict[Scope, Limiter] = {}
         self._gate = gate
-        self._topics: dict[Stream, Topic] = {}
+        self._observer = observer
+        self._known: dict[Stream, tuple[Topic, Client]] = {}
         self._sweep_at = _SWEEP_AT
 
-    def open(self, stream: Stream, topic: Topic, now: int) -> None:
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """A stream of `topic` begins."""
-        self._topics[stream] = topic
-        stream.chain = self._chain(self._direction(stream), topic, now)
+        self._known[stream] = topic, client
+        stream.chain, observed = self._chains(stream, now)
         self._gate.join(stream)
+        self._observe(stream, observed, now)
         self._sweep(now)
+
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:
+        """The broker accepted a producer, and perhaps named it: limits by producer name hold from now on."""
+        stream.name = replace(stream.name, producer_name=producer_name)
+        known = self._known.get(stream)
+        if known is not None and known[1].producer_name != producer_name:
+            self._known[stream] = known[0], replace(known[1], producer_name=producer_name)
+            self._rewire(stream, now)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
-        self._topics.pop(stream, None)
+        self._known.pop(stream, None)
         stream.is_open = False
         dropped = self._gate.leave(stream, now)
+        self._observe(stream, (), now)
         if stream.permits is not None:
             stream.permits.close()
         return dropped
 
     def apply(self, now: int) -> None:
         """The policies changed: put them in force on every live stream, and wake who may go."""
-        for stream, topic in list(self._topics.items()):
-            chain = self._chain(self._direction(stream), topic, now)
-            if chain != stream.chain:
-                self._gate.rewire(stream, chain, now)
-            if stream.permits is not None:
-                stream.permits.rewire(meters_of(chain))
-        self._gate.woken([limiter for limiter in self.limiters.values() if limiter.waiters], now)
+        for stream in list(self._known):
+            self._rewire(stream, now)
+        waiting = [limiter for limiter in self.limiters.values() if limiter.waiters]
+        self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
+        self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
         self._sweep(now)
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
-        return list(self._topics)
+        return list(self._known)
 
-    @staticmethod
-    def _direction(stream: Stream) -> Direction:
-        return "publish" if stream.name.direction == "publish" else "dispatch"
+    def _rewire(self, stream: Stream, now: int) -> None:
+        chain, observed = self._chains(stream, now)
+        if chain != stream.chain:
+            self._gate.rewire(stream, chain, now)
+        self._observe(stream, observed, now)
+        if stream.permits is not None:
+            stream.permits.rewire(meters_of(chain))
 
-    def _chain(self, direction: Direction, topic: Topic, now: int) -> tuple[Limiter, ...]:
-        return tuple(self._limiter(entry, now) for entry in self.policies.in_force(direction, topic))
+    def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
+        if stream.observed is not None and not chain:
+            stream.observed.leave(now)
+            stream.observed = None
+        if stream.observed is None and chain:
+            stream.observed = self._observer.watch(stream)
+        if stream.observed is not None and stream.observed.chain != chain:
+            stream.observed.rewire(chain, now)
+
+    def _chains(self, stream: Stream, now: int) -> tuple[tuple[Limiter, ...], tuple[Limiter, ...]]:
+        """The limiters that a stream passes, and those that only watch it."""
+        topic, client = self._known[stream]
+        direction: Direction = "publish" if stream.name.direction == "publish" else "dispatch"
+        found = [self._limiter(entry, now) for entry in self.policies.in_force(direction, topic, client)]
+        return tuple(one for one in found if not one.is_observed), tuple(one for one in found if one.is_observed)
 
     def _limiter(self, entry: InForce, now: int) -> Limiter:
         limiter = self.limiters.get(entry.scope)
         if limiter is None:
             limiter = self.limiters[entry.scope] = Limiter(entry.scope, entry.limit, entry.source, now)
+        elif limiter.is_observed != (entry.limit.mode == "observe"):
+            limiter = self._in_place_of(limiter, entry, now)
         elif limiter.limit != entry.limit or limiter.source != entry.source:
             limiter.retune(entry.limit, entry.source, now)
-        if entry.scope.direction == "dispatch" and entry.limit.messages is not None:
-            horizon = horizon_of(entry.limit.messages)
-            limiter.meter = limiter.meter or PermitMeter(horizon)
-            limiter.meter.horizon = horizon
-        elif limiter.meter is not None:
-            limiter.meter = None
+        limiter.meter = _meter(limiter)
+        return limiter
+
+    def _in_place_of(self, old: Limiter, entry: InForce, now: int) -> Limiter:
+        """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""
+        limiter = self.limiters[entry.scope] = Limiter(entry.scope, entry.limit, entry.source, now)
+        limiter.inherit(old, now)
         return limiter
 
     def _sweep(self, now: int) -> None:
@@ -89,3 +122,13 @@ class Registry:
 def meters_of(chain: tuple[Limiter, ...]) -> tuple[PermitMeter, ...]:
     """The permit meters of a consumer's limiters."""
     return tuple(limiter.meter for limiter in chain if limiter.meter is not None)
+
+
+def _meter(limiter: Limiter) -> PermitMeter | None:
+    """The permit meter that a limit of messages delivered needs."""
+    messages = limiter.limit.messages
+    if limiter.scope.direction != "dispatch" or messages is None or limiter.is_observed:
+        return None
+    meter = limiter.meter or PermitMeter(horizon_of(messages))
+    meter.horizon = horizon_of(messages)
+    return meter

@@ -9,6 +9,7 @@ from limiter.usage import StreamUsage
 
 if TYPE_CHECKING:
     from limiter.limiter import Limiter
+    from limiter.observed import Observed
     from limiter.permits import Permits
     from limiter.wait_queue import Place
 
@@ -50,6 +51,7 @@ class StreamName:
     stream_id: int
     producer_name: str = ""
     subscription: str = ""
+    consumer_name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,5 +75,12 @@ class Stream:
     is_passing: bool = False
     permits: "Permits | None" = None
     usage: StreamUsage = field(default_factory=StreamUsage)
+    waits_since: int = 0
     last_reason: str = ""
+    observed: "Observed | None" = None
     is_open: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is held, or would be by a limit that is only observed."""
+        return bool(self.held) or (self.observed is not None and self.observed.is_holding)

@@ -36,12 +36,24 @@ class LimiterUsage:
     The two `largest_…` and `reported` belong to the access log, which sets them after each line.
     """
 
-    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "reported", "size", "throttled")
+    __slots__ = (
+        "entries",
+        "largest_messages",
+        "largest_size",
+        "messages",
+        "rejected_messages",
+        "rejected_size",
+        "reported",
+        "size",
+        "throttled",
+    )
 
     def __init__(self) -> None:
         self.entries = 0
         self.messages = 0
         self.size = 0
+        self.rejected_messages = 0
+        self.rejected_size = 0
         self.largest_messages = 0
         self.largest_size = 0
         self.reported: tuple[int, ...] = ()
@@ -49,7 +61,7 @@ class LimiterUsage:
 
 
 class StreamUsage:
-    """What one stream offered, and what became of it: passed, held or dropped.
+    """What one stream offered, and what became of it: passed, held, dropped or rejected.
 
     `delay_max_ns` and `reported` belong to the access log, which sets them after each line.
     """
@@ -68,6 +80,8 @@ class StreamUsage:
         "passed_size",
         "permits_asked",
         "permits_granted",
+        "rejected_messages",
+        "rejected_size",
         "reported",
         "throttled",
     )
@@ -81,6 +95,8 @@ class StreamUsage:
         self.passed_size = 0
         self.dropped_messages = 0
         self.dropped_size = 0
+        self.rejected_messages = 0
+        self.rejected_size = 0
         self.held_messages = 0
         self.held_size = 0
         self.delay_max_ns = 0

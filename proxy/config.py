@@ -4,88 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from limiter.policies import Policies, Value
-from limiter.rates import Direction, Limit, Rate, rate
-from protocol.topic_name import parse_topic
-from proxy.config_values import (
-    CountPerPeriod,
-    HostPort,
-    ListenAddress,
-    NamespaceName,
-    Network,
-    PerPeriod,
-    Seconds,
-    Size,
-    WholeTopic,
-)
+from proxy.config_limits import Limits
+from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RateLimit(_Section):
-    """Messages and bytes per second (or `/min`, `/h`), with room for bursts."""
-
-    messages: CountPerPeriod | None = Field(None, description="messages per second, or 30/min")
-    bytes: PerPeriod | None = Field(None, description="bytes per second, or 10MB/min")
-    burst_messages: int | None = Field(None, gt=0, description="messages at once; default: a tenth of a period's worth")
-    burst_bytes: Size | None = Field(None, gt=0, description="bytes at once; default: a tenth of a period's worth")
-
-    @model_validator(mode="after")
-    def _rate_for_each_burst(self) -> "RateLimit":
-        for burst, rate_key in (("burst_messages", "messages"), ("burst_bytes", "bytes")):
-            if getattr(self, burst) is not None and getattr(self, rate_key) is None:
-                raise ValueError(f"{burst} needs {rate_key}: a burst without a rate limits nothing")
-        if self.messages is None and self.bytes is None:
-            raise ValueError("write messages, bytes or both; leave the section out for no limit")
-        return self
-
-    def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
-        return Limit(_rate(self.messages, self.burst_messages), _rate(self.bytes, self.burst_bytes))
-
-
-def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
-    return None if value is None else rate(value[0], value[1], burst)
-
-
-class NamespaceLimits(_Section):
-    """Limits of one namespace."""
-
-    publish: RateLimit | None = Field(None, description="of each of its topics")
-    dispatch: RateLimit | None = Field(None, description="of each of its topics")
-    publish_total: RateLimit | None = Field(None, description="of all its topics together")
-    dispatch_total: RateLimit | None = Field(None, description="of all its topics together")
-
-
-class TopicLimits(_Section):
-    """Limits of one topic; of a partitioned one, of each partition."""
-
-    publish: RateLimit | None = Field(None, description="in place of the namespace's value")
-    dispatch: RateLimit | None = Field(None, description="in place of the namespace's value")
-
-
-class Limits(_Section):
-    """All limits. A topic's own value replaces its namespace's; totals apply besides."""
-
-    namespaces: dict[NamespaceName, NamespaceLimits] = Field(
-        default_factory=dict, description="NAME is tenant/namespace"
-    )
-    topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
-
-    @field_validator("topics")
-    @classmethod
-    def _whole_names(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
-        named: dict[str, TopicLimits] = {}
-        for name, limits in value.items():
-            topic = parse_topic(name).full
-            if topic in named:
-                raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
-            named[topic] = limits
-        return named
 
 
 class AccessLog(_Section):
@@ -155,24 +81,6 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> Config:
         return Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError([_explain(where, problem) for problem in error.errors()]) from None
-
-
-def policies_of(limits: Limits) -> Policies:
-    """The limits of the file, as the limiter takes them."""
-    policies = Policies()
-    directions: tuple[Direction, ...] = ("publish", "dispatch")
-    for direction in directions:
-        for name, namespace in limits.namespaces.items():
-            _put(policies.namespaces, (direction, name), getattr(namespace, direction))
-            _put(policies.namespace_totals, (direction, name), getattr(namespace, f"{direction}_total"))
-        for name, topic in limits.topics.items():
-            _put(policies.topics, (direction, name), getattr(topic, direction))
-    return policies
-
-
-def _put(table: dict[tuple[Direction, str], Value], key: tuple[Direction, str], limits: RateLimit | None) -> None:
-    if limits is not None:
-        table[key] = Value(limits.limit(), "file")
 
 
 class _OneOfEachKey(yaml.SafeLoader):

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config import Config, RateLimit
+from proxy.config import Config
+from proxy.config_limits import RateLimit
 from proxy.config_values import read_size, read_span
 
 _HEAD = """\
@@ -48,10 +49,11 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]
         if section is None:
             yield f"{prefix}{name}", _default(field), field.description or ""
             continue
-        if section is RateLimit:
+        if issubclass(section, RateLimit):
             yield f"{prefix}{name}{suffix}", "none", f"*rate* {field.description}"
             continue
-        yield from _rows(section, f"{prefix}{name}{suffix}.")
+        for key, default, text in _rows(section, f"{prefix}{name}{suffix}."):
+            yield key, default, f"{text}; {field.description}" if field.description and default == "none" else text
 
 
 def _section(annotation: Any) -> tuple[type[BaseModel] | None, str]:

@@ -95,5 +95,20 @@ def _namespace(name: Any) -> str:
     return str(name)
 
 
+def _tenant(name: Any) -> str:
+    if not str(name) or "/" in str(name) or ("*" in str(name) and name != "*"):
+        raise ValueError("write a tenant as tenant, or * for each other one")
+    return str(name)
+
+
+def _network_name(name: Any) -> str:
+    try:
+        return str(ip_network(str(name)))
+    except ValueError as error:
+        raise ValueError(f"write an address as 10.1.2.3 or a network as 10.0.0.0/8: {error}") from None
+
+
+TenantName = Annotated[str, BeforeValidator(_tenant)]
+NetworkName = Annotated[str, BeforeValidator(_network_name)]
 WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]

@@ -12,7 +12,8 @@ from proxy.admin.app import admin_app
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.brokers.targets import split_address
-from proxy.config import Config, policies_of
+from proxy.config import Config
+from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters

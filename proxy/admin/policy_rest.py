@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from limiter.policies import Value
+from limiter.policies import Setting, Value
 from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
 from proxy.engine import Engine
 
@@ -91,11 +91,11 @@ class NamespaceSetting:
         self._engine = engine
         self._direction = direction
         self._before_change = before_change
-        self._from_file = dict(engine.registry.policies.namespaces)
+        self._from_file = engine.registry.policies.put_under(direction, Setting.TOPIC_OF_NAMESPACE)
 
     async def get(self, request: web.Request) -> web.Response:
         """The value in force; `null` is said with 204, as Pulsar does where nothing is set."""
-        value = self._engine.registry.policies.namespaces.get(self._key(request))
+        value = self._engine.registry.policies.get(self._direction, Setting.TOPIC_OF_NAMESPACE, _name(request))
         if value is None:
             return web.Response(status=204)
         body = _BODIES[self._direction].of(value.limit)
@@ -114,20 +114,17 @@ class NamespaceSetting:
 
     async def delete(self, request: web.Request) -> web.Response:
         """Take back what was set here; the file's value, if there is one, holds again."""
-        self._change(request, self._from_file.get(self._key(request)))
+        self._change(request, self._from_file.get(_name(request)))
         return web.Response(status=204)
-
-    def _key(self, request: web.Request) -> tuple[Direction, str]:
-        return self._direction, f"{request.match_info['tenant']}/{request.match_info['namespace']}"
 
     def _change(self, request: web.Request, value: Value | None) -> None:
         self._before_change()
-        table = self._engine.registry.policies.namespaces
-        if value is None:
-            table.pop(self._key(request), None)
-        else:
-            table[self._key(request)] = value
+        self._engine.registry.policies.put(self._direction, Setting.TOPIC_OF_NAMESPACE, _name(request), value)
         self._engine.policies_changed()
+
+
+def _name(request: web.Request) -> str:
+    return f"{request.match_info['tenant']}/{request.match_info['namespace']}"
 
 
 def refusal(status: int, reason: str) -> web.Response:

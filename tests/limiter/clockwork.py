@@ -81,7 +81,6 @@ class Clockwork(RuleBasedStateMachine):
             if self.world.gate.pass_entry(stream, messages, size, self.now):
                 assert not in_the_way, "nobody overtakes"
                 assert all_open
-                self.world.gate.count_passed(stream, (1, messages, size), (messages, size))
                 self.went_on(stream, messages, size)
             else:
                 assert in_the_way or not all_open, "nobody waits for nothing"
@@ -106,8 +105,7 @@ class Clockwork(RuleBasedStateMachine):
             admitted.append((stream, messages, size))
         for stream, messages, size in admitted:
             self.count(stream, "offered", messages, size)
-            gate.count_offered(stream, 1, messages, size)
-            gate.count_passed(stream, (1, messages, size), (messages, size))
+            gate.count_admitted(stream, (1, messages, size), (messages, size))
             self.went_on(stream, messages, size)
 
     @precondition(lambda self: any(stream.held for stream in self.streams))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from limiter.limiter import Limiter
-from limiter.policies import Policies, Value
+from limiter.policies import Policies, Setting, Value
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import Registry
 from protocol.topic_name import parse_topic
@@ -22,11 +22,13 @@ class Hierarchy(Clockwork):
 
     def __init__(self) -> None:
         super().__init__()
-        self.policies = Policies(
-            namespaces={("publish", "t/n"): Value(Limit(rate(100)), "file")},
-            namespace_totals={("publish", "t/n"): Value(Limit(rate(200), rate(10**5)), "file")},
-        )
-        self.registry = Registry(self.policies, self.world.gate)
+        self.policies = Policies()
+        self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", Limit(rate(100)))
+        self.put(Setting.NAMESPACE, "t/n", Limit(rate(200), rate(10**5)))
+        self.registry = Registry(self.policies, self.world.gate, self.world.observer)
+
+    def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
+        self.policies.put("publish", setting, name, Value(limit, "rest") if limit is not None else None)
 
     @precondition(lambda self: len(self.streams) < MOST_STREAMS)
     @rule(topic=st.sampled_from("xxxyz"))
@@ -45,11 +47,9 @@ class Hierarchy(Clockwork):
     @rule(own=LIMITS, total=LIMITS, topic=st.none() | LIMITS)
     def change_the_values(self, own: Limit, total: Limit, topic: Limit | None) -> None:
         self.ledger.values_changed()
-        self.policies.namespaces["publish", "t/n"] = Value(own, "rest")
-        self.policies.namespace_totals["publish", "t/n"] = Value(total, "rest")
-        self.policies.topics.pop(("publish", "persistent://t/n/y"), None)
-        if topic is not None:
-            self.policies.topics["publish", "persistent://t/n/y"] = Value(topic, "rest")
+        self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", own)
+        self.put(Setting.NAMESPACE, "t/n", total)
+        self.put(Setting.TOPIC, "persistent://t/n/y", topic)
         self.registry.apply(self.now)
 
 

@@ -2,22 +2,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.policies import Policies, Value
+from limiter.policies import ANYBODY, EACH, Client, Policies, Setting, Value
 from limiter.rates import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 
 TOPIC = "persistent://t/n/x"
+OF_NAMESPACE = Setting.TOPIC_OF_NAMESPACE
 
 
 def value(messages: int, origin: str = "file") -> Value:
     return Value(Limit(rate(messages)), origin)
 
 
+def policies_of(*values: tuple[Setting, str, Value], direction: Direction = "publish") -> Policies:
+    policies = Policies()
+    for setting, name, each in values:
+        policies.put(direction, setting, name, each)
+    return policies
+
+
 def in_force(
-    policies: Policies, topic: str = TOPIC, direction: Direction = "publish"
+    policies: Policies, topic: str = TOPIC, direction: Direction = "publish", client: Client = ANYBODY
 ) -> list[tuple[str, str, int, str]]:
     """What applies, outermost first: level, name, messages a second, source."""
-    found = policies.in_force(direction, parse_topic(topic))
+    found = policies.in_force(direction, parse_topic(topic), client)
     return [
         (one.scope.level, one.scope.name, one.limit.messages.tokens, one.source) for one in found if one.limit.messages
     ]
@@ -28,45 +36,126 @@ def test_nothing_configured_limits_nothing() -> None:
 
 
 def test_a_namespaces_value_is_each_topics_own() -> None:
-    policies = Policies(namespaces={("publish", "t/n"): value(500)})
+    policies = policies_of((OF_NAMESPACE, "t/n", value(500)))
     assert in_force(policies, "persistent://t/n/x") == [("topic", "persistent://t/n/x", 500, "namespace file")]
     assert in_force(policies, "persistent://t/n/y") == [("topic", "persistent://t/n/y", 500, "namespace file")]
 
 
 def test_a_topics_value_comes_before_its_namespaces() -> None:
-    policies = Policies(topics={("publish", TOPIC): value(7, "rest")}, namespaces={("publish", "t/n"): value(500)})
+    policies = policies_of((Setting.TOPIC, TOPIC, value(7, "rest")), (OF_NAMESPACE, "t/n", value(500)))
     assert in_force(policies) == [("topic", TOPIC, 7, "topic rest")]
 
 
 def test_a_total_applies_besides_and_stands_outside() -> None:
-    policies = Policies(
-        topics={("publish", TOPIC): value(7)},
-        namespace_totals={("publish", "t/n"): value(1000, "rest")},
-    )
+    policies = policies_of((Setting.TOPIC, TOPIC, value(7)), (Setting.NAMESPACE, "t/n", value(1000, "rest")))
     assert in_force(policies) == [("namespace", "t/n", 1000, "total rest"), ("topic", TOPIC, 7, "topic file")]
 
 
+def test_every_level_applies_at_once_outermost_first() -> None:
+    client = Client("meter", "billing", "10.1.2.3")
+    names = [
+        (Setting.ADDRESS, "10.0.0.0/8"),
+        (Setting.ROLE, "billing"),
+        (Setting.PRODUCER, "meter"),
+        (Setting.TOPIC_OF_BROKER, ""),
+        (Setting.PARTITIONED_TOPIC, TOPIC),
+        (Setting.RESOURCE_GROUP, "gold"),
+        (Setting.NAMESPACE, "t/n"),
+        (Setting.TENANT, "t"),
+        (Setting.PROXY, ""),
+    ]
+    policies = policies_of(*((setting, name, value(1)) for setting, name in names))
+    policies.groups_of_tenants["t"] = "gold"
+    found = in_force(policies, f"{TOPIC}-partition-3", client=client)
+    assert [(level, name, source) for level, name, _, source in found] == [
+        ("proxy", "", "proxy file"),
+        ("tenant", "t", "total file"),
+        ("namespace", "t/n", "total file"),
+        ("resource_group", "gold", "group file"),
+        ("partitioned_topic", TOPIC, "total file"),
+        ("topic", f"{TOPIC}-partition-3", "broker file"),
+        ("producer", f"meter@{TOPIC}", "producer file"),
+        ("role", "billing", "role file"),
+        ("address", "10.1.2.3", "address file"),
+    ]
+
+
+def test_what_is_not_known_of_a_client_limits_nobody() -> None:
+    settings = (Setting.PRODUCER, Setting.ROLE)
+    policies = policies_of(*((setting, name, value(1)) for setting in settings for name in (EACH, "")))
+    policies.put("publish", Setting.ADDRESS, "0.0.0.0/0", value(1))
+    assert in_force(policies) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "level"),
+    [(Setting.TENANT, "t", "tenant"), (Setting.PRODUCER, "meter", "producer"), (Setting.ROLE, "billing", "role")],
+)
+def test_a_star_is_for_all_that_have_no_value_of_their_own(setting: Setting, name: str, level: str) -> None:
+    client = Client("meter", "billing")
+    policies = policies_of((setting, EACH, value(5)))
+    (found,) = in_force(policies, client=client)
+    assert (found[0], found[2:]) == (level, (5, f"each {'total' if level == 'tenant' else level} file"))
+    policies.put("publish", setting, name, value(9))
+    assert [messages for _, _, messages, _ in in_force(policies, client=client)] == [9]
+
+
+def test_producers_of_one_name_on_two_topics_have_limits_of_their_own_and_partitions_one_together() -> None:
+    policies = policies_of((Setting.PRODUCER, "meter", value(5)))
+    topics = ("t/n/x", "t/n/y", "t/n/x-partition-0", "t/n/x-partition-1")
+    names = [in_force(policies, topic, client=Client("meter"))[0][1] for topic in topics]
+    assert names[0] == names[2] == names[3] != names[1]
+
+
+def test_a_namespaces_own_resource_group_comes_before_its_tenants() -> None:
+    policies = policies_of((Setting.RESOURCE_GROUP, "gold", value(5)), (Setting.RESOURCE_GROUP, "iron", value(1)))
+    policies.groups_of_tenants["t"] = "iron"
+    assert [name for _, name, *_ in in_force(policies)] == ["iron"]
+    policies.groups_of_namespaces["t/n"] = "gold"
+    assert [name for _, name, *_ in in_force(policies)] == ["gold"]
+
+
+def test_each_address_of_a_network_has_a_limit_of_its_own_and_the_narrowest_network_decides() -> None:
+    policies = policies_of((Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", value(7)))
+    clients = [Client(address=address) for address in ("10.2.0.1", "10.1.0.1", "10.1.0.2", "11.0.0.1")]
+    found = [in_force(policies, client=client) for client in clients]
+    assert [[(name, messages) for _, name, messages, _ in each] for each in found] == [
+        [("10.2.0.1", 5)],
+        [("10.1.0.1", 7)],
+        [("10.1.0.2", 7)],
+        [],
+    ]
+
+
+def test_what_is_taken_back_limits_nobody() -> None:
+    settings = [(Setting.ADDRESS, "10.0.0.0/8"), (Setting.PROXY, "")]
+    policies = policies_of(*((setting, name, value(1)) for setting, name in settings))
+    for setting, name in settings:
+        policies.put("publish", setting, name, None)
+    assert in_force(policies, client=Client(address="10.0.0.1")) == []
+
+
 def test_a_topics_empty_value_lifts_its_namespaces() -> None:
-    policies = Policies(topics={("publish", TOPIC): Value(Limit(), "file")}, namespaces={("publish", "t/n"): value(5)})
+    policies = policies_of((Setting.TOPIC, TOPIC, Value(Limit(), "file")), (OF_NAMESPACE, "t/n", value(5)))
     assert in_force(policies) == []
 
 
 def test_values_are_not_mixed_between_levels() -> None:
     """As with Pulsar: a topic's bytes alone leave it without the namespace's messages."""
     own = Value(Limit(size=rate(1000)), "file")
-    policies = Policies(topics={("publish", TOPIC): own}, namespaces={("publish", "t/n"): value(5)})
+    policies = policies_of((Setting.TOPIC, TOPIC, own), (OF_NAMESPACE, "t/n", value(5)))
     (found,) = policies.in_force("publish", parse_topic(TOPIC))
     assert found.limit == own.limit
 
 
 def test_directions_never_meet() -> None:
-    policies = Policies(namespaces={("dispatch", "t/n"): value(5)})
+    policies = policies_of((OF_NAMESPACE, "t/n", value(5)), direction="dispatch")
     assert in_force(policies) == []
     assert in_force(policies, direction="dispatch") == [("topic", TOPIC, 5, "namespace file")]
 
 
 def test_a_partition_has_the_topics_value_and_a_limit_of_its_own() -> None:
-    policies = Policies(topics={("publish", TOPIC): value(7)})
+    policies = policies_of((Setting.TOPIC, TOPIC, value(7)))
     for index in (0, 12):
         name = f"{TOPIC}-partition-{index}"
         assert in_force(policies, name) == [("topic", name, 7, "topic file")]
@@ -83,24 +172,29 @@ def test_a_partition_has_the_topics_value_and_a_limit_of_its_own() -> None:
 )
 def test_pulsars_own_topics_are_exempt_from_every_level(topic: str) -> None:
     namespace = parse_topic(topic).namespace_name
-    policies = Policies(
-        topics={("publish", topic): value(1)},
-        namespaces={("publish", namespace): value(1)},
-        namespace_totals={("publish", namespace): value(1)},
+    policies = policies_of(
+        (Setting.TOPIC, topic, value(1)),
+        (OF_NAMESPACE, namespace, value(1)),
+        (Setting.NAMESPACE, namespace, value(1)),
+        (Setting.PROXY, "", value(1)),
+        (Setting.ROLE, "billing", value(1)),
     )
-    assert in_force(policies, topic) == []
+    assert in_force(policies, topic, client=Client(role="billing")) == []
 
 
 @given(
-    topic=st.none() | st.integers(1, 9), namespace=st.none() | st.integers(1, 9), total=st.none() | st.integers(1, 9)
+    topic=st.none() | st.integers(1, 9),
+    namespace=st.none() | st.integers(1, 9),
+    broker=st.none() | st.integers(1, 9),
+    total=st.none() | st.integers(1, 9),
 )
-def test_the_first_level_that_is_set_wins_and_the_total_is_apart(topic, namespace, total) -> None:
-    policies = Policies()
-    if topic:
-        policies.topics["publish", TOPIC] = value(topic)
-    if namespace:
-        policies.namespaces["publish", "t/n"] = value(namespace)
-    if total:
-        policies.namespace_totals["publish", "t/n"] = value(total)
-    expected = [number for number in (total, topic or namespace) if number]
+def test_the_first_level_that_is_set_wins_and_the_total_is_apart(topic, namespace, broker, total) -> None:
+    settings = [
+        (Setting.TOPIC, TOPIC, topic),
+        (OF_NAMESPACE, "t/n", namespace),
+        (Setting.TOPIC_OF_BROKER, "", broker),
+        (Setting.NAMESPACE, "t/n", total),
+    ]
+    policies = policies_of(*((setting, name, value(number)) for setting, name, number in settings if number))
+    expected = [number for number in (total, topic or namespace or broker) if number]
     assert [number for _, _, number, _ in in_force(policies)] == expected

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from limiter import registry as module
 from limiter.limiter import Limiter
 from limiter.permits import Permits
-from limiter.policies import Policies, Value
+from limiter.policies import Policies, Setting, Value
 from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
 from limiter.stream import Stream, StreamName
@@ -27,13 +27,11 @@ class Place(World):
         self.direction: Direction = direction
         self.policies = Policies()
         self.set(own or value(10), total)
-        self.registry = Registry(self.policies, self.gate)
+        self.registry = Registry(self.policies, self.gate, self.observer)
 
     def set(self, own: Value | None, total: Value | None = None) -> None:
-        for table, new in ((self.policies.namespaces, own), (self.policies.namespace_totals, total)):
-            table.pop((self.direction, "t/n"), None)
-            if new is not None:
-                table[self.direction, "t/n"] = new
+        self.policies.put(self.direction, Setting.TOPIC_OF_NAMESPACE, "t/n", own)
+        self.policies.put(self.direction, Setting.NAMESPACE, "t/n", total)
 
     def open(self, topic: str = "x") -> Stream:
         stream = self.stream()

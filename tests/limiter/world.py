@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.limiter import Limiter, Scope
+from limiter.observed import Observer
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream, StreamName
 from limiter.testing import ManualClock
@@ -35,6 +37,12 @@ class Alarms:
         self.due[limiter] = at
         heappush(self._heap, (at, next(self._order), limiter))
 
+    def soonest(self) -> float:
+        """When the next alarm rings; never, if there is none."""
+        while self._heap and self.due.get(self._heap[0][2]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else inf
+
     def next_before(self, end: int) -> tuple[int, Limiter] | None:
         """The next alarm up to `end`, taken out; replaced ones never ring."""
         while self._heap and self._heap[0][0] <= end:
@@ -53,6 +61,8 @@ class World:
         self.alarms = Alarms()
         self.journal = Journal(lambda: None)
         self.gate = Gate(self.alarms.wake_at, self.journal)
+        self.rehearsals = Alarms()
+        self.observer = Observer(self.rehearsals.wake_at, self.journal, most_size=1 << 30)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Entry], None] | None = None) -> Stream:
@@ -89,7 +99,6 @@ class World:
         now = self.clock.now
         self.gate.count_offered(stream, 1, messages, size)
         if self.gate.pass_entry(stream, messages, size, now):
-            self.gate.count_passed(stream, (1, messages, size), (messages, size))
             self.note(stream, messages, size)
             return True
         self.gate.hold(stream, Entry([b""], messages, size, size, now), now)
@@ -97,11 +106,18 @@ class World:
 
     def run_until(self, end: int) -> None:
         """Let time pass; every alarm rings at its time."""
-        while (alarm := self.alarms.next_before(end)) is not None:
-            at, limiter = alarm
+        while (alarm := self._next_before(end)) is not None:
+            at, limiter, gate = alarm
             self.clock.now = max(self.clock.now, at)
-            self.gate.serve(limiter, self.clock.now)
+            gate.serve(limiter, self.clock.now)
         self.clock.now = max(self.clock.now, end)
+
+    def _next_before(self, end: int) -> tuple[int, Limiter, Gate] | None:
+        """The next alarm of either gate."""
+        both = ((self.alarms, self.gate), (self.rehearsals, self.observer.gate))
+        alarms, gate = min(both, key=lambda each: each[0].soonest())
+        found = alarms.next_before(end)
+        return None if found is None else (*found, gate)
 
     def run(self, seconds: float) -> None:
         self.run_until(self.clock.now + round(seconds * 1e9))

@@ -5,12 +5,13 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Value
-from limiter.rates import Limit
+from limiter.policies import Setting, Value
+from limiter.rates import Direction, Limit
 from proxy.admin.app import admin_app
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
-from proxy.config import Config, policies_of
+from proxy.config import Config
+from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
@@ -37,7 +38,14 @@ class Admin:
 
     @property
     def policies(self) -> dict[Any, Value]:
-        return dict(self.engine.registry.policies.namespaces)
+        """What is set for each topic of namespaces, by direction and namespace."""
+        policies, setting = self.engine.registry.policies, Setting.TOPIC_OF_NAMESPACE
+        directions: tuple[Direction, ...] = ("publish", "dispatch")
+        return {
+            (direction, name): value
+            for direction in directions
+            for name, value in policies.put_under(direction, setting).items()
+        }
 
     async def ask(self, method: str, path: str, **more: Any) -> tuple[int, Any]:
         """The status, and the answer's JSON, text or None."""

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from limiter.policies import Setting, Value
 from limiter.rates import Limit, Rate, rate
-from proxy.config import Config, ConfigError, load_config, policies_of
+from proxy.config import Config, ConfigError, load_config
+from proxy.config_limits import policies_of
 from proxy.config_values import read_rate, read_size, read_span
 
 TOPIC = "persistent://t/n/x"
@@ -207,10 +209,13 @@ def test_limits_become_policies_with_their_origin() -> None:
         }
     )
     policies = policies_of(config.limits)
-    assert {key: value.limit for key, value in policies.namespaces.items()} == {("publish", "t/n"): Limit(rate(500))}
-    assert policies.namespace_totals["dispatch", "t/n"].limit == Limit(None, Rate(1_000_000, 10**9, 5000))
-    assert policies.topics["publish", "persistent://public/default/x"].limit == Limit(rate(30, 60 * 10**9))
-    assert {value.origin for value in (*policies.namespaces.values(), *policies.topics.values())} == {"file"}
+    assert policies.put_under("publish", Setting.TOPIC_OF_NAMESPACE) == {"t/n": Value(Limit(rate(500)), "file")}
+    assert policies.put_under("dispatch", Setting.NAMESPACE) == {
+        "t/n": Value(Limit(None, Rate(1_000_000, 10**9, 5000)), "file")
+    }
+    assert policies.put_under("publish", Setting.TOPIC) == {
+        "persistent://public/default/x": Value(Limit(rate(30, 60 * 10**9)), "file")
+    }
 
 
 def test_every_wrong_name_is_told_and_not_only_the_first(path: Path) -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from proxy.config import Config, policies_of
+from proxy.config import Config
+from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters

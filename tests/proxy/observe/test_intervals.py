@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
-from limiter.policies import Value
+from limiter.policies import Setting, Value
 from limiter.rates import Limit, rate
 from proxy.observe.intervals import HEARTBEAT_S
 from tests.proxy.conversation import World, publisher
@@ -85,7 +85,8 @@ def test_a_changed_limit_ends_the_span_so_that_no_line_mixes_two_values(make_wor
     client >> sends(3)
     world.advance(0.4)
     world.loop.run(world.intervals.flush)
-    world.engine.registry.policies.namespaces["publish", "acme/shop"] = Value(Limit(rate(50)), "rest")
+    new = Value(Limit(rate(50)), "rest")
+    world.engine.registry.policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", new)
     world.loop.run(world.engine.policies_changed)
     world.advance(2)
     lines = world.lines(LimitLine)

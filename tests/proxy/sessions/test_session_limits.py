@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from limiter.policies import Value
+from limiter.policies import Setting, Value
 from limiter.rates import Direction, Limit, rate
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import flow, messages, producer, send, sends, subscribe, success
@@ -13,11 +13,8 @@ Make = Callable[..., World]
 
 def set_limit(world: World, direction: Direction, messages_per_s: int | None) -> None:
     """As the admin REST does for a namespace."""
-    table, key = world.engine.registry.policies.namespaces, (direction, "acme/shop")
-    if messages_per_s is None:
-        table.pop(key)
-    else:
-        table[key] = Value(Limit(rate(messages_per_s)), "rest")
+    value = Value(Limit(rate(messages_per_s)), "rest") if messages_per_s else None
+    world.engine.registry.policies.put(direction, Setting.TOPIC_OF_NAMESPACE, "acme/shop", value)
     world.loop.run(world.engine.policies_changed)
 
 

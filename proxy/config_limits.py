@@ -1,0 +1,190 @@
+"""The configuration's `limits`: a value for each setting of `limiter.policies`."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Direction, Limit, Mode, Rate, rate
+from protocol.topic_name import parse_topic
+from proxy.config_values import CountPerPeriod, NamespaceName, NetworkName, PerPeriod, Size, TenantName, WholeTopic
+
+_TENTH = "default: a tenth of a period's worth"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RateLimit(_Section):
+    """Messages and bytes per second (or `/min`, `/h`), with room for bursts."""
+
+    messages: CountPerPeriod | None = Field(None, description="messages per second, or 30/min")
+    bytes: PerPeriod | None = Field(None, description="bytes per second, or 10MB/min")
+    burst_messages: int | None = Field(None, gt=0, description=f"messages at once; {_TENTH}")
+    burst_bytes: Size | None = Field(None, gt=0, description=f"bytes at once; {_TENTH}")
+    peak_messages: CountPerPeriod | None = Field(None, description="highest rate while burst_messages last")
+    peak_bytes: PerPeriod | None = Field(None, description="highest rate while burst_bytes last")
+    mode: Mode = Field(
+        "enforce", description="`observe` holds nothing and counts what would be held; `reject` (publish only) refuses"
+    )
+
+    @model_validator(mode="after")
+    def _rate_for_each_burst(self) -> "RateLimit":
+        for kind in ("messages", "bytes"):
+            if getattr(self, f"burst_{kind}") is not None and getattr(self, kind) is None:
+                raise ValueError(f"burst_{kind} needs {kind}: a burst without a rate limits nothing")
+            if getattr(self, f"peak_{kind}") is not None:
+                self._check_peak(kind)
+        if self.messages is None and self.bytes is None:
+            raise ValueError("write messages, bytes or both; leave the section out for no limit")
+        return self
+
+    def _check_peak(self, kind: str) -> None:
+        peak, sustained = getattr(self, f"peak_{kind}"), getattr(self, kind)
+        if sustained is None or getattr(self, f"burst_{kind}") is None:
+            raise ValueError(f"peak_{kind} needs {kind} and burst_{kind}: the peak holds while that burst lasts")
+        if peak[0] * sustained[1] <= sustained[0] * peak[1]:
+            raise ValueError(f"peak_{kind} is to be above {kind}: a peak at or below it would be the limit itself")
+
+    def limit(self) -> Limit:
+        """The same, as the limiter takes it."""
+        return Limit(
+            _rate(self.messages, self.burst_messages),
+            _rate(self.bytes, self.burst_bytes),
+            _rate(self.peak_messages, None),
+            _rate(self.peak_bytes, None),
+            self.mode,
+        )
+
+
+class DispatchLimit(RateLimit):
+    """The same for consumers, who cannot be refused."""
+
+    mode: Literal["enforce", "observe"] = Field("enforce", description="`observe` counts what would be held")
+
+
+def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
+    return None if value is None else rate(value[0], value[1], burst)
+
+
+class Both(_Section):
+    """A limit for each direction."""
+
+    publish: RateLimit | None = Field(None, description="from producers to the broker")
+    dispatch: DispatchLimit | None = Field(None, description="from the broker to consumers")
+
+
+class ProducerLimits(_Section):
+    """The limit of a producer."""
+
+    publish: RateLimit | None = Field(None, description="of that producer on each topic, partitions together")
+
+
+class ResourceGroup(Both):
+    """A limit that tenants and namespaces share."""
+
+    tenants: tuple[TenantName, ...] = Field((), description="whose namespaces share it")
+    namespaces: tuple[NamespaceName, ...] = Field((), description="which share it, whatever group their tenant is in")
+
+
+class NamespaceLimits(_Section):
+    """Limits of one namespace."""
+
+    publish: RateLimit | None = Field(None, description="of each of its topics")
+    dispatch: DispatchLimit | None = Field(None, description="of each of its topics")
+    publish_total: RateLimit | None = Field(None, description="of all its topics together")
+    dispatch_total: DispatchLimit | None = Field(None, description="of all its topics together")
+
+
+class TopicLimits(_Section):
+    """Limits of one topic; of a partitioned one, of each partition and of all together."""
+
+    publish: RateLimit | None = Field(None, description="in place of the namespace's value")
+    dispatch: DispatchLimit | None = Field(None, description="in place of the namespace's value")
+    publish_total: RateLimit | None = Field(None, description="of all partitions together")
+    dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
+
+
+class Limits(_Section):
+    """All limits; they apply at once. Only a topic's own value, its namespace's and `each_topic` replace each other."""
+
+    proxy: Both | None = Field(None, description="of all that this proxy passes")
+    tenants: dict[TenantName, Both] = Field(
+        default_factory=dict, description="NAME is a tenant, or * for each other; of all its topics together"
+    )
+    namespaces: dict[NamespaceName, NamespaceLimits] = Field(
+        default_factory=dict, description="NAME is tenant/namespace"
+    )
+    resource_groups: dict[str, ResourceGroup] = Field(
+        default_factory=dict, description="of all topics together that are attached to the group"
+    )
+    topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
+    each_topic: Both | None = Field(None, description="of each topic that neither it nor its namespace has a value for")
+    producers: dict[str, ProducerLimits] = Field(
+        default_factory=dict, description="NAME is a producer's name, or * for each other"
+    )
+    roles: dict[str, Both] = Field(
+        default_factory=dict, description="NAME is what clients authenticated as, or * for each other"
+    )
+    addresses: dict[NetworkName, Both] = Field(
+        default_factory=dict, description="NAME is an address or network; of each client address in it"
+    )
+
+    @field_validator("topics")
+    @classmethod
+    def _whole_names(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
+        named: dict[str, TopicLimits] = {}
+        for name, limits in value.items():
+            topic = parse_topic(name).full
+            if topic in named:
+                raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
+            named[topic] = limits
+        return named
+
+    @field_validator("resource_groups")
+    @classmethod
+    def _one_group_each(cls, value: dict[str, ResourceGroup]) -> dict[str, ResourceGroup]:
+        attached: dict[str, str] = {}
+        for group, section in value.items():
+            for name in (*section.tenants, *section.namespaces):
+                if name in attached:
+                    raise ValueError(f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out")
+                attached[name] = group
+        return value
+
+
+def policies_of(limits: Limits) -> Policies:
+    """The limits of the file, as the limiter takes them."""
+    policies = Policies()
+    directions: tuple[Direction, ...] = ("publish", "dispatch")
+    for setting, name, section, suffix in _sections(limits):
+        for direction in directions:
+            value: RateLimit | None = getattr(section, f"{direction}{suffix}", None)
+            if value is not None:
+                policies.put(direction, setting, name, Value(value.limit(), "file"))
+    for group, section in limits.resource_groups.items():
+        policies.groups_of_tenants.update(dict.fromkeys(section.tenants, group))
+        policies.groups_of_namespaces.update(dict.fromkeys(section.namespaces, group))
+    return policies
+
+
+def _sections(limits: Limits) -> Iterator[tuple[Setting, str, BaseModel | None, str]]:
+    """Each setting with its name, its section, and what follows the direction in the section's keys."""
+    yield Setting.PROXY, "", limits.proxy, ""
+    yield Setting.TOPIC_OF_BROKER, "", limits.each_topic, ""
+    by_name: tuple[tuple[Setting, dict[str, BaseModel], str], ...] = (
+        (Setting.TENANT, {**limits.tenants}, ""),
+        (Setting.NAMESPACE, {**limits.namespaces}, "_total"),
+        (Setting.TOPIC_OF_NAMESPACE, {**limits.namespaces}, ""),
+        (Setting.RESOURCE_GROUP, {**limits.resource_groups}, ""),
+        (Setting.PARTITIONED_TOPIC, {**limits.topics}, "_total"),
+        (Setting.TOPIC, {**limits.topics}, ""),
+        (Setting.PRODUCER, {**limits.producers}, ""),
+        (Setting.ROLE, {**limits.roles}, ""),
+        (Setting.ADDRESS, {**limits.addresses}, ""),
+    )
+    for setting, sections, suffix in by_name:
+        for name, section in sections.items():
+            yield setting, name, section, suffix
