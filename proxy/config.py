@@ -6,8 +6,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from proxy.blocking.config import Block, each_once
 from proxy.config_limits import Limits
 from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
+
+_MOST_SHOWN = 200
+"""Characters of a wrong value that are shown: a list may have any number."""
 
 
 class _Section(BaseModel):
@@ -52,6 +56,14 @@ class Config(_Section):
     access_log: AccessLog = AccessLog()
     publish: Publish = Publish()
     limits: Limits = Limits()
+    blocks: tuple[Block, ...] = Field(
+        (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
+    )
+
+    @field_validator("blocks")
+    @classmethod
+    def _no_twins(cls, value: tuple[Block, ...]) -> tuple[Block, ...]:
+        return each_once(value)
 
     @field_validator("broker")
     @classmethod
@@ -129,4 +141,6 @@ def _explain(where: str, problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{where}: {key}: this key is not known here; see the configuration reference for those that are"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {key}: {problem['input']!r}: {message}"
+    value = repr(problem["input"])
+    shown = value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"
+    return f"{where}: {key}: {shown}: {message}"

@@ -15,6 +15,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.refusals import lookup_refused
 
 MOST_REDIRECTS = 10
 _PATIENCE_S = 10.0
@@ -43,7 +44,7 @@ class LookupSlots:
 
 def too_many(request_id: int) -> bytes:
     """The answer to a lookup over the limit; clients retry it and keep their connection."""
-    return _failed(request_id, TooManyRequests, "too many lookups in flight at this proxy")
+    return lookup_refused(request_id, TooManyRequests, "too many lookups in flight at this proxy")
 
 
 def through_proxy(answer: CommandLookupTopicResponse, request_id: int) -> bytes:
@@ -88,14 +89,16 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
         try:
             answer = await asyncio.wait_for(_ask(request, url, connect, targets), _PATIENCE_S)
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
-            return _failed(request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}")
+            return lookup_refused(
+                request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}"
+            )
         if answer.response != CommandLookupTopicResponse.Redirect:
             targets.learn(text(answer.broker_service_url))
             is_found = answer.response == CommandLookupTopicResponse.Connect
             return through_proxy(answer, request.request_id) if is_found else encode(answer)
         url, authoritative = text(answer.broker_service_url), answer.authoritative
         targets.learn(url)
-    return _failed(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
+    return lookup_refused(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
 
 
 async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
@@ -125,14 +128,3 @@ async def _await_answer(reader: asyncio.StreamReader, cutter: FrameCutter, wante
                 raise OSError(f"the broker refuses: {envelope.error.message}")
             if envelope.type == BaseCommand.AUTH_CHALLENGE:
                 raise OSError("the broker wants several rounds of authentication, which a redirected lookup cannot do")
-
-
-def _failed(request_id: int, error: int, message: str) -> bytes:
-    return encode(
-        CommandLookupTopicResponse(
-            response=CommandLookupTopicResponse.Failed,
-            request_id=request_id,
-            error=error,  # type: ignore[arg-type]  # enum values are plain ints at run time
-            message=message,
-        )
-    )

@@ -25,6 +25,8 @@ class Counters:
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
+    blocked: Counter[str] = field(default_factory=Counter)
+    """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

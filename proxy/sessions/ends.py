@@ -20,6 +20,8 @@ class EndCause(StrEnum):
     BROKER_UNREACHABLE = "broker_unreachable"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    BLOCKED = "blocked"
+    """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
 
     @property
     def is_trouble(self) -> bool:
@@ -33,7 +35,7 @@ class EndCause(StrEnum):
 
 
 _OF_PEER = frozenset({EndCause.CLIENT_CLOSED, EndCause.CLIENT_RESET, EndCause.BROKER_CLOSED, EndCause.BROKER_RESET})
-_TROUBLE = frozenset(EndCause) - _OF_PEER - {EndCause.SHUTDOWN}
+_TROUBLE = frozenset(EndCause) - _OF_PEER - {EndCause.SHUTDOWN, EndCause.BLOCKED}
 
 
 class End(NamedTuple):

@@ -11,9 +11,9 @@ def test_a_peer_that_goes_is_named_with_the_way_it_went(side: str) -> None:
     assert end_by_peer(side, ConnectionResetError("reset by peer")) == (f"{side}_reset", "reset by peer")
 
 
-def test_every_end_is_a_peers_own_or_trouble_or_the_shutdown() -> None:
+def test_every_end_is_a_peers_own_or_trouble_or_meant_by_the_operator() -> None:
     others = [cause for cause in EndCause if not cause.is_of_peer and not cause.is_trouble]
-    assert others == [EndCause.SHUTDOWN]
+    assert others == [EndCause.SHUTDOWN, EndCause.BLOCKED]
     assert not [cause for cause in EndCause if cause.is_of_peer and cause.is_trouble]
 
 

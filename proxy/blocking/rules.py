@@ -1,0 +1,222 @@
+"""What is blocked: rules, and the questions that they answer. No I/O and no clock.
+
+    address, role                     end or refuse whole connections
+    topic                             ends or refuses all of its producers and consumers
+    producer, consumer, subscription  end or refuse those of that name: everywhere, or in one topic or namespace
+
+Pulsar's own topics (policies, transactions, heartbeats) are never blocked: a topic's rule cannot name one, and the
+rules of names do not apply there, or brokers and clients would stall far away from whom the operator meant.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv6Network, ip_network
+from typing import NamedTuple
+
+from limiter.networks import Networks
+from protocol.topic_name import TopicName, parse_topic
+
+MOST_RULES = 10_000
+MOST_REASON = 200
+"""Characters of a reason: clients get it in an error."""
+MOST_NAME = 1_000
+"""Characters of a name."""
+_MAPPED_BITS = 96
+"""IPv4 addresses within IPv6 (::ffff:0:0/96) are told apart by the bits behind these."""
+
+
+class Kind(StrEnum):
+    """What can be blocked; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
+
+    ADDRESS = "address"
+    ROLE = "role"
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    SUBSCRIPTION = "subscription"
+    TOPIC = "topic"
+
+    @property
+    def is_narrowable(self) -> bool:
+        """Whether its names mean something else on each topic, so that a rule may name one topic or namespace."""
+        return self in {Kind.PRODUCER, Kind.CONSUMER, Kind.SUBSCRIPTION}
+
+    @property
+    def is_of_connections(self) -> bool:
+        """Whether it concerns whole connections."""
+        return self in {Kind.ADDRESS, Kind.ROLE}
+
+
+class Key(NamedTuple):
+    """Whom a rule means; there is one rule for each.
+
+    Args:
+        kind: What `name` is the name of.
+        name: In its one form: a network or address as `ipaddress` writes it, a topic's full name.
+        within: For names: the full topic name or `tenant/namespace` that the rule is narrowed to; empty: everywhere.
+    """
+
+    kind: Kind
+    name: str
+    within: str = ""
+
+    def __str__(self) -> str:
+        place = f" in {self.within}" if self.within else ""
+        return f"{self.kind} {self.name!r}{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Something is blocked.
+
+    Args:
+        key: Whom it means.
+        reason: For people; it is told to the clients.
+        since_ns: When it was set, nanoseconds since 1970.
+        origin: Where it was written: `file` or `rest`.
+    """
+
+    key: Key
+    reason: str = ""
+    since_ns: int = 0
+    origin: str = "rest"
+
+    def __str__(self) -> str:
+        return f"{self.key} is blocked by Sluice" + (f": {self.reason}" if self.reason else "")
+
+
+class TooManyRulesError(Exception):
+    """There are MOST_RULES rules already."""
+
+
+def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
+    """Whom an operator means.
+
+    Raises:
+        ValueError: With what is wrong and the remedy.
+    """
+    if kind not in list(Kind):
+        raise ValueError(f"{kind!r} cannot be blocked; write one of {', '.join(Kind)}")
+    key = Key(Kind(kind), _read_name(Kind(kind), name), _read_place(topic, namespace))
+    if key.within and not key.kind.is_narrowable:
+        raise ValueError(f"a block of {key.kind} has no topic or namespace; leave it out")
+    return key
+
+
+def read_reason(text: str) -> str:
+    """A reason in one line.
+
+    Raises:
+        ValueError: If it is too long or not one line.
+    """
+    if len(text) > MOST_REASON or not (text.isprintable()):
+        raise ValueError(f"write the reason in one line of at most {MOST_REASON} characters")
+    return text
+
+
+class Rules:
+    """All rules in force; each question costs a few look-ups, however many rules there are."""
+
+    def __init__(self) -> None:
+        self.lifted: dict[Key, Rule] = {}
+        """Rules of the configuration file that were unblocked at run time; they hold again after a restart."""
+        self._rules: dict[Key, Rule] = {}
+        self._networks: Networks[Rule] = Networks()
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def all(self) -> list[Rule]:
+        """Every rule, by kind and name."""
+        return sorted(self._rules.values(), key=lambda rule: rule.key)
+
+    def by_kind(self) -> Counter[str]:
+        """How many there are of each kind."""
+        return Counter({kind.value: 0 for kind in Kind}) + Counter(str(key.kind) for key in self._rules)
+
+    def get(self, key: Key) -> Rule | None:
+        """The rule for exactly this."""
+        return self._rules.get(key)
+
+    def put(self, rule: Rule) -> None:
+        """Set a rule, in the place of one for the same.
+
+        Raises:
+            TooManyRulesError: If there is no room.
+        """
+        if rule.key not in self._rules and len(self._rules) >= MOST_RULES:
+            raise TooManyRulesError(f"{MOST_RULES} rules are set, the most that can be; unblock some first")
+        self.lifted.pop(rule.key, None)
+        self._rules[rule.key] = rule
+        if rule.key.kind is Kind.ADDRESS:
+            self._networks.put(rule.key.name, rule)
+
+    def remove(self, key: Key) -> Rule | None:
+        """Take a rule back; gives it, or None if there was none."""
+        rule = self._rules.pop(key, None)
+        if rule is None:
+            return None
+        if rule.origin == "file":
+            self.lifted[key] = rule
+        if key.kind is Kind.ADDRESS:
+            self._networks.put(key.name, None)
+        return rule
+
+    def of_client(self, host: str, role: str) -> Rule | None:
+        """What blocks a client at this address (without port), in this role; the narrowest network if several do."""
+        found = self._networks.find(host) if self._networks else None
+        return found or (self._rules.get(Key(Kind.ROLE, role)) if role else None)
+
+    def of_producer(self, topic: TopicName, name: str) -> Rule | None:
+        """What blocks a producer; its name is empty while the broker has not chosen one."""
+        return self._of_stream(topic, ((Kind.PRODUCER, name),))
+
+    def of_consumer(self, topic: TopicName, subscription: str, name: str) -> Rule | None:
+        """What blocks a consumer."""
+        return self._of_stream(topic, ((Kind.SUBSCRIPTION, subscription), (Kind.CONSUMER, name)))
+
+    def _of_stream(self, topic: TopicName, names: tuple[tuple[Kind, str], ...]) -> Rule | None:
+        if not self._rules or topic.is_system:
+            return None
+        keys = [Key(Kind.TOPIC, topic.full), Key(Kind.TOPIC, topic.partitioned)]
+        places = ("", topic.namespace_name, topic.partitioned, topic.full)
+        keys += [Key(kind, name, place) for kind, name in names if name for place in places]
+        return next((self._rules[key] for key in keys if key in self._rules), None)
+
+
+def _read_name(kind: Kind, name: str) -> str:
+    if not name or len(name) > MOST_NAME or not name.isprintable():
+        raise ValueError(f"write the {kind} in one line of at most {MOST_NAME} characters")
+    if kind is Kind.ADDRESS:
+        return _read_network(name)
+    return _read_topic(name) if kind is Kind.TOPIC else name
+
+
+def _read_network(text: str) -> str:
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24") from None
+    if isinstance(network, IPv6Network):
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None and network.prefixlen >= _MAPPED_BITS:
+            network = ip_network((int(mapped), network.prefixlen - _MAPPED_BITS))
+    is_host = network.prefixlen == network.max_prefixlen
+    return str(network.network_address) if is_host else str(network)
+
+
+def _read_topic(name: str) -> str:
+    topic = parse_topic(name)
+    if topic.is_system:
+        raise ValueError(f"{topic.full} is Pulsar's own topic, which cannot be blocked; block a role or an address")
+    return topic.full
+
+
+def _read_place(topic: str, namespace: str) -> str:
+    if topic and namespace:
+        raise ValueError("a block is narrowed by a topic or by a namespace, not by both")
+    if topic:
+        return _read_topic(topic)
+    if namespace and (len(namespace.split("/")) != 2 or not all(namespace.split("/"))):
+        raise ValueError(f"{namespace!r} is not a namespace; write tenant/namespace")
+    return namespace

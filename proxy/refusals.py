@@ -1,0 +1,18 @@
+"""The proxy's own errors to clients."""
+
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandError, CommandLookupTopicResponse, ServerError
+
+NO_REQUEST = 2**64 - 1
+"""The request id of what answers no request, as brokers write it."""
+
+
+def request_refused(request_id: int, error: ServerError, message: str) -> bytes:
+    """The answer to any request but a lookup; with NO_REQUEST to the whole connection."""
+    return encode(CommandError(request_id=request_id, error=error, message=message))
+
+
+def lookup_refused(request_id: int, error: ServerError, message: str) -> bytes:
+    """The answer to a lookup, which has errors of a form of its own."""
+    failed = CommandLookupTopicResponse.Failed
+    return encode(CommandLookupTopicResponse(request_id=request_id, response=failed, error=error, message=message))
