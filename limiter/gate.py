@@ -37,11 +37,14 @@ class Gate:
         self._numbers = count()
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing."""
+        """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
+
+        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused.
+        """
         if stream.held:
             return False
         for position, limiter in enumerate(stream.chain):
-            if limiter.waiters or not limiter.fits(messages, size, now):
+            if limiter.waiters or limiter.is_rejecting or not limiter.fits(messages, size, now):
                 for charged in stream.chain[:position]:
                     charged.refund(messages, size)
                 return False
@@ -80,7 +83,7 @@ class Gate:
         What another limit holds already waits for this one too: it was within it when it came.
         """
         for limiter in stream.chain:
-            if limiter.limit.mode == "reject" and (limiter.waiters or not limiter.is_open(now)):
+            if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
                 return limiter
         return None
 

@@ -53,6 +53,7 @@ class Limiter:
         self.meter: PermitMeter | None = None
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
+        self.is_rejecting = limit.mode == "reject"
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
@@ -126,6 +127,7 @@ class Limiter:
         """Put another value in force; see `TokenBucket.change` for what becomes of tokens and debts."""
         self._fit_buckets(limit, now)
         self.limit = limit
+        self.is_rejecting = limit.mode == "reject"
         self.source = source
         self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
         for stream in self.streams:

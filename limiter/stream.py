@@ -81,6 +81,11 @@ class Stream:
     is_open: bool = True
 
     @property
+    def is_rejected(self) -> bool:
+        """Whether some limit refuses what is over it, instead of holding it."""
+        return any(limiter.is_rejecting for limiter in self.chain)
+
+    @property
     def holds(self) -> bool:
         """Whether something is held, or would be by a limit that is only observed."""
         return bool(self.held) or (self.observed is not None and self.observed.is_holding)

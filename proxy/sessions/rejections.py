@@ -1,0 +1,110 @@
+"""Limits in mode `reject`: a client hears which of its messages were refused in the order in which it awaits answers.
+
+Measured: the Java client takes an error only for the message that it awaits an answer for first, and silently lets any
+other wait for its send timeout. So an error goes out behind the receipts of what the same producer sent before.
+
+    SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
+
+Source: CommandSendError; ServerError NotAllowedError
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from limiter.limiter import Limiter
+from limiter.rates import Rate
+from limiter.stream import Stream
+from protocol.commands import body_of, decode, encode
+from protocol.errors import ProtocolError
+from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
+
+MOST_WAITING = 100_000
+"""Errors of one producer that wait for receipts."""
+
+
+class TooManyRejectionsError(ProtocolError):
+    """A client goes on sending over its limit while the broker answers nothing."""
+
+    cause = "too_many_rejections"
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What one producer awaits: the last message that went on or will, the last receipt, and errors between them."""
+
+    accepted: int | None = None
+    received: int | None = None
+    waiting: deque[tuple[int | None, bytes]] = field(default_factory=deque)
+
+    def is_due(self, behind: int | None) -> bool:
+        """Whether the receipt of message `behind` has come; sequence ids of a producer only grow."""
+        return behind is None or (self.received is not None and self.received >= behind)
+
+
+class Rejections:
+    """Keeps errors and receipts of a connection's producers in order.
+
+    Args:
+        reply: Sends a frame to the client.
+    """
+
+    def __init__(self, reply: Callable[[bytes], None]) -> None:
+        self._reply = reply
+        self._answers: dict[int, _Answers] = {}
+
+    def accepted(self, stream: Stream, command: bytes) -> None:
+        """A SEND that some limit might have refused goes on, now or later."""
+        self._of(stream).accepted = _send(command).sequence_id
+
+    def refused(self, stream: Stream, limiter: Limiter, command: bytes) -> None:
+        """A SEND is over a limit.
+
+        Raises:
+            TooManyRejectionsError: If too many of them wait for receipts.
+        """
+        send, answers = _send(command), self._of(stream)
+        if len(answers.waiting) >= MOST_WAITING:
+            raise TooManyRejectionsError(f"{MOST_WAITING} messages of one producer are refused and wait for receipts")
+        error = CommandSendError(
+            producer_id=send.producer_id,
+            sequence_id=send.sequence_id,
+            error=NotAllowedError,
+            message=_explain(limiter),
+        )
+        answers.waiting.append((answers.accepted, encode(error)))
+        self._send_due(answers)
+
+    def receipt(self, command: CommandSendReceipt) -> None:
+        """The broker's receipt has just gone to the client."""
+        answers = self._answers.get(command.producer_id)
+        if answers is not None:
+            answers.received = command.sequence_id
+            self._send_due(answers)
+
+    def closed(self, stream: Stream) -> None:
+        """A producer is over; nobody awaits anything of it."""
+        self._answers.pop(stream.name.stream_id, None)
+
+    def _of(self, stream: Stream) -> _Answers:
+        return self._answers.setdefault(stream.name.stream_id, _Answers())
+
+    def _send_due(self, answers: _Answers) -> None:
+        while answers.waiting and answers.is_due(answers.waiting[0][0]):
+            self._reply(answers.waiting.popleft()[1])
+
+
+def _send(command: bytes) -> CommandSend:
+    send: CommandSend = body_of(decode(command))
+    return send
+
+
+def _explain(limiter: Limiter) -> str:
+    scope, limit = limiter.scope, limiter.limit
+    values = (_rate(limit.messages, "messages"), _rate(limit.size, "bytes"))
+    of = f"{scope.level} {scope.name}".strip()
+    return f"over the publish limit of {of}: {' and '.join(value for value in values if value)}"
+
+
+def _rate(rate: Rate | None, unit: str) -> str:
+    return "" if rate is None else f"{rate.tokens} {unit} per {rate.period_ns / 1e9:g} s"
