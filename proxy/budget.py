@@ -1,13 +1,13 @@
-"""How many bytes may be held: by one connection, and by all of them together."""
+"""A bounded number of something, above all of the bytes that one connection may hold."""
 
 from collections.abc import Callable
 
 
 class Budget:
-    """A bounded number of bytes in two states, filling and full; full ends only when half of it is free again.
+    """A bounded number in two states, filling and full; full ends only when half of it is free again.
 
     Args:
-        limit: Bytes from which on it is full. What is already read may go over it by a chunk for each reader.
+        limit: From which on it is full. Who stops then at the next frame goes over it by one entry at most.
         turned: Called with True when it becomes full and with False when it has room again.
     """
 
@@ -18,14 +18,14 @@ class Budget:
         self._turned = turned
 
     def take(self, size: int) -> None:
-        """`size` bytes more are held."""
+        """`size` more are in use."""
         self.used += size
         if not self.is_full and self.used >= self.limit:
             self.is_full = True
             self._turned(True)
 
     def give(self, size: int) -> None:
-        """`size` bytes are not held any more."""
+        """`size` are not in use any more."""
         self.used -= size
         if self.is_full and self.used <= self.limit // 2:
             self.is_full = False

@@ -35,7 +35,10 @@ class Publish(_Section):
 
     hold_connection: Size = Field(8 * 1024**2, gt=0, description="bytes that one connection may hold")
     hold_total: Size = Field(
-        64 * 1024**2, gt=0, description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB)"
+        64 * 1024**2,
+        gt=0,
+        description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); a tenant that "
+        "holds as much as is left free (one alone: half) is not read where it holds something, all others are",
     )
 
 

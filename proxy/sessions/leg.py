@@ -1,6 +1,7 @@
 """One TCP connection of a session: the client's, or the broker's."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from proxy.sessions.outlet import Bytes
@@ -116,9 +117,9 @@ class Leg(asyncio.Protocol):
         else:
             self.unthrottle(cause)
 
-    def hold_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
-        """What was read here and is held fills the connection's budget, or no longer does."""
-        self.set_throttle(Cause.HOLD_CONNECTION, on=is_full)
+    def throttled_for(self, cause: Cause) -> Callable[[bool], None]:
+        """What a budget is to call when it becomes full (True), and when it has room (False)."""
+        return lambda on: self.set_throttle(cause, on=on)
 
     def throttle(self, cause: Cause) -> None:
         """Do not read, for this reason."""

@@ -12,8 +12,8 @@ from limiter.gate import Gate
 from limiter.stream import Entry, Stream
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
-from proxy.budget import Budget
 from proxy.observe.counters import Counters
+from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 
 ENTRY_OVERHEAD = 512
@@ -46,20 +46,17 @@ class Relay:
         self._is_skipping = False
         self._handle: CommandHandler = lambda _kind, _command, frame: frame
         self._is_paused: Callable[[], bool] = lambda: False
-        self._budgets: tuple[Budget, ...] = ()
-        self._counters = Counters()
+        self._holdings: Holdings
+        self._counters: Counters
 
     def connect(
-        self, handler: CommandHandler, is_paused: Callable[[], bool], budgets: tuple[Budget, ...], counters: Counters
+        self, handler: CommandHandler, is_paused: Callable[[], bool], holdings: Holdings, counters: Counters
     ) -> None:
-        """Set who handles commands, who says that reading is paused, and who counts.
-
-        The first of the budgets is this relay's own: it is in use while something is held here.
-        """
+        """Set who handles commands, who says that reading is paused, who counts what is held, and who all else."""
         self._counters = counters
         self._handle = handler
         self._is_paused = is_paused
-        self._budgets = budgets
+        self._holdings = holdings
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read.
@@ -90,19 +87,19 @@ class Relay:
         if chunk:
             self._feed_exactly(chunk, self._clock())
 
-    def release(self, entry: Entry) -> None:
-        """The gate lets a held entry pass.
+    def release(self, tenant: str, entry: Entry) -> None:
+        """The gate lets a held entry of this tenant pass.
 
         This may end a pause and so lead back into `resume`, and from there to the gate, before it returns; so
         nothing here relies on what was so before.
         """
         self.outlet.insert(entry.parts)
-        self.give_back(entry.memory)
+        self._holdings.give(tenant, entry.memory)
 
-    def give_back(self, memory: int) -> None:
-        """Bytes are no longer held."""
-        for budget in self._budgets:
-            budget.give(memory)
+    def give_back(self, stream: Stream, dropped: list[Entry]) -> None:
+        """Entries of this stream are no longer held, and will not pass."""
+        if dropped:
+            self._holdings.give(stream.name.tenant, sum(entry.memory for entry in dropped))
 
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
         """Let a command that refers to a held stream wait behind what is held."""
@@ -121,7 +118,7 @@ class Relay:
         Then no frame may go out in parts: while its rest is missing, what the gate lets pass could not leave, and
         would leave at once with the rest, against the limit.
         """
-        return any(budget.used for budget in self._budgets[:1])
+        return self._holdings.is_any
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
         """Charge the whole chunk, or nothing."""
@@ -214,8 +211,7 @@ class Relay:
             self._gate.count_dropped(stream, entry.messages, entry.size)
             return
         entry.memory = ENTRY_OVERHEAD + sum(map(len, entry.parts))
-        for budget in self._budgets:
-            budget.take(entry.memory)
+        self._holdings.take(stream.name.tenant, entry.memory)
         self._gate.hold(stream, entry, self._clock())
 
     def _command(self, data: bytes, piece: Piece) -> None:

@@ -30,6 +30,7 @@ from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.dialling import Dialling
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.handshake import Greeting, read_greeting
+from proxy.sessions.holdings import Holdings
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
@@ -40,6 +41,7 @@ from proxy.sessions.requests import Requests
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.streams import Streams
 from proxy.sessions.throttle import Cause
+from proxy.shared_budget import Share
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
@@ -93,13 +95,13 @@ class Session:
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._lookups = SessionLookups(engine, self._tasks, self._replies)
-        hold_limit = engine.config.publish.hold_connection
         for leg, relay, handler in (
             (self.client, self._to_broker, self._client_commands().handle),
             (self.broker, self._to_client, self._broker_commands().handle),
         ):
-            budget = Budget(hold_limit, leg.hold_turned)
-            relay.connect(handler, leg.is_throttled, (budget, engine.held), engine.counters)
+            own = Budget(engine.config.publish.hold_connection, leg.throttled_for(Cause.HOLD_CONNECTION))
+            share = Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS))
+            relay.connect(handler, leg.is_throttled, Holdings(own, share), engine.counters)
 
     def _client_commands(self) -> ClientCommands:
         return ClientCommands(self._streams, self._requests, self._lookups.asked, self._replies.send)
@@ -176,11 +178,6 @@ class Session:
             self._broke_protocol(leg, error)
         leg.resume_reading()
 
-    def hold_process_turned(self, is_full: bool) -> None:  # noqa: FBT001 - the new state
-        """All connections together hold too much, or no longer do."""
-        for leg in (self.client, self.broker):
-            leg.set_throttle(Cause.HOLD_PROCESS, on=is_full)
-
     # ---- handshake
 
     def _greet(self, chunk: bytes) -> None:
@@ -214,8 +211,6 @@ class Session:
         if early:
             self.arrived(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
-        if self._engine.held.is_full:
-            self.hold_process_turned(True)
 
     # ---- what the brokers' and clients' commands ask for
 

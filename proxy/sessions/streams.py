@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -58,7 +59,7 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        stream = Stream(name, (), self._to_broker.release, self._connection)
+        stream = Stream(name, (), partial(self._to_broker.release, topic.tenant), self._connection)
         return stream if self._open(stream, topic, self._to_broker) else None
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:
@@ -72,7 +73,7 @@ class Streams:
             command.consumer_id,
             subscription=text(command.subscription),
         )
-        stream = Stream(name, (), self._to_client.release, self._connection)
+        stream = Stream(name, (), partial(self._to_client.release, topic.tenant), self._connection)
         if not self._open(stream, topic, self._to_client):
             return None
         stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
@@ -90,7 +91,7 @@ class Streams:
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             del relay.streams[stream.name.stream_id]
-        self._after_drop(relay, self._engine.registry.close(stream, self._engine.clock()))
+        self._after_drop(stream, self._engine.registry.close(stream, self._engine.clock()))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.
@@ -103,8 +104,7 @@ class Streams:
         """
         messages = stream.usage.held_messages
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
-        relay = self._relay_of(stream)
-        self._after_drop(relay, dropped)
+        self._after_drop(stream, dropped)
         if stream.permits is not None:
             stream.permits.dropped(messages, ask_again=ask_again)
 
@@ -147,12 +147,12 @@ class Streams:
                 self.close(stream)
             relay.abandon()
 
-    @staticmethod
-    def _after_drop(relay: Relay, dropped: list[Entry]) -> None:
+    def _after_drop(self, stream: Stream, dropped: list[Entry]) -> None:
+        relay = self._relay_of(stream)
         for command in dropped:
             if command.is_free:
                 relay.outlet.insert(command.parts)
-        relay.give_back(sum(entry.memory for entry in dropped))
+        relay.give_back(stream, dropped)
 
     def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> bool:
         """Register a stream. False, and no change, if its id is taken: else a client could rename what is limited."""

@@ -13,7 +13,8 @@ class Cause(StrEnum):
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as one may."""
     HOLD_PROCESS = "hold_process"
-    """All connections together hold as many bytes as they may (maxMessagePublishBufferSizeInMB)."""
+    """Something is held here of a tenant that holds too much of what all connections together may
+    (maxMessagePublishBufferSizeInMB)."""
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     REPLIES = "replies"

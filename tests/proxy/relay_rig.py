@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 
 from limiter.gate import Gate
 from limiter.journal import Journal
@@ -14,9 +15,11 @@ from protocol.pulsar_pb2 import BaseCommand
 from protocol.scanner import SEND
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
+from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Bytes, Outlet
 from proxy.sessions.relay import Relay
 from proxy.sessions.throttle import Cause, ThrottleTracker
+from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.wire import body
 
 MAX_FRAME = 10_000
@@ -58,7 +61,9 @@ class RelayRig:
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
         self.counters = Counters()
-        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), (self.budget,), self.counters)
+        self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None)
+        share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
+        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), Holdings(self.budget, share), self.counters)
         self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)
@@ -71,7 +76,7 @@ class RelayRig:
         if limit is not None:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
-        stream = self.relay.streams[owner] = Stream(name, chain, self.relay.release)
+        stream = self.relay.streams[owner] = Stream(name, chain, partial(self.relay.release, name.tenant))
         self.gate.join(stream)
         return stream
 

@@ -87,13 +87,14 @@ def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
 
 
 def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> None:
+    hold_turned = wired.leg.throttled_for(Cause.HOLD_CONNECTION)
     wired.leg.set_throttle(Cause.WRITE_BUFFER, on=True)
-    wired.leg.hold_turned(True)
+    hold_turned(True)
     assert wired.leg.is_throttled()
     assert not wired.transport.is_reading()
     wired.leg.set_throttle(Cause.WRITE_BUFFER, on=False)
     assert not wired.transport.is_reading()
-    wired.leg.hold_turned(False)
+    hold_turned(False)
     assert wired.transport.is_reading()
     assert wired.owner.told[-1] == ("read on",)
 

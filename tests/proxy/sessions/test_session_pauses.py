@@ -14,7 +14,6 @@ from tests.proxy.wire import (
     PING,
     PONG,
     TOPIC,
-    connect,
     message,
     producer,
     receipt,
@@ -96,64 +95,6 @@ def test_a_pause_is_written_into_the_access_log_when_it_ends(make_world: Make) -
     world.advance(7)
     (line,) = world.lines(ThrottleLine)
     assert (line.side, line.cause, line.duration_ms) == ("client", "hold_connection", 5000)
-
-
-def test_the_processs_budget_pauses_everybody_and_lets_everybody_go(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
-    client, _ = publisher(world)
-    innocent, innocents_broker = world.pair()
-    client >> sends(11)
-    assert not client.is_read
-    assert not innocent.is_read
-    assert not innocents_broker.is_read
-    innocent >> PING
-    innocents_broker << NOTHING
-    world.advance(4.9)
-    innocents_broker << NOTHING
-    world.advance(0.1)
-    innocents_broker << PING
-    assert client.is_read
-    assert innocent.is_read
-
-
-def test_a_session_that_begins_while_the_budget_is_full_is_paused_too(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
-    client, _ = publisher(world)
-    client >> sends(11)
-    late = world.client()
-    late >> connect()
-    lates_broker = world.dialled()
-    lates_broker << connect()
-    assert not late.is_read
-    assert not lates_broker.is_read
-    world.advance(5)
-    assert late.is_read
-    assert lates_broker.is_read
-
-
-def test_while_the_processs_budget_is_full_nobody_is_read(make_world: Make) -> None:
-    """The first to go on may fill it again; then those behind it must not go on."""
-    world = make_world(**limited(publish={"hold_total": str(20 * HELD)}))
-    clients = [publisher(world)[0] for _ in range(5)]
-    for client in clients:
-        client >> sends(40)
-    for _ in range(120):
-        world.advance(1)
-        if world.engine.held.is_full:
-            assert [client.is_read for client in clients] == [False] * 5
-        assert world.engine.held.used <= 21 * HELD
-
-
-def test_a_client_that_leaves_frees_the_budget_for_others_at_once(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_total": str(10 * HELD)}))
-    client, _ = publisher(world)
-    other, others_broker = world.pair()
-    client >> sends(20)
-    assert not other.is_read
-    client.leave()
-    assert other.is_read
-    other >> PING
-    others_broker << PING
 
 
 def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world: Make) -> None:

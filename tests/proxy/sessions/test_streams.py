@@ -6,16 +6,19 @@ import pytest
 
 from limiter.policies import Value
 from limiter.rates import Direction, Limit, rate
-from limiter.stream import Entry, Stream
+from limiter.stream import Stream
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
 from protocol.scanner import MESSAGE, SEND
+from proxy.budget import Budget
 from proxy.observe.connection import Connection
 from proxy.sessions import streams
+from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.relay import Relay
 from proxy.sessions.streams import Streams, TooManyStreamsError
+from proxy.shared_budget import Share
 from tests.proxy.conversation import World
-from tests.proxy.wire import TOPIC, active
+from tests.proxy.wire import TOPIC, active, message, messages
 
 Make = Callable[..., World]
 
@@ -29,6 +32,9 @@ class Opened:
         to_client = Outlet(lambda part: self.written.append(bytes(part)))
         self.to_broker = Relay(SEND, 10_000, Outlet(lambda _part: None), gate, world.clock)
         self.to_client = Relay(MESSAGE, 10_000, to_client, gate, world.clock)
+        for relay in (self.to_broker, self.to_client):
+            holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
+            relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
         self.streams = Streams(world.engine, Connection(1), self.to_broker, self.to_client)
         self._run = world.loop.run
 
@@ -89,12 +95,11 @@ def test_closing_twice_is_closing_once_and_never_closes_a_successor(opened: Open
 def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> None:
     consumer = opened.consumer()
     assert not opened.streams.hold_behind(consumer, active())
-    for number in range(2):
-        world.loop.run(world.engine.gate.hold, consumer, Entry([b"%d" % number], 1, 1, 1, 0), 0)
-    assert opened.written == [b"0"]
+    world.loop.run(opened.to_client.feed, b"".join(messages(2)))
+    assert opened.written == [message(0)]
     assert opened.streams.hold_behind(consumer, active())
     opened.streams.drop_held(consumer, ask_again=False)
-    assert opened.written == [b"0", active()]
+    assert opened.written == [message(0), active()]
 
 
 def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:

@@ -1,0 +1,32 @@
+"""What is held of one direction of a session, as the budgets count it."""
+
+from proxy.budget import Budget
+from proxy.shared_budget import Share
+
+
+class Holdings:
+    """Counts held memory twice: for the connection, and for its tenant in the process.
+
+    Args:
+        own: This direction's budget.
+        share: This direction's part of the process's budget.
+    """
+
+    def __init__(self, own: Budget, share: Share) -> None:
+        self._own = own
+        self._share = share
+
+    @property
+    def is_any(self) -> bool:
+        """Whether something is held."""
+        return self._own.used > 0
+
+    def take(self, tenant: str, memory: int) -> None:
+        """So many bytes more are held of this tenant; may pause the reading."""
+        self._own.take(memory)
+        self._share.take(tenant, memory)
+
+    def give(self, tenant: str, memory: int) -> None:
+        """So many bytes are no longer held; may end a pause, and lead back here before it returns."""
+        self._own.give(memory)
+        self._share.give(tenant, memory)

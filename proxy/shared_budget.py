@@ -1,0 +1,153 @@
+"""How many bytes all connections together may hold: shared by tenants, so that none of them can take it all.
+
+The rule is the dynamic threshold of switches whose ports share one memory: a tenant is over its share when it holds
+as much as is still free. So one alone gets half of the limit, n greedy ones get limit / (n + 1) each, and as much is
+always left for who comes next; who holds nothing is never stopped. No shares are configured, none lie idle.
+
+    limit ┃ tenant a ┃ tenant b ┃ free ┃        a is over: a ≥ free          b is not: b < free
+
+Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998
+"""
+
+from collections.abc import Callable
+
+_SWEEPS = 16
+"""Into so many parts the limit is divided; whenever one more of them is free, all who are over are judged anew."""
+
+
+class Share:
+    """What one direction of one connection holds.
+
+    Args:
+        budget: Of which it is a part.
+        turned: Called with True while a tenant that is over holds something here, else with False; perhaps several
+            times with the same.
+    """
+
+    def __init__(self, budget: "SharedBudget", turned: Callable[[bool], None]) -> None:
+        self.tenants_over = 0
+        """Of how many tenants that are over it holds something."""
+        self._budget = budget
+        self._turned = turned
+
+    def take(self, tenant: str, size: int) -> None:
+        """`size` bytes more, one at least, of this tenant are held here."""
+        self._budget.take(self, tenant, size)
+
+    def give(self, tenant: str, size: int) -> None:
+        """`size` bytes of this tenant are not held any more."""
+        self._budget.give(self, tenant, size)
+
+    def tell(self) -> None:
+        """Say how it stands now: who is told may take and give, and what was true before is not any more."""
+        self._turned(self.tenants_over > 0)
+
+
+class _Account:
+    """What a tenant holds, and where. It is there while that is more than nothing."""
+
+    __slots__ = ("held", "is_over", "shares", "tenant")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.held = 0
+        self.is_over = False
+        self.shares: dict[Share, int] = {}
+
+
+class SharedBudget:
+    """A bounded number of bytes; stops those who hold something of a tenant that is over its share.
+
+    A tenant is judged when it takes: only then can it exceed anything. It is judged again when it gives, and when a
+    sixteenth of the limit more has become free than when it was judged last; so it goes on although its own limit is
+    the slowest of all. Over ends at half of what is free, or with nothing held: nobody is stopped for ever.
+
+    Bound: `used` ≤ `limit` + one entry for each share. For as long as nothing is free, everyone who takes is over until
+    all that it holds is given back; so a connection that took stops, and takes no second one until then.
+
+    Args:
+        limit: Bytes.
+        turned: Called with a tenant's name, whether it is over now, and the bytes that it holds.
+    """
+
+    def __init__(self, limit: int, turned: Callable[[str, bool, int], None]) -> None:
+        self.limit = limit
+        self.used = 0
+        self._turned = turned
+        self._accounts: dict[str, _Account] = {}
+        self._over: set[_Account] = set()
+        self._sweep_at = 0
+
+    def is_over(self, tenant: str) -> bool:
+        """Whether this tenant holds too much."""
+        account = self._accounts.get(tenant)
+        return account is not None and account.is_over
+
+    def held_by(self, tenant: str) -> int:
+        """Bytes that this tenant holds."""
+        account = self._accounts.get(tenant)
+        return 0 if account is None else account.held
+
+    def take(self, share: Share, tenant: str, size: int) -> None:
+        """See `Share.take`."""
+        account = self._accounts.get(tenant)
+        if account is None:
+            account = self._accounts[tenant] = _Account(tenant)
+        before = account.shares.get(share, 0)
+        account.shares[share] = before + size
+        account.held += size
+        self.used += size
+        if before == 0 and account.is_over:
+            share.tenants_over += 1
+            share.tell()
+        self._judge(account)
+
+    def give(self, share: Share, tenant: str, size: int) -> None:
+        """See `Share.give`."""
+        account = self._accounts[tenant]
+        left = account.shares[share] - size
+        account.held -= size
+        self.used -= size
+        if left > 0:
+            account.shares[share] = left
+        else:
+            del account.shares[share]
+            share.tenants_over -= account.is_over
+        if account.held == 0:
+            del self._accounts[tenant]
+        self._judge(account)
+        if left == 0:
+            share.tell()
+        self._sweep()
+
+    def _judge(self, account: _Account) -> None:
+        free = self.limit - self.used
+        threshold = max(free // 2 + 1 if account.is_over else free, 1)
+        is_over = account.held >= threshold
+        if is_over != account.is_over:
+            self._turn(account, is_over=is_over)
+
+    def _turn(self, account: _Account, *, is_over: bool) -> None:
+        account.is_over = is_over
+        if is_over:
+            self._over.add(account)
+            self._sweep_at = max(self._sweep_at, self._next_sweep())
+        else:
+            self._over.discard(account)
+        told = list(account.shares)
+        for share in told:
+            share.tenants_over += 1 if is_over else -1
+        self._turned(account.tenant, is_over, account.held)
+        for share in told:
+            share.tell()
+
+    def _sweep(self) -> None:
+        """Judge those who are over and wait, but only now and then: others give with each entry."""
+        if not self._over or self.used > self._sweep_at:
+            return
+        self._sweep_at = self._next_sweep()
+        for account in list(self._over):
+            self._judge(account)
+
+    def _next_sweep(self) -> int:
+        return self.used - max(self.limit // _SWEEPS, 1)

@@ -1,0 +1,20 @@
+"""What is held of one direction of a session."""
+
+from proxy.budget import Budget
+from proxy.sessions.holdings import Holdings
+from proxy.shared_budget import Share, SharedBudget
+
+
+def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
+    own = Budget(100, lambda _is_full: None)
+    shared = SharedBudget(1000, lambda _tenant, _is_over, _held: None)
+    holdings = Holdings(own, Share(shared, lambda _is_over: None))
+    assert not holdings.is_any
+    holdings.take("acme", 30)
+    holdings.take("umbrella", 40)
+    assert holdings.is_any
+    assert (own.used, shared.used, shared.held_by("acme"), shared.held_by("umbrella")) == (70, 70, 30, 40)
+    holdings.give("acme", 30)
+    holdings.give("umbrella", 40)
+    assert not holdings.is_any
+    assert (own.used, shared.used, shared.held_by("acme")) == (0, 0, 0)

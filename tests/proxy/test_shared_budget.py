@@ -1,0 +1,209 @@
+"""A bounded number of held bytes, shared by tenants."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.shared_budget import Share, SharedBudget
+
+
+class Holder:
+    """One direction of a connection: what it is told, and what it holds in the order in which it took it."""
+
+    def __init__(self, budget: SharedBudget) -> None:
+        self.told: list[bool] = []
+        self.held: list[tuple[str, int]] = []
+        self.share = Share(budget, self.told.append)
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.told) and self.told[-1]
+
+    def take(self, tenant: str, size: int) -> None:
+        self.held.append((tenant, size))
+        self.share.take(tenant, size)
+
+    def give_one(self) -> None:
+        self.share.give(*self.held.pop(0))
+
+
+class Rig:
+    """A budget that notes who goes over and comes back."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self.turns: list[tuple[str, bool]] = []
+        self.budget = SharedBudget(limit, lambda tenant, is_over, _held: self.turns.append((tenant, is_over)))
+
+    def holder(self) -> Holder:
+        return Holder(self.budget)
+
+
+def test_one_tenant_alone_gets_half() -> None:
+    rig = Rig()
+    holder = rig.holder()
+    holder.take("a", 499)
+    assert not holder.is_paused
+    holder.take("a", 1)
+    assert holder.is_paused
+    assert rig.turns == [("a", True)]
+
+
+def test_it_is_read_again_when_it_holds_half_of_what_is_free() -> None:
+    rig = Rig()
+    holder = rig.holder()
+    for _ in range(50):
+        holder.take("a", 10)
+    while holder.is_paused:
+        holder.give_one()
+    assert rig.budget.used == 330
+    assert rig.turns == [("a", True), ("a", False)]
+
+
+def test_greedy_tenants_get_equal_shares_and_leave_one_for_who_comes_next() -> None:
+    rig = Rig(5000)
+    holders = {tenant: rig.holder() for tenant in "abcd"}
+    for _ in range(5000):
+        for tenant, holder in holders.items():
+            if not holder.is_paused:
+                holder.take(tenant, 1)
+    assert all(1000 <= rig.budget.held_by(tenant) <= 1001 for tenant in "abcd")
+    newcomer = rig.holder()
+    newcomer.take("e", 400)
+    assert not newcomer.is_paused
+
+
+def test_only_those_are_paused_who_hold_something_of_a_tenant_that_is_over() -> None:
+    rig = Rig()
+    greedy, also, other, idle = (rig.holder() for _ in range(4))
+    also.take("a", 10)
+    other.take("b", 10)
+    greedy.take("a", 900)
+    assert (greedy.is_paused, also.is_paused, other.is_paused, idle.is_paused) == (True, True, False, False)
+    also.give_one()
+    assert not also.is_paused, "it holds nothing any more, and is read although its tenant is still over"
+    assert greedy.is_paused
+
+
+def test_who_begins_to_hold_later_is_paused_too() -> None:
+    rig = Rig()
+    greedy, late = rig.holder(), rig.holder()
+    greedy.take("a", 600)
+    late.take("a", 1)
+    assert late.is_paused
+
+
+def test_two_tenants_over_on_one_connection_are_both_waited_for() -> None:
+    rig = Rig()
+    shared, a, b = rig.holder(), rig.holder(), rig.holder()
+    shared.take("a", 1)
+    shared.take("b", 1)
+    a.take("a", 500)
+    b.take("b", 490)
+    assert shared.told == [True, True]
+    a.give_one()
+    assert shared.is_paused
+    b.give_one()
+    assert not shared.is_paused
+
+
+def test_a_tenant_whose_own_limit_is_the_slowest_goes_on_when_others_make_room() -> None:
+    """Judged only at its own gives, it would stand for as long as its next message takes, an hour perhaps."""
+    rig = Rig()
+    slow, greedy = rig.holder(), rig.holder()
+    for _ in range(39):
+        greedy.take("greedy", 25)
+    slow.take("slow", 20)
+    assert slow.is_paused
+    while slow.is_paused:
+        greedy.give_one()
+    assert 900 <= rig.budget.used <= 935, "free again are 40, twice what it holds, and a sixteenth of the limit at most"
+
+
+def test_nothing_is_kept_of_a_tenant_that_holds_nothing() -> None:
+    rig = Rig(10)
+    holder = rig.holder()
+    for number in range(100):
+        holder.take(f"tenant-{number}", 20)
+        assert rig.budget.is_over(f"tenant-{number}")
+        holder.give_one()
+        assert not rig.budget.is_over(f"tenant-{number}")
+    assert not holder.is_paused
+    assert not rig.budget._accounts
+    assert not rig.budget._over
+
+
+def test_who_takes_again_while_it_is_told_that_it_may_is_told_how_it_stands_then() -> None:
+    """A connection that goes on finds frames that it had read already."""
+    budget = SharedBudget(100, lambda _tenant, _is_over, _held: None)
+    told: list[tuple[str, bool]] = []
+
+    def first_turned(is_over: bool) -> None:  # noqa: FBT001 - the new state
+        told.append(("first", is_over))
+        if not is_over:
+            first.take("a", 80)
+
+    first = Share(budget, first_turned)
+    second = Share(budget, lambda is_over: told.append(("second", is_over)))
+    first.take("a", 40)
+    second.take("a", 10)
+    told.clear()
+    first.give("a", 39)
+    assert budget.held_by("a") == 91
+    assert told[0] == ("first", False)
+    assert dict(told) == {"first": True, "second": True}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 5),  # holder
+        st.sampled_from(["take", "take", "give"]),
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(1, 40),
+    ),
+    max_size=120,
+)
+
+
+@given(STEPS, st.integers(1, 200))
+def test_whatever_happens_only_holders_of_tenants_over_are_paused_and_the_bound_holds(
+    steps: list[tuple[int, str, str, int]], limit: int
+) -> None:
+    """Readers take only while they are not paused, as relays do."""
+    rig = Rig(limit)
+    holders = [rig.holder() for _ in range(6)]
+    for number, action, tenant, size in steps:
+        holder = holders[number]
+        if action == "give" and holder.held:
+            holder.give_one()
+        elif action == "take" and not holder.is_paused:
+            holder.take(tenant, size)
+        assert rig.budget.used == sum(size for each in holders for _, size in each.held)
+        assert rig.budget.used < limit + 40 * len(holders)
+        for each in holders:
+            assert each.is_paused == any(rig.budget.is_over(whose) for whose, _ in each.held)
+        assert all(rig.budget.held_by(whose) > 0 for whose in "abc" if rig.budget.is_over(whose))
+    for holder in holders:
+        while holder.held:
+            holder.give_one()
+    assert rig.budget.used == 0
+    assert not any(holder.is_paused for holder in holders)
+    for whose in "abc":
+        turns = [is_over for tenant, is_over in rig.turns if tenant == whose]
+        assert turns == [True, False] * (len(turns) // 2)
+
+
+@given(STEPS)
+def test_nobody_stays_stopped_once_there_is_plenty_of_room(steps: list[tuple[int, str, str, int]]) -> None:
+    """All others give everything back: who holds less than a quarter of the limit is read."""
+    rig = Rig(100)
+    holders = [rig.holder() for _ in range(6)]
+    for number, action, tenant, size in steps:
+        if action == "give" and holders[number].held:
+            holders[number].give_one()
+        elif action == "take" and not holders[number].is_paused:
+            holders[number].take(tenant, size)
+    first = holders[0]
+    for holder in holders[1:]:
+        while holder.held:
+            holder.give_one()
+    if rig.budget.used <= 25:
+        assert not first.is_paused
