@@ -51,6 +51,7 @@ class Watcher:
     consumer: pulsar.Consumer
     arrivals: list[Arrival] = field(default_factory=list)
     by_producer: Counter[str] = field(default_factory=Counter)
+    messages: list[pulsar.Message] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._ended = threading.Event()
@@ -78,4 +79,5 @@ class Watcher:
                 continue
             self.arrivals.append((time.monotonic(), 1))
             self.by_producer[message.properties()["producer"]] += 1
+            self.messages.append(message)
             self.consumer.acknowledge(message)

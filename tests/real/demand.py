@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.real.traffic import Sender, payload
 
@@ -24,6 +24,15 @@ def publishing(*senders: Sender, per_s: float | None = None, pending: int = 100)
         ended.set()
         for thread in threads:
             thread.join()
+
+
+def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float = 40) -> None:
+    """Return when each sender has got that many receipts from now on."""
+    wanted = [len(sender.sent) + more for sender in senders]
+    deadline = time.monotonic() + timeout_s
+    while any(len(sender.sent) < count for sender, count in zip(senders, wanted, strict=True)):
+        assert time.monotonic() < deadline, f"not {more} more receipts for each sender within {timeout_s} s"
+        time.sleep(0.05)
 
 
 def _greedy(sender: Sender, pending: float, ended: threading.Event) -> None:

@@ -47,6 +47,8 @@ class Probe:
         self._ended.set()
         for thread in self._threads:
             thread.join()
+        # What is still on its way must not reach the next probe of this topic: it would look like a standstill.
+        self._consumer.unsubscribe()
 
     def _send(self) -> None:
         # Stamped with when it was due, not with when this thread got to it: a frozen process is a delay too.

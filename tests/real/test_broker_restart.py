@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pulsar
 import pytest
 
 from loadgen.real.broker_config import BrokerSettings
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.conftest import sluice_or_broker
-from tests.real.demand import publishing
+from tests.real.demand import publishing, wait_for_more
 from tests.real.sluice_process import SluiceProcess
-from tests.real.traffic import Digests, Sender, digests, open_sender, quiet_client
+from tests.real.traffic import Sender, digests, open_sender, quiet_client, read_all
 
 pytestmark = pytest.mark.real
 
@@ -37,14 +36,6 @@ def sluice(durable_broker: StandaloneBroker, tmp_path: Path) -> Iterator[SluiceP
         sluice.stop()
 
 
-def stored(client: pulsar.Client, topic: str) -> Digests:
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    messages = []
-    while reader.has_message_available():
-        messages.append(reader.read_next(10_000))
-    return digests(messages)
-
-
 def publish_across_a_kill(senders: list[Sender], broker: StandaloneBroker) -> list[int]:
     """Returns how many receipts each sender had when the broker was back."""
     with publishing(*senders, pending=50):
@@ -52,17 +43,10 @@ def publish_across_a_kill(senders: list[Sender], broker: StandaloneBroker) -> li
         broker.kill()
         broker.start()
         receipts = [len(sender.sent) for sender in senders]
-        wait_for_more(senders, receipts)
+        wait_for_more(senders)
     for sender in senders:
         sender.producer.flush()
     return receipts
-
-
-def wait_for_more(senders: list[Sender], receipts: list[int], timeout_s: float = 40) -> None:
-    deadline = time.monotonic() + timeout_s
-    while any(len(sender.sent) < before + 100 for sender, before in zip(senders, receipts, strict=True)):
-        assert time.monotonic() < deadline, "publishing did not go on after the restart"
-        time.sleep(0.1)
 
 
 def test_each_receipt_s_message_survives_a_killed_broker_in_order(
@@ -80,7 +64,7 @@ def test_each_receipt_s_message_survives_a_killed_broker_in_order(
         before_kill = publish_across_a_kill(senders, durable_broker)
         reading = quiet_client(durable_broker.service_url)
         closing.callback(reading.close)
-        in_broker = {name: marks for topic in TOPICS for name, marks in stored(reading, topic).items()}
+        in_broker = {name: marks for topic in TOPICS for name, marks in digests(read_all(reading, topic)).items()}
     assert all(count > 0 for count in before_kill)
     for sender in senders:
         assert not sender.failed

@@ -69,6 +69,16 @@ def receive(consumer: pulsar.Consumer, count: int, timeout_ms: int = 30_000) -> 
     return messages
 
 
+def read_all(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
+    """Everything that the topic holds, in its order."""
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    messages = []
+    while reader.has_message_available():
+        messages.append(reader.read_next(10_000))
+    reader.close()
+    return messages
+
+
 def assert_silent(consumer: pulsar.Consumer, quiet_ms: int = QUIET_MS) -> None:
     try:
         surplus = consumer.receive(quiet_ms)

@@ -1,0 +1,55 @@
+"""A cluster of two brokers with a Sluice in front, and what the tests do with it."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar
+
+from loadgen.real.cluster import PulsarCluster
+from tests.real.probe import Probe
+from tests.real.pulsar_rest import PulsarRest
+from tests.real.sluice_process import SluiceProcess, start_sluice
+
+LOOKED_UP_AT = 0
+"""The index of the broker that Sluice asks where a topic is; a killed one could not tell."""
+
+
+def topic_name(local: str) -> str:
+    return f"persistent://public/default/{local}"
+
+
+def start_before(cluster: PulsarCluster, folder: Path, rates: dict[str, int]) -> SluiceProcess:
+    """Sluice, with a limit in messages per second for each named topic."""
+    limits = {topic: {"publish": {"messages": rate}} for topic, rate in rates.items()}
+    config = {"allowed_brokers": [broker.address for broker in cluster.brokers], "limits": {"topics": limits}}
+    return start_sluice(folder, cluster.brokers[LOOKED_UP_AT].service_url, config)
+
+
+def put(cluster: PulsarCluster, topic: str, broker: int) -> None:
+    """Have the topic owned by that broker."""
+    if cluster.owner_of(topic) != broker:
+        cluster.unload(topic, to=broker)
+
+
+@contextlib.contextmanager
+def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Iterator[Probe]:
+    """See `Probe`; it stays on that broker whatever else moves."""
+    namespace = f"public/probe-{broker}"
+    admin_url = cluster.brokers[broker].admin_url
+    if namespace not in PulsarRest(admin_url).call("GET", "/admin/v2/namespaces/public"):
+        PulsarRest(admin_url).call("PUT", f"/admin/v2/namespaces/{namespace}", {})
+    topic = f"persistent://{namespace}/beside"
+    put(cluster, topic, broker)
+    with Probe(client, topic) as probe:
+        yield probe
+
+
+def remote_ports() -> set[int]:
+    """Where the TCP connections of this process lead. Linux only."""
+    ours = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            ours.add(str(descriptor.readlink()))
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[2].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in ours}

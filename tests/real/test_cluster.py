@@ -1,0 +1,198 @@
+"""Two brokers behind one Sluice: topics move, a broker dies; limits hold, nothing is lost, nobody gets around."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pulsar
+import pytest
+
+from loadgen.real.cluster import PulsarCluster
+from tests.real.arrivals import Arrival, Line, Watcher
+from tests.real.cluster_proxy import LOOKED_UP_AT, probing, put, remote_ports, start_before, topic_name
+from tests.real.conftest import IS_DIRECT
+from tests.real.demand import publishing, wait_for_more
+from tests.real.entry_times import STAMPED, taken
+from tests.real.probe import SLACK_S
+from tests.real.sluice_process import SluiceProcess
+from tests.real.traffic import (
+    Digests,
+    Sender,
+    digest,
+    digests,
+    open_sender,
+    payload,
+    quiet_client,
+    read_all,
+    receive,
+    sent_by,
+)
+
+pytestmark = pytest.mark.real
+
+RATE = 100
+MOVED, KILLED, IN_DEBT = topic_name("moved"), topic_name("killed"), topic_name("in-debt")
+BATCH, SLOW_RATE = 50, 5
+
+
+@pytest.fixture(scope="module")
+def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarCluster]:
+    if IS_DIRECT:
+        pytest.skip("the brokers themselves have not the limits of Sluice (SLUICE_TEST_DIRECT)")
+    with PulsarCluster(tmp_path_factory.mktemp("cluster"), STAMPED) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
+    """Both of its brokers run, whatever the test before did to them."""
+    for broker in started_cluster.brokers:
+        if not broker.is_running:
+            broker.restart()
+    return started_cluster
+
+
+@pytest.fixture(scope="module")
+def sluice_proxy(started_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    rates = {MOVED: RATE, KILLED: RATE, IN_DEBT: SLOW_RATE}
+    sluice = start_before(started_cluster, tmp_path_factory.mktemp("sluice"), rates)
+    try:
+        yield sluice
+    finally:
+        sluice.stop()
+
+
+@pytest.fixture
+def direct_client(cluster: PulsarCluster) -> Iterator[pulsar.Client]:
+    """A client of the cluster itself."""
+    client = quiet_client(cluster.service_url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left of a test's traffic.
+
+    Attributes:
+        senders: Who sent it.
+        received: What a consumer behind Sluice received.
+        stored: What the topic holds.
+        taken: When its brokers took each entry.
+    """
+
+    senders: list[Sender]
+    received: Digests
+    stored: Digests
+    taken: list[Arrival]
+
+    def assert_nothing_lost(self) -> None:
+        """Each receipt's message is there, in order. What was sent again may be there twice."""
+        for sender in self.senders:
+            assert not sender.failed
+            assert list(dict.fromkeys(self.stored[sender.name])) == sender.sent
+            assert list(dict.fromkeys(self.received[sender.name])) == sender.sent
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Two greedy producers, a consumer, and something that happens to their topic meanwhile."""
+
+    cluster: PulsarCluster
+    client: pulsar.Client
+    direct_client: pulsar.Client
+    topic: str
+
+    def run(self, disturb: Callable[[], None]) -> Outcome:
+        # A subscription that acknowledges nothing: else the broker throws the old ledger away when the topic moves.
+        self.direct_client.subscribe(self.topic, "keeps all").close()
+        # Without a send timeout: a message either gets its receipt in the end or was never answered for.
+        senders = [open_sender(self.client, self.topic, name, send_timeout_millis=0) for name in ("p", "q")]
+        with Watcher(self.client.subscribe(self.topic, "s")) as watcher:
+            with publishing(*senders, pending=50):
+                wait_for_more(senders)
+                disturb()
+                wait_for_more(senders)
+            for sender in senders:
+                sender.producer.flush()
+            wait_for_all(watcher, senders)
+        messages = read_all(self.direct_client, self.topic)
+        owner = self.cluster.brokers[self.cluster.owner_of(self.topic)]
+        return Outcome(senders, digests(watcher.messages), digests(messages), taken(messages, owner.admin_url))
+
+
+def wait_for_all(watcher: Watcher, senders: list[Sender], timeout_s: float = 20) -> None:
+    """Return when each message that has a receipt is received; what is missing then is missing for good."""
+    deadline = time.monotonic() + timeout_s
+    wanted = {mark for sender in senders for mark in sender.sent}
+    while time.monotonic() < deadline:
+        if wanted <= {digest(message.data()) for message in list(watcher.messages)}:
+            return
+        time.sleep(0.2)
+
+
+def test_a_throttled_topic_that_moves_gains_nothing_and_loses_nothing(
+    cluster: PulsarCluster, client: pulsar.Client, direct_client: pulsar.Client
+) -> None:
+    before = cluster.owner_of(MOVED)
+    with probing(cluster, direct_client, 0) as here, probing(cluster, direct_client, 1) as there:
+        outcome = Disturbance(cluster, client, direct_client, MOVED).run(lambda: cluster.unload(MOVED, to=1 - before))
+    assert cluster.owner_of(MOVED) == 1 - before
+    outcome.assert_nothing_lost()
+    stall_s = max(here.stall_s, there.stall_s)
+    assert Line(RATE, burst=RATE / 10).worst_excess(outcome.taken, stall_s) <= 0
+
+
+def test_a_debt_moves_with_its_topic(
+    cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
+) -> None:
+    before = cluster.owner_of(IN_DEBT)
+    sender = open_sender(
+        client, IN_DEBT, "p", send_timeout_millis=0, batching_enabled=True, batching_max_messages=BATCH
+    )
+    sender.send_all([payload("p", index) for index in range(BATCH)])
+    sender.send_async(payload("p", BATCH))
+    while not [stream for stream in sluice_proxy.streams(IN_DEBT) if stream["held_messages"]]:
+        time.sleep(0.01)
+    cluster.unload(IN_DEBT, to=1 - before)
+    sender.producer.flush()
+    messages = read_all(direct_client, IN_DEBT)
+    (batch_at, batch), (after_at, after) = taken(messages, cluster.brokers[1 - before].admin_url)
+    assert digests(messages) == {"p": sender.sent}
+    assert (batch, after) == (BATCH, 1)
+    # The bucket held one token at most when the batch passed, and needs one for the next.
+    assert (BATCH - 1) / SLOW_RATE - SLACK_S <= after_at - batch_at <= BATCH / SLOW_RATE + 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_no_client_is_led_to_a_broker_itself(cluster: PulsarCluster, client: pulsar.Client) -> None:
+    topics = [topic_name(f"anywhere-{number}") for number in range(8)]
+    consumer = client.subscribe(topics, "s")
+    senders = [open_sender(client, topic, topic[-10:]) for topic in topics]
+    owners = [cluster.owner_of(topic) for topic in topics]
+    cluster.unload(topics[0], to=1 - owners[0])
+    for sender in senders:
+        sender.send_all([payload(sender.name, index) for index in range(10)])
+    assert digests(receive(consumer, 80)) == sent_by(*senders)
+    service_ports = {int(broker.address.partition(":")[2]) for broker in cluster.brokers}
+    assert set(owners) == {0, 1}, "topics of both brokers were to be looked up"
+    assert not remote_ports() & service_ports
+    with_a_broker = quiet_client(cluster.service_url)
+    with_a_broker.create_producer(topics[0])
+    assert remote_ports() & service_ports, "this test would not see it"
+    with_a_broker.close()
+
+
+def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(
+    cluster: PulsarCluster, client: pulsar.Client, direct_client: pulsar.Client
+) -> None:
+    doomed = 1 - LOOKED_UP_AT
+    put(cluster, KILLED, doomed)
+    with probing(cluster, direct_client, LOOKED_UP_AT) as probe:
+        outcome = Disturbance(cluster, client, direct_client, KILLED).run(cluster.brokers[doomed].kill)
+    assert cluster.owner_of(KILLED) == LOOKED_UP_AT
+    outcome.assert_nothing_lost()
+    assert Line(RATE, burst=RATE / 10).worst_excess(outcome.taken, probe.stall_s) <= 0
