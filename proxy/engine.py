@@ -8,6 +8,7 @@ from limiter.journal import Journal
 from limiter.policies import Policies
 from limiter.registry import Registry
 from proxy.alarms import Alarms
+from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.lookup import LookupSlots
 from proxy.brokers.targets import Targets, split_address
 from proxy.config import Config
@@ -47,8 +48,9 @@ class Engine:
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
-        self.sessions: set[object] = set()
-        """Those that are connected, to be counted."""
+        self.sessions: set[Blockable] = set()
+        """Those that are connected."""
+        self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
 
     def policies_changed(self) -> None:
         """Put changed policies in force on live streams."""

@@ -74,18 +74,16 @@ class BrokerCommands:
         self._events.connected(command)
         return frame
 
-    def _producer_success(self, command: CommandProducerSuccess, frame: bytes) -> bytes:
-        if command.producer_ready:  # else it waits for exclusive access, and a second answer will come
-            self._requests.done(command.request_id, command)
-        return frame
+    def _producer_success(self, command: CommandProducerSuccess, frame: bytes) -> bytes | None:
+        if not command.producer_ready:  # it waits for exclusive access, and a second answer will come
+            return frame
+        return frame if self._requests.done(command.request_id, command) else None
 
-    def _success(self, command: CommandSuccess, frame: bytes) -> bytes:
-        self._requests.done(command.request_id, command)
-        return frame
+    def _success(self, command: CommandSuccess, frame: bytes) -> bytes | None:
+        return frame if self._requests.done(command.request_id, command) else None
 
-    def _error(self, command: CommandError, frame: bytes) -> bytes:
-        self._requests.done(command.request_id, None)
-        return frame
+    def _error(self, command: CommandError, frame: bytes) -> bytes | None:
+        return frame if self._requests.done(command.request_id, None) else None
 
     def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes:
         stream = self._streams.producer(command.producer_id)

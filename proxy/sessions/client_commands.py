@@ -1,15 +1,17 @@
 """What the proxy does with a client's commands; all that is not named here passes as it came."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from google.protobuf.message import Message
+
 from limiter.stream import Stream
-from protocol.commands import body_of, decode, encode
+from protocol.commands import body_of, decode
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
     CommandCloseProducer,
-    CommandError,
     CommandFlow,
     CommandLookupTopic,
     CommandProducer,
@@ -20,6 +22,8 @@ from protocol.pulsar_pb2 import (
     InvalidTopicName,
     TooManyRequests,
 )
+from proxy.refusals import request_refused
+from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams, TooManyStreamsError
 
@@ -30,6 +34,7 @@ class ClientCommands:
     Args:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
+        blocks: What of that is blocked.
         look_up: Takes a LOOKUP; the frame that goes on, or None.
         reply: Sends a frame to the client.
     """
@@ -38,11 +43,13 @@ class ClientCommands:
         self,
         streams: Streams,
         requests: Requests,
+        blocks: SessionBlocks,
         look_up: Callable[[CommandLookupTopic, bytes], bytes | None],
         reply: Callable[[bytes], None],
     ) -> None:
         self._streams = streams
         self._requests = requests
+        self._blocks = blocks
         self._look_up = look_up
         self._reply = reply
         self._handlers: dict[int, Callable[[Any, bytes], bytes | None]] = {
@@ -63,27 +70,42 @@ class ClientCommands:
         return frame if handler is None else handler(body_of(decode(command)), frame)
 
     def _producer(self, command: CommandProducer, frame: bytes) -> bytes | None:
+        if self._blocks.refuses_producer(command):
+            return None
         return self._open(self._streams.open_producer, command, frame)
 
     def _subscribe(self, command: CommandSubscribe, frame: bytes) -> bytes | None:
+        if self._blocks.refuses_consumer(command):
+            return None
         return self._open(self._streams.open_consumer, command, frame)
 
     def _open(self, open_stream: Callable[[Any], Stream | None], command: Any, frame: bytes) -> bytes | None:
         try:
             stream = open_stream(command)
         except ValueError as error:
-            self._reply(_error(command.request_id, InvalidTopicName, str(error)))
+            self._reply(request_refused(command.request_id, InvalidTopicName, str(error)))
             return None
         except TooManyStreamsError as error:
-            self._reply(_error(command.request_id, TooManyRequests, str(error)))
+            self._reply(request_refused(command.request_id, TooManyRequests, str(error)))
             return None
         if stream is not None:
-            self._requests.sent(command.request_id, lambda answer: self._streams.answered(stream, answer))
+            self._requests.sent(command.request_id, partial(self._opened, stream, command.request_id))
         return frame
+
+    def _opened(self, stream: Stream, request_id: int, answer: Message | None) -> bool:
+        self._streams.answered(answer, stream)
+        return answer is None or not self._blocks.ends_opened(stream, request_id)
+
+    def _when_answered(self, request_id: int, act: Callable[[Message | None, Stream], None], stream: Stream) -> None:
+        def answered(answer: Message | None) -> bool:
+            act(answer, stream)
+            return True
+
+        self._requests.sent(request_id, answered)
 
     def _close_when_answered(self, request_id: int, stream: Stream) -> None:
         self._streams.closing(stream)
-        self._requests.sent(request_id, lambda answer: self._streams.ended_if(answer, stream))
+        self._when_answered(request_id, self._streams.ended_if, stream)
 
     def _flow(self, command: CommandFlow, frame: bytes) -> bytes | None:
         stream = self._streams.consumer(command.consumer_id)
@@ -114,13 +136,13 @@ class ClientCommands:
     def _unsubscribe(self, command: CommandUnsubscribe, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
-            self._requests.sent(command.request_id, lambda answer: self._streams.ended_if(answer, stream))
+            self._when_answered(command.request_id, self._streams.ended_if, stream)
         return frame
 
     def _seek(self, command: CommandSeek, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
-            self._requests.sent(command.request_id, lambda answer: self._streams.sought(answer, stream))
+            self._when_answered(command.request_id, self._streams.sought, stream)
         return frame
 
     def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages, frame: bytes) -> bytes:
@@ -128,13 +150,3 @@ class ClientCommands:
         if stream is not None and not command.message_ids:
             self._streams.drop_held(stream, ask_again=True)
         return frame
-
-
-def _error(request_id: int, error: int, message: str) -> bytes:
-    return encode(
-        CommandError(
-            request_id=request_id,
-            error=error,  # type: ignore[arg-type]  # enum values are plain ints at run time
-            message=message,
-        )
-    )

@@ -1,4 +1,4 @@
-"""What is to be done when the broker answers a request that went by."""
+"""What is to be done when the broker answers a request: a client's that went by, or the proxy's own."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,8 @@ from google.protobuf.message import Message
 from protocol.errors import ProtocolError
 
 MOST_REQUESTS = 100_000
+_NO_REQUEST = 2**64 - 1
+"""The id of what answers no request."""
 
 
 class TooManyRequestsError(ProtocolError):
@@ -21,8 +23,8 @@ class RequestIdReusedError(ProtocolError):
     cause = "request_id_reused"
 
 
-Answered = Callable[[Message | None], None]
-"""Called with the broker's answer, or with None if it is an error."""
+Answered = Callable[[Message | None], bool]
+"""Called with the broker's answer, or with None if it is an error; says whether the client is to hear it."""
 
 
 class Requests:
@@ -30,6 +32,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._answered: dict[int, Answered] = {}
+        self._next_own = _NO_REQUEST - 1
 
     def sent(self, request_id: int, answered: Answered) -> None:
         """A request went by.
@@ -44,8 +47,23 @@ class Requests:
             raise TooManyRequestsError(f"{MOST_REQUESTS} requests are without an answer")
         self._answered[request_id] = answered
 
-    def done(self, request_id: int, answer: Message | None) -> None:
-        """The answer to a request came; None for an error."""
+    def own(self, answered: Callable[[], None]) -> int:
+        """The id for a request of the proxy's own; `answered` is called with its answer, be it an error.
+
+        Clients count upwards from 0, the proxy downwards from the top, past what a strange client uses up there.
+        """
+        while self._next_own in self._answered:
+            self._next_own -= 1
+        request_id, self._next_own = self._next_own, self._next_own - 1
+
+        def swallow(_answer: Message | None) -> bool:
+            answered()
+            return False
+
+        self._answered[request_id] = swallow
+        return request_id
+
+    def done(self, request_id: int, answer: Message | None) -> bool:
+        """The answer to a request came, None for an error; says whether the client is to hear it."""
         answered = self._answered.pop(request_id, None)
-        if answered is not None:
-            answered(answer)
+        return answered is None or answered(answer)

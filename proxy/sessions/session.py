@@ -16,15 +16,19 @@ from protocol.errors import ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
     CommandConnected,
-    CommandError,
     CommandLookupTopicResponse,
     CommandPong,
+    NotAllowedError,
     ServiceNotReady,
 )
 from protocol.scanner import MESSAGE, SEND
+from proxy.blocking.blocklist import Ended
+from proxy.blocking.rules import Rule
 from proxy.budget import Budget
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
+from proxy.refusals import NO_REQUEST, request_refused
+from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.dialling import Dialling
@@ -45,7 +49,6 @@ from proxy.shared_budget import Share
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
-_NO_REQUEST = 2**64 - 1
 
 
 class State(Enum):
@@ -95,6 +98,9 @@ class Session:
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._lookups = SessionLookups(engine, self._tasks, self._replies)
+        self._blocks = SessionBlocks(
+            engine.blocklist, self._streams, self._requests, self._replies.send, self._to_broker.outlet
+        )
         for leg, relay, handler in (
             (self.client, self._to_broker, self._client_commands().handle),
             (self.broker, self._to_client, self._broker_commands().handle),
@@ -104,7 +110,7 @@ class Session:
             relay.connect(handler, leg.is_throttled, Holdings(own, share), engine.counters)
 
     def _client_commands(self) -> ClientCommands:
-        return ClientCommands(self._streams, self._requests, self._lookups.asked, self._replies.send)
+        return ClientCommands(self._streams, self._requests, self._blocks, self._lookups.asked, self._replies.send)
 
     def _broker_commands(self) -> BrokerCommands:
         return BrokerCommands(self._streams, self._requests, self, self._engine.counters)
@@ -178,6 +184,15 @@ class Session:
             self._broke_protocol(leg, error)
         leg.resume_reading()
 
+    def rule_added(self, rule: Rule) -> Ended:
+        """Something is blocked from now on; a client that has not said yet who it is, is judged when it does."""
+        if not rule.key.kind.is_of_connections:
+            return Ended(0, self._blocks.end_streams(rule))
+        if self.state in {State.GREETING, State.ENDING} or self._blocks.ends_client() is None:
+            return Ended(0, 0)
+        self._refuse(End(EndCause.BLOCKED, str(rule)))
+        return Ended(1, 0)
+
     # ---- handshake
 
     def _greet(self, chunk: bytes) -> None:
@@ -189,6 +204,10 @@ class Session:
             return
         self.connection.client_version = self._greeted.client_version
         self.connection.client_role = self._greeted.client_role
+        rule = self._blocks.refuses_client()
+        if rule is not None:
+            self._refuse(End(EndCause.BLOCKED, str(rule)))
+            return
         self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
         self.client.throttle(Cause.CONNECTING)
@@ -250,9 +269,9 @@ class Session:
         self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def _refuse(self, end: End) -> None:
-        """End before the handshake is over, and tell the client why."""
-        error = CommandError(request_id=_NO_REQUEST, error=ServiceNotReady, message=f"{end.cause}: {end.detail}")
-        self._to_client.outlet.insert([encode(error)])
+        """End, and tell the client why."""
+        error = NotAllowedError if end.cause is EndCause.BLOCKED else ServiceNotReady
+        self._to_client.outlet.insert([request_refused(NO_REQUEST, error, f"{end.cause}: {end.detail}")])
         self._end(end)
 
     async def _linger(self) -> None:

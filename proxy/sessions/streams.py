@@ -38,10 +38,11 @@ class Streams:
 
     def __init__(self, engine: Engine, connection: Connection, to_broker: Relay, to_client: Relay) -> None:
         self._engine = engine
-        self._connection = connection
+        self.connection = connection
         self._to_broker = to_broker
         self._to_client = to_client
         self._closing: set[Stream] = set()
+        self._opening: set[Stream] = set()
 
     def open_producer(self, command: CommandProducer) -> Stream | None:
         """A PRODUCER command went by; None if its id is in use, by a producer that the broker will not give up for it.
@@ -59,7 +60,7 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        stream = Stream(name, (), partial(self._to_broker.release, topic.tenant), self._connection)
+        stream = Stream(name, (), partial(self._to_broker.release, topic.tenant), self.connection)
         return stream if self._open(stream, topic, self._to_broker) else None
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:
@@ -72,12 +73,17 @@ class Streams:
             topic.full,
             command.consumer_id,
             subscription=text(command.subscription),
+            consumer_name=text(command.consumer_name),
         )
-        stream = Stream(name, (), partial(self._to_client.release, topic.tenant), self._connection)
+        stream = Stream(name, (), partial(self._to_client.release, topic.tenant), self.connection)
         if not self._open(stream, topic, self._to_client):
             return None
         stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
         return stream
+
+    def is_closing(self, stream: Stream) -> bool:
+        """Whether the client asked to close it, and has no answer yet."""
+        return stream in self._closing
 
     def closing(self, stream: Stream) -> None:
         """The client asked to close it; its id may be used again."""
@@ -88,6 +94,7 @@ class Streams:
         if not stream.is_open:
             return
         self._closing.discard(stream)
+        self._opening.discard(stream)
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             del relay.streams[stream.name.stream_id]
@@ -108,8 +115,9 @@ class Streams:
         if stream.permits is not None:
             stream.permits.dropped(messages, ask_again=ask_again)
 
-    def answered(self, stream: Stream, answer: Message | None) -> None:
+    def answered(self, answer: Message | None, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it."""
+        self._opening.discard(stream)
         if answer is None:
             self.close(stream)
         elif isinstance(answer, CommandProducerSuccess):
@@ -124,6 +132,11 @@ class Streams:
         """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted."""
         if answer is not None and stream.is_open:
             self.drop_held(stream, ask_again=False)
+
+    def accepted(self) -> list[Stream]:
+        """Those that the broker has accepted and that are not over."""
+        relays = (self._to_broker, self._to_client)
+        return [stream for relay in relays for stream in relay.streams.values() if stream not in self._opening]
 
     def producer(self, producer_id: int) -> Stream | None:
         """The open producer of this id."""
@@ -164,6 +177,7 @@ class Streams:
         if len(relay.streams) >= MOST_STREAMS:
             raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
         relay.streams[stream.name.stream_id] = stream
+        self._opening.add(stream)
         self._engine.registry.open(stream, topic, self._engine.clock())
         return True
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from limiter.policies import Value
+from limiter.policies import Setting, Value
 from limiter.rates import Direction, Limit, rate
 from limiter.stream import Stream
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
@@ -55,7 +55,7 @@ class Opened:
 def opened(world: World) -> Iterator[Opened]:
     directions: tuple[Direction, ...] = ("publish", "dispatch")
     for direction in directions:
-        world.engine.registry.policies.topics[direction, TOPIC] = Value(Limit(rate(1)), "file")
+        world.engine.registry.policies.put(direction, Setting.TOPIC, TOPIC, Value(Limit(rate(1)), "file"))
     opened = Opened(world)
     yield opened
     world.loop.run(opened.streams.close_all)
@@ -76,7 +76,7 @@ def test_the_same_limiter_serves_all_producers_of_a_topic_in_whatever_spelling(o
 
 def test_the_brokers_name_for_a_producer_replaces_the_clients(opened: Opened) -> None:
     producer = opened.producer()
-    opened.streams.answered(producer, CommandProducerSuccess(request_id=1, producer_name="theirs"))
+    opened.streams.answered(CommandProducerSuccess(request_id=1, producer_name="theirs"), producer)
     assert producer.name.producer_name == "theirs"
 
 
