@@ -1,7 +1,7 @@
 """Limits in mode `reject`: a client hears which of its messages were refused in the order in which it awaits answers.
 
-Measured: the Java client takes an error only for the message that it awaits an answer for first, and silently lets any
-other wait for its send timeout. So an error goes out behind the receipts of what the same producer sent before.
+Measured: the Java client takes an error only for the message whose answer is next; after any other it closes its
+connection and sends again what has long been stored. So an error goes behind the receipts of what was sent before.
 
     SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
 
