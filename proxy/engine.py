@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from limiter.gate import Gate
 from limiter.journal import Journal
+from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
 from proxy.alarms import Alarms
@@ -43,7 +44,10 @@ class Engine:
         alarms = Alarms(clock, self.counters)
         self.gate = Gate(alarms.wake_at, self.journal)
         alarms.connect(self.gate)
-        self.registry = Registry(policies, self.gate)
+        rehearsals = Alarms(clock, self.counters)
+        observer = Observer(rehearsals.wake_at, self.journal, config.publish.hold_connection)
+        rehearsals.connect(observer.gate)
+        self.registry = Registry(policies, self.gate, observer)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.broker = split_address(config.broker)

@@ -129,8 +129,7 @@ class Relay:
                 return False
         for tally in tallies:
             stream = self.streams[tally.owner]
-            self._gate.count_offered(stream, tally.entries, tally.messages, tally.size)
-            self._gate.count_passed(
+            self._gate.count_admitted(
                 stream,
                 (tally.entries, tally.messages, tally.size),
                 (tally.largest_messages, tally.largest_size),
@@ -197,7 +196,6 @@ class Relay:
         self._gate.count_offered(stream, 1, piece.messages, piece.size)
         may_pass = piece.whole or not self._holds_any()
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
-            self._gate.count_passed(stream, (1, piece.messages, piece.size), (piece.messages, piece.size))
             self.outlet.pass_on(part, mid_frame=not piece.whole)
             return
         entry = Entry([bytes(part)], piece.messages, piece.size, len(part), now)
