@@ -102,10 +102,19 @@ def test_a_topic_is_moved_by_its_bundle(cluster: PulsarCluster) -> None:
     assert asked == f"{path}?destinationBroker={cluster.brokers[1].web_address}"
 
 
+def test_a_topic_that_somebody_else_took_meanwhile_is_moved_again(
+    cluster: PulsarCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Broker.owner = cluster.brokers[0].service_url
+    monkeypatch.setattr("time.sleep", lambda _: setattr(Broker, "owner", "pulsar://b:1"))
+    cluster.unload(TOPIC, to=1)
+    assert len(Broker.calls) == 2
+
+
 def test_a_topic_that_does_not_move_is_told(cluster: PulsarCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadgen.real.cluster._MOVE_TIMEOUT_S", 0)
     Broker.owner = "pulsar://b:1"
-    with pytest.raises(RealPulsarError, match=f"{TOPIC} did not move to broker 0"):
+    with pytest.raises(RealPulsarError, match=f"{TOPIC} did not move to broker 0 within 0 s: it went to broker 1"):
         cluster.unload(TOPIC, to=0)
 
 
