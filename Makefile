@@ -10,10 +10,10 @@ HOT    := protocol/walk.py protocol/pieces.py protocol/scanner.py limiter/rates.
 CC     ?= cc
 BROKER ?= standin
 
-.PHONY: help env demo bench test lint format types imports unit locks proto clean
+.PHONY: help env demo bench bench-limits test lint format types imports unit locks proto clean
 
 help: ## List what can be made
-	@grep -E '^[a-z]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 env: $(BUILT) ## Make the environment in .venv (all versions pinned by hash)
 
@@ -43,6 +43,9 @@ format-check:
 
 bench: env ## The data path beside a bare forwarder, in one run (ratios; two minutes)
 	$(BIN)/python -m loadgen.bench
+
+bench-limits: env ## A real broker's own publish limits beside Sluice's, into docs/benchmarks.md (eight minutes; Java 17+, Maven)
+	$(BIN)/python -m loadgen.bench_limits --write docs/benchmarks.md
 
 lint:
 	$(BIN)/ruff check .

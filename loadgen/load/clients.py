@@ -56,13 +56,14 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def sender(self, connection: str, topic: str, pending: int) -> PulsarSender:
+    def sender(self, connection: str, topic: str, pending: int, batch: int = 1) -> PulsarSender:
         """A producer on the client that is called `connection`.
 
         Args:
             connection: Senders of one name share one client.
             topic: Full name.
             pending: Most messages that the caller ever has on their way.
+            batch: Messages in a batch, which is also sent when it is 10 ms old; 1: no batching.
 
         Raises:
             ClientError: If the producer cannot be created.
@@ -75,6 +76,7 @@ class Clients:
             # the client's own bound is never reached: the caller's is, and its count is exact
             max_pending_messages=2 * pending,
             max_pending_messages_across_partitions=2 * pending,
+            **_batching(batch),
         )
         producer = self._asked(f"publish to {topic}", create)
         return PulsarSender(producer)
@@ -118,6 +120,10 @@ class Clients:
                 f"{self._service_url}: cannot {what}: {cause}: "
                 "is the address right, is it running, do tenant and namespace exist?"
             ) from error
+
+
+def _batching(messages: int) -> dict[str, Any]:
+    return {"batching_enabled": True, "batching_max_messages": messages} if messages > 1 else {}
 
 
 def _listener(record: Record) -> Callable[[Any, Any], None]:

@@ -1,0 +1,93 @@
+"""`python -m loadgen.bench_limits`: measure, print the table, write it into a page if asked to."""
+
+import argparse
+import gc
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from loadgen.bench_limits import page, peers, run
+from loadgen.bench_limits.errors import BenchError
+from loadgen.bench_limits.rows import neighbour, patience, raised, shares, sustained
+from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.table import Found, PageError, missed, put_into, table
+from loadgen.load.clients import ClientError
+from loadgen.real.errors import RealPulsarError
+from loadgen.real.jars import available
+
+ROWS = {"sustained": sustained, "neighbour": neighbour, "shares": shares, "raised": raised, "patience": patience}
+CANNOT_START, BAD_INPUT = 1, 2
+
+
+def main() -> int:
+    """Run the command line; returns the exit code, which says nothing about goals."""
+    arguments = _parser().parse_args()
+    if arguments.write and (arguments.quick or arguments.only):
+        return _fail("--write: a page gets full runs only: leave out --quick and --only", BAD_INPUT)
+    if missing := available():
+        return _fail(f"a real Pulsar broker is needed: {missing}", CANNOT_START)
+    try:
+        _run(arguments)
+    except PageError as error:
+        return _fail(f"{arguments.write}: {error}", BAD_INPUT)
+    except (BenchError, ClientError, RealPulsarError, OSError) as error:
+        return _fail(_one_line(str(error)), CANNOT_START)
+    except KeyboardInterrupt:
+        return _fail("interrupted", CANNOT_START)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.write:
+        # before the minutes of measuring: a page that cannot be read or has lost a mark is told at once
+        _put(arguments.write, "")
+    rows = [module.row(quick=arguments.quick) for name, module in ROWS.items() if name in (arguments.only or ROWS)]
+    found = _measure(rows)
+    made = table(rows, found)
+    print(f"{made}\n\nmeasured on {page.machine()}")  # noqa: T201 - what the command is for
+    for line in missed(rows, found):
+        print(f"missed: {line}")  # noqa: T201
+    if arguments.write:
+        arguments.write.write_text(_put(arguments.write, page.section(made)), encoding="utf-8")
+
+
+def _put(to: Path, section: str) -> str:
+    return put_into(to.read_text(encoding="utf-8") if to.exists() else "", section)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m loadgen.bench_limits", description=__doc__)
+    parser.add_argument("--only", action="append", choices=tuple(ROWS), help="this row (may be given several times)")
+    parser.add_argument("--quick", action="store_true", help="each row once and short: to see that it works")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
+    return parser
+
+
+def _measure(rows: list[Row]) -> Found:
+    gc.disable()  # the receiving end: a full collection stops it for 20 ms and more (measured)
+    console = Console(stderr=True)
+    with (
+        console.status("starting broker and Sluice") as status,
+        tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder,
+        peers.running(Path(folder)) as both,
+    ):
+        status.update("measuring")
+        return run.measure(rows, both, Path(folder), partial(console.print, soft_wrap=True, highlight=False))
+
+
+def _one_line(text: str) -> str:
+    """The message, and the last of the lines that stand behind it as evidence."""
+    first, *evidence = text.strip().splitlines() or ["failed"]
+    return f"{first}: {evidence[-1].strip()}" if evidence else first
+
+
+def _fail(line: str, code: int) -> int:
+    sys.stderr.write(f"bench-limits: {line}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

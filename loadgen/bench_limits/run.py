@@ -1,0 +1,45 @@
+"""Runs the rows, peer by peer, round by round."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from loadgen.bench_limits.figures import Samples
+from loadgen.bench_limits.peers import Peers
+from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.trial import Stage
+
+Progress = Callable[[str], None]
+
+
+def measure(rows: Sequence[Row], peers: Peers, folder: Path, progress: Progress) -> dict[str, tuple[Samples, Samples]]:
+    """What each row gave at the broker's own limits and through Sluice.
+
+    Args:
+        rows: What to measure.
+        peers: Both, running.
+        folder: For the trials' files.
+        progress: Gets a line for each trial that is done.
+    """
+    own = Stage(peers.own, peers.broker_url, peers.broker, folder)
+    stages = (own, replace(own, peer=peers.sluice))
+    return {row.name: _measure_row(row, stages, progress) for row in rows}
+
+
+def _measure_row(row: Row, stages: tuple[Stage, Stage], progress: Progress) -> tuple[Samples, Samples]:
+    found: tuple[Samples, Samples] = ({}, {})
+
+    def one(stage: Stage, book: Samples, number: int) -> None:
+        samples = row.measure(stage)
+        for key, values in samples.items():
+            book.setdefault(key, []).extend(values)
+        first = row.figures[0]
+        told = first.shown(samples[first.key])
+        progress(f"{row.name}, {number} of {row.rounds}, {stage.peer.name}: {first.text}: {told}")
+
+    # by turns, so that what the machine does beside this reaches both
+    for number in range(1, row.rounds + 1):
+        with ThreadPoolExecutor(max_workers=2 if row.together else 1) as threads:
+            list(threads.map(one, stages, found, (number, number)))
+    return found

@@ -1,0 +1,38 @@
+import math
+
+import pytest
+
+from loadgen.bench_limits.measures import count_between, jain, per_second, percentile, worst_deviation
+
+
+@pytest.mark.parametrize(
+    ("shares", "index"),
+    [([5, 5, 5], 1.0), ([0.1, 0.1], 1.0), ([9, 0, 0], 1 / 3), ([92, 8], 0.586), ([0, 0], 0.0), ([], 0.0)],
+)
+def test_jain_is_1_for_equal_shares_and_1_nth_when_one_has_all(shares, index):
+    assert jain(shares) == pytest.approx(index, abs=0.001)
+
+
+def test_a_percentile_is_one_of_the_values():
+    values = [4.0, 1.0, 3.0, 2.0]
+    assert [percentile(values, part) for part in (0, 0.25, 0.5, 0.51, 0.99, 1)] == [1, 1, 2, 3, 4, 4]
+
+
+def test_what_never_came_is_later_than_all_that_did():
+    assert percentile([1.0, math.inf, 2.0], 0.5) == 2.0
+    assert percentile([1.0, math.inf, math.inf], 0.5) == math.inf
+    assert percentile([], 0.5) == math.inf
+
+
+def test_seconds_begin_with_the_first_arrival():
+    assert per_second([10.5, 10.6, 11.49, 11.5, 13.0, 13.6], 3) == [3, 1, 1]
+    assert per_second([], 2) == [0, 0]
+
+
+def test_a_span_has_its_begin_and_not_its_end():
+    assert count_between([1.0, 2.0, 3.0], 1.0, 3.0) == 2
+
+
+def test_the_worst_second_may_be_a_poor_or_a_rich_one():
+    assert worst_deviation([500, 480, 505], 500) == pytest.approx(0.04)
+    assert worst_deviation([500, 490, 530], 500) == pytest.approx(0.06)
