@@ -17,3 +17,8 @@ class Connection:
     client_role: str = ""
     role: str = "handshake"
     broker: str = ""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address without the port."""
+        return self.client_address.rpartition(":")[0].strip("[]")

@@ -121,8 +121,7 @@ class SessionBlocks:
 
     def _of_client(self) -> Rule | None:
         connection = self._streams.connection
-        host = connection.client_address.rpartition(":")[0].strip("[]")
-        return self._blocklist.rules.of_client(host, connection.client_role)
+        return self._blocklist.rules.of_client(connection.client_host, connection.client_role)
 
     def _of_stream(self, name: StreamName) -> Rule | None:
         rules = self._blocklist.rules

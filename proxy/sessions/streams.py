@@ -1,12 +1,12 @@
 """The producers and consumers of one session, as streams with limits."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from google.protobuf.message import Message
 
 from limiter.permits import Permits
+from limiter.policies import Client
 from limiter.registry import meters_of
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
@@ -121,7 +121,7 @@ class Streams:
         if answer is None:
             self.close(stream)
         elif isinstance(answer, CommandProducerSuccess):
-            stream.name = replace(stream.name, producer_name=text(answer.producer_name))
+            self._engine.registry.name(stream, text(answer.producer_name), self._engine.clock())
 
     def ended_if(self, answer: Message | None, stream: Stream) -> None:
         """The broker answered an UNSUBSCRIBE."""
@@ -178,7 +178,8 @@ class Streams:
             raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
         relay.streams[stream.name.stream_id] = stream
         self._opening.add(stream)
-        self._engine.registry.open(stream, topic, self._engine.clock())
+        client = Client(stream.name.producer_name, self.connection.client_role, self.connection.client_host)
+        self._engine.registry.open(stream, topic, self._engine.clock(), client)
         return True
 
     def _relay_of(self, stream: Stream) -> Relay:
