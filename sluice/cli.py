@@ -7,6 +7,7 @@ import typer
 import compliance.commands
 import loadgen.commands
 import protocol.scanner
+import proxy.blocking.commands
 import proxy.commands
 
 app = typer.Typer(
@@ -18,6 +19,9 @@ app = typer.Typer(
 )
 app.command()(proxy.commands.serve)
 app.command()(proxy.commands.check)
+app.command()(proxy.blocking.commands.block)
+app.command()(proxy.blocking.commands.unblock)
+app.command()(proxy.blocking.commands.blocks)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)
 app.command()(compliance.commands.report)

@@ -1,4 +1,4 @@
-"""The admin address: metrics, health, what streams do, and the REST that sets limits."""
+"""The admin address: metrics, health, what streams do, and the REST that sets limits and blocks."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,6 +7,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from proxy.admin.block_rest import BlockRest
 from proxy.admin.policy_rest import PolicyRest, refusal
 from proxy.admin.readiness import Readiness
 from proxy.admin.stream_view import streams_view
@@ -43,6 +44,7 @@ def admin_app(
             web.get("/readyz", show_readiness),
             web.get("/sluice/streams", show_streams),
             *PolicyRest(engine, before_change).routes(),
+            *BlockRest(engine.blocklist).routes(),
         ]
     )
     return app

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from proxy.blocking.rules import Kind
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
@@ -45,6 +46,7 @@ class SluiceCollector(Collector):
         yield from _connections(self._engine.counters)
         yield from _pauses(self._engine.counters)
         yield from _loop(self._engine.counters)
+        yield from self._blocked()
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
         )
@@ -59,6 +61,18 @@ class SluiceCollector(Collector):
             for key, totals in self._totals.by_name.items():
                 family.add_metric(key, read(totals))
             yield family
+
+    def _blocked(self) -> Iterator[Metric]:
+        labels, blocklist = ("kind",), self._engine.blocklist
+        refused = self._engine.counters.blocked
+        yield _labelled(
+            CounterMetricFamily,
+            "sluice_blocked",
+            "Connections, producers and consumers that blocks refused or ended",
+            labels,
+            {kind.value: refused[kind.value] for kind in Kind},
+        )
+        yield _labelled(GaugeMetricFamily, "sluice_blocks", "Blocks in force", labels, blocklist.rules.by_kind())
 
     def _held(self) -> Iterator[Metric]:
         messages: dict[tuple[str, str, str], int] = {}

@@ -130,9 +130,10 @@ class Rules:
         """Every rule, by kind and name."""
         return sorted(self._rules.values(), key=lambda rule: rule.key)
 
-    def by_kind(self) -> Counter[str]:
+    def by_kind(self) -> dict[str, int]:
         """How many there are of each kind."""
-        return Counter({kind.value: 0 for kind in Kind}) + Counter(str(key.kind) for key in self._rules)
+        found = Counter(key.kind for key in self._rules)
+        return {kind.value: found[kind] for kind in Kind}
 
     def get(self, key: Key) -> Rule | None:
         """The rule for exactly this."""

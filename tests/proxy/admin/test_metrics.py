@@ -93,6 +93,17 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     assert scrape(world)["sluice_loop_lag_max_seconds", labels()] == 0, "since the last scrape"
 
 
+def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None:
+    world = make_world(blocks=[{"producer": "p"}, {"role": "r"}, {"role": "s"}])
+    client, _ = world.pair()
+    client >> producer(producer_name="p")
+    found = scrape(world)
+    assert found["sluice_blocks", labels(kind="role")] == 2
+    assert found["sluice_blocks", labels(kind="address")] == 0
+    assert found["sluice_blocked_total", labels(kind="producer")] == 1
+    assert found["sluice_blocked_total", labels(kind="topic")] == 0
+
+
 def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(totals, "MOST_NAMESPACES", 2)
     world = make_world(limits={"namespaces": {f"t/n{number}": {"publish": {"messages": 1}} for number in range(20)}})
@@ -119,4 +130,4 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
         assert family.name.startswith("sluice_")
         assert family.documentation
         for sample in family.samples:
-            assert set(sample.labels) <= {"tenant", "namespace", "direction", "role", "cause", "side"}
+            assert set(sample.labels) <= {"tenant", "namespace", "direction", "role", "cause", "side", "kind"}

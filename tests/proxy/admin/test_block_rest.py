@@ -1,0 +1,115 @@
+"""Blocking by REST."""
+
+from typing import Any
+
+import pytest
+
+from proxy.blocking import rules
+from proxy.blocking.rules import read_key
+from tests.proxy.admin_client import Admin
+
+PATH = "/sluice/blocks"
+BY_NAME = {"kind": "producer", "name": "p", "topic": "persistent://a/b/c", "namespace": "", "reason": "too loud"}
+
+
+async def test_what_is_blocked_is_shown_and_can_be_unblocked(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert await admin.ask("GET", PATH) == (200, {"blocks": [], "lifted": []})
+    status, answer = await admin.ask("POST", PATH, json=BY_NAME)
+    assert (status, answer["ended"]) == (200, {"connections": 0, "streams": 0})
+    assert BY_NAME.items() < answer["block"].items()
+    _, shown = await admin.ask("GET", PATH)
+    assert shown["blocks"] == [answer["block"]]
+    assert (answer["block"]["origin"], answer["block"]["hits"]) == ("rest", 0)
+    query = {"kind": "producer", "name": "p", "topic": "persistent://a/b/c"}
+    assert await admin.ask("DELETE", PATH, params=query) == (200, {"unblocked": True, "note": ""})
+    assert await admin.ask("GET", PATH) == (200, {"blocks": [], "lifted": []})
+
+
+async def test_saying_it_again_changes_the_reason_and_nothing_else(make_admin) -> None:
+    admin: Admin = await make_admin()
+    _, first = await admin.ask("POST", PATH, json=BY_NAME)
+    admin.engine.blocklist.refused(admin.engine.blocklist.rules.all()[0])
+    _, again = await admin.ask("POST", PATH, json={**BY_NAME, "reason": "still too loud"})
+    assert again["block"] == {**first["block"], "reason": "still too loud", "hits": 1}
+    _, without = await admin.ask("POST", PATH, json={**BY_NAME, "reason": ""})
+    assert without["block"]["reason"] == "still too loud"
+
+
+async def test_unblocking_what_is_not_blocked_is_no_error(make_admin) -> None:
+    admin: Admin = await make_admin()
+    answer = await admin.ask("DELETE", PATH, params={"kind": "role", "name": "nobody"})
+    assert answer == (200, {"unblocked": False, "note": ""})
+
+
+async def test_a_rule_narrowed_to_a_topic_is_not_the_rule_for_everywhere(make_admin) -> None:
+    admin: Admin = await make_admin()
+    await admin.ask("POST", PATH, json=BY_NAME)
+    _, answer = await admin.ask("DELETE", PATH, params={"kind": "producer", "name": "p"})
+    assert answer["unblocked"] is False
+
+
+async def test_the_files_rules_are_known_as_such_and_their_lifting_is_never_silent(make_admin) -> None:
+    admin: Admin = await make_admin(blocks=[{"address": "10.0.0.0/8", "reason": "elsewhere"}])
+    _, shown = await admin.ask("GET", PATH)
+    assert [(rule["name"], rule["origin"]) for rule in shown["blocks"]] == [("10.0.0.0/8", "file")]
+    _, answer = await admin.ask("DELETE", PATH, params={"kind": "address", "name": "10.0.0.0/8"})
+    assert answer["unblocked"]
+    assert answer["note"].startswith("it stands in the configuration file too")
+    _, shown = await admin.ask("GET", PATH)
+    assert (shown["blocks"], [rule["name"] for rule in shown["lifted"]]) == ([], ["10.0.0.0/8"])
+    await admin.ask("POST", PATH, json={"kind": "address", "name": "10.0.0.0/8"})
+    _, shown = await admin.ask("GET", PATH)
+    assert ([rule["origin"] for rule in shown["blocks"]], shown["lifted"]) == (["file"], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "the body is not a block: "),
+        (b"[]", "the body is not a block: "),
+        (b'{"kind": "role"}', "the body is not a block: Object missing required field `name`"),
+        (
+            b'{"kind": "role", "name": "r", "reson": "x"}',
+            "the body is not a block: Object contains unknown field `reson`",
+        ),
+        (b'{"kind": "role", "name": 7}', "the body is not a block: Expected `str`, got `int`"),
+        (b'{"kind": "user", "name": "u"}', "'user' cannot be blocked; write one of address, role, producer, "),
+        (b'{"kind": "role", "name": "r", "reason": "two\\nlines"}', "write the reason in one line of at most 200"),
+        (b'{"kind": "role", "name": "r", "topic": "t"}', "a block of role has no topic or namespace"),
+        (b'{"kind": "address", "name": "localhost"}', "'localhost' does not appear to be an IPv4 or IPv6 network; "),
+        (b'{"kind": "topic", "name": "a/b/__change_events"}', "persistent://a/b/__change_events is Pulsar's own topic"),
+    ],
+)
+async def test_a_bad_body_is_refused_with_what_is_wrong_and_the_remedy(make_admin, body: bytes, reason: str) -> None:
+    admin: Admin = await make_admin()
+    status, answer = await admin.ask("POST", PATH, data=body)
+    assert status == 400
+    assert answer["reason"].startswith(reason)
+    assert len(admin.engine.blocklist.rules) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ({}, "write ?kind=…&name=…"),
+        ({"kind": "role"}, "write ?kind=…&name=…"),
+        ({"kind": "role", "name": "r", "why": "x"}, "why: not known here; write ?kind=…&name=…"),
+        ({"kind": "user", "name": "u"}, "'user' cannot be blocked"),
+    ],
+)
+async def test_a_bad_question_is_refused_too(make_admin, query: dict[str, Any], reason: str) -> None:
+    admin: Admin = await make_admin()
+    status, answer = await admin.ask("DELETE", PATH, params=query)
+    assert status == 400
+    assert answer["reason"].startswith(reason)
+
+
+async def test_their_number_is_bounded(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "MOST_RULES", 1)
+    admin: Admin = await make_admin()
+    await admin.ask("POST", PATH, json=BY_NAME)
+    status, answer = await admin.ask("POST", PATH, json={"kind": "role", "name": "r"})
+    assert (status, answer["reason"]) == (400, "1 rules are set, the most that can be; unblock some first")
+    assert (await admin.ask("POST", PATH, json=BY_NAME))[0] == 200
+    assert admin.engine.blocklist.rules.get(read_key("role", "r")) is None
