@@ -10,6 +10,8 @@ from mypy_extensions import i64
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
 
+_MOST_KNOWN: Final = 4096
+
 
 class Tally:
     """What one producer or consumer has in one chunk.
@@ -41,6 +43,25 @@ class Tally:
         """Forget everything but the owner."""
         self.entries = self.messages = self.size = 0
         self.largest_messages = self.largest_size = 0
+
+
+def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally:
+    """The owner's own among `tallies`, put there if it is the first time; `known` are kept to be used again."""
+    tally = known.get(owner)
+    if tally is None:
+        tally = known[owner] = Tally(owner)
+    if tally.entries == 0:
+        tallies.append(tally)
+    return tally
+
+
+def clear(tallies: list[Tally], known: dict[int, Tally]) -> None:
+    """Begin a new chunk."""
+    for tally in tallies:
+        tally.clear()
+    tallies.clear()
+    if len(known) > _MOST_KNOWN:
+        known.clear()
 
 
 class Piece:

@@ -18,7 +18,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from protocol.errors import FrameTooLarge, MalformedFrame
-from protocol.pieces import TAIL, Piece, Tally
+from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 from protocol.walk import (
     BROKER_ENTRY_MAGIC,
     CHECKSUM_MAGIC,
@@ -35,11 +35,14 @@ ACK: Final = 10
 ACK_RESPONSE: Final = 38
 
 _HEAD: Final = 8
-_MOST_KNOWN: Final = 4096
 
 
 class FrameScanner:
     """Finds frames in the bytes that one peer sends.
+
+    Attributes:
+        tallies: Payload frames of what was scanned last.
+        receipts: SEND_RECEIPTs of what was scanned last, as entries by producer, while `counts_receipts` is set.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -51,10 +54,13 @@ class FrameScanner:
         self.tallies: list[Tally] = []
         self.lead: bytes = b""
         self.keep: i64 = 0
+        self.receipts: list[Tally] = []
+        self.counts_receipts: bool = False
         self._payload: i64 = payload_kind
         self._silent_a: i64 = ACK if payload_kind == SEND else SEND_RECEIPT
         self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
         self._tally_of: dict[int, Tally] = {}
+        self._receipts_of: dict[int, Tally] = {}
         self._rest: i64 = 0
         self._carry: bytearray = bytearray()
         self._need: i64 = 0
@@ -76,6 +82,16 @@ class FrameScanner:
         """Whether what was scanned last ends inside a frame."""
         return self._next_rest > 0
 
+    @property
+    def hears_receipts(self) -> bool:
+        """Whether a broker's SEND_RECEIPT is a command like others, for which a chunk must be cut, not a silent one."""
+        return self._silent_a != SEND_RECEIPT
+
+    @hears_receipts.setter
+    def hears_receipts(self, hears: bool) -> None:
+        if self._payload == MESSAGE:
+            self._silent_a = self._silent_b if hears else SEND_RECEIPT
+
     def scan(self, chunk: bytes) -> bool:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
 
@@ -86,11 +102,9 @@ class FrameScanner:
             FrameTooLarge: If a frame announces more than `max_size`.
             MalformedFrame: If a frame contradicts itself.
         """
-        for tally in self.tallies:
-            tally.clear()
-        self.tallies.clear()
-        if len(self._tally_of) > _MOST_KNOWN:
-            self._tally_of.clear()
+        clear(self.tallies, self._tally_of)
+        if self.receipts:
+            clear(self.receipts, self._receipts_of)
         end: i64 = len(chunk)
         at: i64 = self._rest
         self.lead = b""
@@ -105,6 +119,7 @@ class FrameScanner:
             self.keep = 0
             return True
         last: Tally | None = None
+        receipts: Tally | None = None
         payload: i64 = self._payload
         while at < end:
             length: i64 = self._inspect(chunk, at, end)
@@ -117,10 +132,15 @@ class FrameScanner:
             if kind == payload:
                 owner: int = self._owner
                 if last is None or last.owner != owner:
-                    last = self._tally(owner)
+                    last = tally_of(owner, self.tallies, self._tally_of)
                 last.add(self._messages, self._size)
             elif kind != self._silent_a and kind != self._silent_b:
                 return False
+            elif self.counts_receipts and kind == SEND_RECEIPT:
+                producer: int = self._producer_of(chunk, at)
+                if receipts is None or receipts.owner != producer:
+                    receipts = tally_of(producer, self.receipts, self._receipts_of)
+                receipts.entries += 1
             at += length
         self._next_rest = at - end
         self.keep = 0
@@ -201,19 +221,18 @@ class FrameScanner:
                 break
             need = -length
         if self._kind == self._payload:
-            self._tally(self._owner).add(self._messages, self._size)
+            tally_of(self._owner, self.tallies, self._tally_of).add(self._messages, self._size)
         elif self._kind != self._silent_a and self._kind != self._silent_b:
             return -2
+        elif self.counts_receipts and self._kind == SEND_RECEIPT:
+            tally_of(self._producer_of(head, 0), self.receipts, self._receipts_of).entries += 1
         self.lead = bytes(self._carry)
         return length - carried
 
-    def _tally(self, owner: int) -> Tally:
-        tally = self._tally_of.get(owner)
-        if tally is None:
-            tally = self._tally_of[owner] = Tally(owner)
-        if tally.entries == 0:
-            self.tallies.append(tally)
-        return tally
+    def _producer_of(self, data: bytes, at: i64) -> i64:
+        """Whose publish the SEND_RECEIPT at `at`, inspected just now, answers; -1 if it does not say."""
+        _kind, producer, _sequence = read_command(data, at + _HEAD, self._command_end, SEND_RECEIPT)
+        return producer
 
     def _inspect(self, data: bytes, at: i64, end: i64) -> i64:
         """Read the head of the frame at `at`.

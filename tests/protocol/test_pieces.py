@@ -1,4 +1,5 @@
-from protocol.pieces import TAIL, Piece, Tally
+from protocol import pieces
+from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 
 
 def test_a_tally_sums_and_keeps_the_largest_of_each():
@@ -15,6 +16,28 @@ def test_a_cleared_tally_keeps_only_its_owner():
     tally.clear()
     assert tally.owner == 7
     assert (tally.entries, tally.messages, tally.size, tally.largest_messages, tally.largest_size) == (0, 0, 0, 0, 0)
+
+
+def test_each_owner_has_one_tally_a_chunk_and_is_known_for_the_next() -> None:
+    tallies: list[Tally] = []
+    known: dict[int, Tally] = {}
+    for owner in (1, 2, 1):
+        tally_of(owner, tallies, known).add(1, 10)
+    assert [(tally.owner, tally.entries) for tally in tallies] == [(1, 2), (2, 1)]
+    first = tallies[0]
+    clear(tallies, known)
+    assert tallies == []
+    assert tally_of(1, tallies, known) is first
+    assert first.entries == 0
+
+
+def test_owners_are_forgotten_when_they_become_too_many() -> None:
+    tallies: list[Tally] = []
+    known: dict[int, Tally] = {}
+    for owner in range(pieces._MOST_KNOWN + 1):
+        tally_of(owner, tallies, known).add(1, 10)
+    clear(tallies, known)
+    assert not known
 
 
 def test_a_piece_says_nothing_of_payload_until_told():

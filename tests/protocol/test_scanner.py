@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from protocol.pieces import TAIL, Piece
-from protocol.scanner import MESSAGE, SEND, FrameScanner
+from protocol.scanner import MESSAGE, SEND, SEND_RECEIPT, FrameScanner
 from tests.protocol.choices import Check, Choices, choices, in_bulk
 from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frame, cut_anyhow, model
 
@@ -26,6 +26,7 @@ class Watched:
         self.direction = direction
         self.frames = model(stream, direction)
         self.scanner = FrameScanner(direction, MAX_SIZE)
+        self.scanner.counts_receipts = True
         self.fed = 0
         self.passed = 0
         self.kept = b""
@@ -39,6 +40,7 @@ class Watched:
         assert told == all(frame.kind in silent for frame in ready), "only a command asks for a cut"
         if told:
             assert self._tallies() == self._sums(ready)
+            assert self._receipts() == [frame.kind for frame in ready].count(SEND_RECEIPT)
         return told
 
     def accept(self, chunk: bytes) -> None:
@@ -87,6 +89,9 @@ class Watched:
         }
         assert len(rows) == len(self.scanner.tallies), "one tally an owner"
         return rows
+
+    def _receipts(self) -> int:
+        return sum(tally.entries for tally in self.scanner.receipts)
 
     def _sums(self, frames: list[Expected]) -> dict[int, tuple[int, int, int, int, int]]:
         rows: dict[int, list[Expected]] = {}

@@ -1,0 +1,98 @@
+"""Receipts pass in silence; but they can be counted by producer, or heard one by one."""
+
+import pytest
+
+from protocol.commands import encode, encode_with_payload
+from protocol.pulsar_pb2 import CommandMessage, CommandSend, CommandSendReceipt, MessageIdData
+from protocol.scanner import MESSAGE, SEND, SEND_RECEIPT, FrameScanner
+
+MOST = 10_000
+
+
+def receipt(producer: int, sequence: int = 0) -> bytes:
+    return encode(
+        CommandSendReceipt(
+            producer_id=producer, sequence_id=sequence, message_id=MessageIdData(ledger_id=3, entry_id=1)
+        )
+    )
+
+
+def message(consumer: int) -> bytes:
+    return encode_with_payload(
+        CommandMessage(consumer_id=consumer, message_id=MessageIdData(ledger_id=3, entry_id=1)), bytes(8)
+    )
+
+
+STREAM = [receipt(1), receipt(1), message(7), receipt(300), receipt(1), message(1)]
+
+
+def counted(scanner: FrameScanner) -> dict[int, int]:
+    return {tally.owner: tally.entries for tally in scanner.receipts}
+
+
+def test_they_are_counted_by_producer_only_when_that_is_asked_for() -> None:
+    scanner = FrameScanner(MESSAGE, MOST)
+    assert scanner.scan(b"".join(STREAM))
+    assert scanner.receipts == []
+    scanner.counts_receipts = True
+    assert scanner.scan(b"".join(STREAM))
+    assert counted(scanner) == {1: 3, 300: 1}
+    assert {tally.owner: tally.entries for tally in scanner.tallies} == {7: 1, 1: 1}
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20, 64])
+def test_each_is_counted_once_however_the_stream_is_cut(size: int) -> None:
+    scanner = FrameScanner(MESSAGE, MOST)
+    scanner.counts_receipts = True
+    stream, total = b"".join(STREAM * 3), 0
+    for at in range(0, len(stream), size):
+        assert scanner.scan(stream[at : at + size])
+        total += sum(counted(scanner).values())
+        scanner.accept(stream[at : at + size])
+    assert total == 12
+
+
+def test_counting_begins_anew_with_each_chunk() -> None:
+    scanner = FrameScanner(MESSAGE, MOST)
+    scanner.counts_receipts = True
+    for _ in range(3):
+        assert scanner.scan(receipt(1) + receipt(2))
+        assert counted(scanner) == {1: 1, 2: 1}
+
+
+def test_where_they_are_heard_a_chunk_with_one_must_be_cut() -> None:
+    scanner = FrameScanner(MESSAGE, MOST)
+    scanner.hears_receipts = True
+    assert scanner.scan(message(7))
+    assert not scanner.scan(message(7) + receipt(1))
+    _, pieces = scanner.cut(message(7) + receipt(1))
+    assert [piece.kind for piece in pieces] == [MESSAGE, SEND_RECEIPT]
+    scanner.hears_receipts = False
+    assert scanner.scan(message(7) + receipt(1))
+
+
+@pytest.mark.parametrize("cut", range(1, len(receipt(1))))
+def test_where_they_are_heard_each_is_handed_out_whole(cut: int) -> None:
+    """Who hears it may change it or keep it back; that can be done with a whole frame only."""
+    scanner = FrameScanner(MESSAGE, MOST)
+    scanner.hears_receipts = True
+    assert scanner.scan(receipt(1)[:cut])
+    scanner.accept(receipt(1)[:cut])
+    assert not scanner.scan(receipt(1)[cut:])
+    data, pieces = scanner.cut(receipt(1)[cut:])
+    assert [(piece.kind, piece.whole, data[piece.start : piece.stop]) for piece in pieces] == [
+        (SEND_RECEIPT, True, receipt(1))
+    ]
+
+
+def test_those_that_are_heard_are_not_counted_too() -> None:
+    scanner = FrameScanner(MESSAGE, MOST)
+    scanner.hears_receipts = scanner.counts_receipts = True
+    assert not scanner.scan(receipt(1))
+    assert scanner.receipts == []
+
+
+def test_to_hear_receipts_changes_nothing_for_what_clients_send() -> None:
+    scanner = FrameScanner(SEND, MOST)
+    scanner.hears_receipts = True
+    assert scanner.scan(encode_with_payload(CommandSend(producer_id=1, sequence_id=0), b"payload"))
