@@ -1,0 +1,121 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from limiter.policies import Client, Setting
+from limiter.rates import Limit, Rate, rate
+from protocol.topic_name import parse_topic
+from proxy.config_limits import Limits, policies_of
+
+SECOND = 1_000_000_000
+ONE = {"publish": {"messages": 1}, "dispatch": {"messages": 2}}
+
+
+def problems(limits: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as caught:
+        Limits.model_validate(limits)
+    return " ".join(error["msg"] for error in caught.value.errors())
+
+
+@pytest.mark.parametrize(
+    ("section", "setting", "name"),
+    [
+        ({"proxy": ONE}, Setting.PROXY, ""),
+        ({"tenants": {"shop": ONE}}, Setting.TENANT, "shop"),
+        ({"tenants": {"*": ONE}}, Setting.TENANT, "*"),
+        ({"namespaces": {"shop/a": ONE}}, Setting.TOPIC_OF_NAMESPACE, "shop/a"),
+        (
+            {"namespaces": {"shop/a": {f"{direction}_total": value for direction, value in ONE.items()}}},
+            Setting.NAMESPACE,
+            "shop/a",
+        ),
+        ({"resource_groups": {"gold": ONE}}, Setting.RESOURCE_GROUP, "gold"),
+        ({"topics": {"shop/a/x": ONE}}, Setting.TOPIC, "persistent://shop/a/x"),
+        (
+            {"topics": {"shop/a/x": {f"{direction}_total": value for direction, value in ONE.items()}}},
+            Setting.PARTITIONED_TOPIC,
+            "persistent://shop/a/x",
+        ),
+        ({"each_topic": ONE}, Setting.TOPIC_OF_BROKER, ""),
+        ({"roles": {"billing": ONE}}, Setting.ROLE, "billing"),
+        ({"addresses": {"10.0.0.0/8": ONE}}, Setting.ADDRESS, "10.0.0.0/8"),
+    ],
+)
+def test_each_section_is_a_setting_of_both_directions(section: dict[str, Any], setting: Setting, name: str) -> None:
+    policies = policies_of(Limits.model_validate(section))
+    assert {name: value.limit for name, value in policies.put_under("publish", setting).items()} == {
+        name: Limit(rate(1))
+    }
+    assert {name: value.limit for name, value in policies.put_under("dispatch", setting).items()} == {
+        name: Limit(rate(2))
+    }
+
+
+def test_producers_have_a_publish_limit_only() -> None:
+    policies = policies_of(Limits.model_validate({"producers": {"meter": {"publish": {"messages": 3}}}}))
+    assert [value.limit for value in policies.put_under("publish", Setting.PRODUCER).values()] == [Limit(rate(3))]
+    with pytest.raises(ValidationError, match="dispatch"):
+        Limits.model_validate({"producers": {"meter": ONE}})
+
+
+def test_what_is_attached_to_a_resource_group_has_its_limit() -> None:
+    groups = {"gold": {**ONE, "tenants": ["shop"]}, "iron": {**ONE, "namespaces": ["shop/a"]}}
+    policies = policies_of(Limits.model_validate({"resource_groups": groups}))
+    found = [policies.in_force("publish", parse_topic(topic)) for topic in ("shop/a/x", "shop/b/x", "free/a/x")]
+    assert [[entry.scope.name for entry in each] for each in found] == [["iron"], ["gold"], []]
+
+
+def test_a_rate_has_a_burst_a_peak_and_a_mode() -> None:
+    section = {
+        "messages": "600/min",
+        "burst_messages": 50,
+        "peak_messages": 20,
+        "bytes": "1MB",
+        "burst_bytes": "5MB",
+        "peak_bytes": "2MB",
+        "mode": "reject",
+    }
+    policies = policies_of(Limits.model_validate({"each_topic": {"publish": section}}))
+    (found,) = policies.in_force("publish", parse_topic("t/n/x"), Client())
+    assert found.limit == Limit(
+        Rate(600, 60 * SECOND, 50), Rate(10**6, SECOND, 5 * 10**6), rate(20), rate(2 * 10**6), "reject"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "remedy"),
+    [
+        ({"messages": 10, "peak_messages": 20}, "peak_messages needs messages and burst_messages"),
+        ({"bytes": 10, "burst_messages": 5}, "burst_messages needs messages"),
+        ({"bytes": 10, "peak_messages": 20}, "peak_messages needs messages and burst_messages"),
+        ({"messages": 10, "burst_messages": 50, "peak_messages": 10}, "peak_messages is to be above messages"),
+        ({"messages": 10, "burst_messages": 50, "peak_messages": "599/min"}, "peak_messages is to be above messages"),
+        ({"messages": 10, "mode": "warn"}, "'enforce', 'observe' or 'reject'"),
+        ({}, "write messages, bytes or both"),
+    ],
+)
+def test_a_rate_that_makes_no_sense_is_told_with_its_remedy(section: dict[str, Any], remedy: str) -> None:
+    assert remedy in problems({"each_topic": {"publish": section}})
+
+
+def test_consumers_cannot_be_refused() -> None:
+    assert "'enforce' or 'observe'" in problems({"each_topic": {"dispatch": {"messages": 1, "mode": "reject"}}})
+
+
+@pytest.mark.parametrize(
+    ("section", "remedy"),
+    [
+        ({"tenants": {"shop/a": ONE}}, "write a tenant as tenant"),
+        ({"tenants": {"sh*": ONE}}, "write a tenant as tenant"),
+        ({"addresses": {"10.0.0.1/8": ONE}}, "write an address as 10.1.2.3 or a network as 10.0.0.0/8"),
+        ({"addresses": {"localhost": ONE}}, "write an address as 10.1.2.3 or a network as 10.0.0.0/8"),
+        ({"topics": {"a/b/c": ONE, "persistent://a/b/c": ONE}}, "stands here twice"),
+        (
+            {"resource_groups": {"gold": {**ONE, "tenants": ["t"]}, "iron": {**ONE, "tenants": ["t"]}}},
+            "'t' is attached to 'gold' and to 'iron': leave one out",
+        ),
+    ],
+)
+def test_names_that_make_no_sense_are_told_with_their_remedy(section: dict[str, Any], remedy: str) -> None:
+    assert remedy in problems(section)
