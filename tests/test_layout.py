@@ -38,7 +38,7 @@ def _test_of(module: str) -> Path:
 
 
 def sources() -> list[str]:
-    found = [path for folder in (*PACKAGES, "demo", "tests") for path in (ROOT / folder).rglob("*.py")]
+    found = [path for folder in (*PACKAGES, "demo", "docs", "tests") for path in (ROOT / folder).rglob("*.py")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 

@@ -1,0 +1,75 @@
+"""What an example claims, judged by counts and bounds. No I/O and no clock."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from demo.verdict import Check
+from loadgen.load.line import Line, max_excess
+
+SLACK_S = 0.05
+"""What any machine may add to the distance of two arrivals; its standstills come on top."""
+LEAST_SHARE = 0.95
+"""Of a rate that was wanted all the time."""
+
+
+def never_above(what: str, times: Sequence[float], line: Line, standstill_s: float) -> Check:
+    """No interval of arrivals holds more than burst + rate * time + one message.
+
+    Args:
+        what: What arrived.
+        times: When, seconds, ascending.
+        line: The limit.
+        standstill_s: How long the machine itself delayed arrivals at most: what comes late comes nearer to the next.
+    """
+    slack = line.rate * (SLACK_S + standstill_s)
+    excess = max_excess(times, line)
+    name = f"{what} never above {line.burst:g} + {line.rate:g}/s in any interval"
+    detail = f"worst interval {excess:+.1f} messages from that line, {slack:.0f} are allowed for the machine"
+    return Check(name, bool(times) and excess <= slack, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From one instant to another, seconds."""
+
+    begin: float
+    end: float
+
+
+def at_least(what: str, times: Sequence[float], span: Span, rate: float, standstill_s: float) -> Check:
+    """Arrivals of a span make at least LEAST_SHARE of a rate, but for what the machine's standstill took of it."""
+    messages = bisect_left(times, span.end) - bisect_left(times, span.begin)
+    seconds = span.end - span.begin
+    enough = LEAST_SHARE * rate * (seconds - SLACK_S - standstill_s)
+    detail = f"{messages} of {rate * seconds:.0f} messages in {seconds:.1f} s"
+    return Check(f"{what} at {rate:g}/s", messages >= enough > 0, detail)
+
+
+def nothing_lost(what: str, sent: int, receipts: int, arrived: Sequence[int]) -> Check:
+    """Each message of a producer has its receipt and arrived once, in order.
+
+    Args:
+        what: Whose messages.
+        sent: How many, numbered from 0.
+        receipts: How many of them the producer has a receipt for.
+        arrived: Their numbers, in the order in which they arrived.
+    """
+    is_whole = list(arrived) == list(range(sent)) and receipts == sent > 0
+    detail = f"{sent} sent, {receipts} receipts, {len(arrived)} arrived"
+    return Check(f"{what}: each message arrived once, in order", is_whole, detail)
+
+
+def soon(what: str, latencies: Sequence[float], most_s: float) -> Check:
+    """Half of the receipts came within `most_s` seconds."""
+    middle = median(latencies) if latencies else float("inf")
+    name = f"{what}: half of the receipts within {most_s * 1000:.0f} ms"
+    return Check(name, middle <= most_s, f"the median is {middle * 1000:.1f} ms")
+
+
+def even(what: str, counts: Sequence[int]) -> Check:
+    """Counts are within 5 % of their mean."""
+    mean = sum(counts) / len(counts)
+    is_even = all(abs(count - mean) <= 0.05 * mean for count in counts) and mean > 0
+    return Check(f"{what}: equal shares", is_even, " + ".join(str(count) for count in counts))

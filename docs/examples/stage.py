@@ -1,0 +1,188 @@
+"""What every example needs: a broker, Sluice in front of it, a table, and a verdict at the end.
+
+The broker is the stand-in unless `--broker` names another one. Whatever ends an example ends what it started.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import _pulsar
+import pulsar
+
+from demo.brokers import free_port, start_standin
+from demo.processes import DemoError, Processes, sluice
+from demo.verdict import Check
+from docs.examples.traffic import Receiver, Standstill
+from loadgen.load.clients import ClientError, Clients
+
+ROW_S = 0.5
+LONGEST_S = 60.0
+READY_S = 30.0
+INTERRUPTED = 130
+Conclusion = tuple[str, list[Check]]
+"""One sentence, and what must hold for it to be true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A broker with Sluice in front of it, both running.
+
+    Attributes:
+        service_url: Sluice: where the example's clients connect.
+        admin: Sluice's admin address, HOST:PORT.
+        standstill: What a busy machine does to every arrival.
+    """
+
+    service_url: str
+    admin: str
+    standstill: Standstill
+    _at_broker: Clients
+    _open: ExitStack
+
+    def client(self) -> pulsar.Client:
+        """A client of the official library, connected through Sluice; its producers share one connection."""
+        client = pulsar.Client(self.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        self._open.callback(client.shutdown)
+        return client
+
+    def receive(self, *topics: str) -> Receiver:
+        """Receive all messages of topics from now on, at the broker itself: what Sluice lets pass is seen there."""
+        receiver = Receiver()
+        self._at_broker.subscribe(dict.fromkeys(topics, receiver.record))
+        return receiver
+
+    def connections(self, *topics: str) -> set[str]:
+        """Client connections that Sluice has producers of these topics on."""
+        with urllib.request.urlopen(f"http://{self.admin}/sluice/streams", timeout=5) as answer:
+            streams = json.load(answer)["streams"]
+        return {stream["connection_id"] for stream in streams if stream["topic"] in topics}
+
+
+def play(scene: Callable[[Stage], Conclusion], sluice_yaml: str) -> int:
+    """Set the stage, play the scene, say what it showed; returns the exit code.
+
+    Args:
+        scene: Ends with its conclusion.
+        sluice_yaml: Sluice's configuration; addresses are added on the command line.
+    """
+    # SIGTERM ends it as Ctrl-C does: its processes end with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _stage(sluice_yaml, _broker_asked_for()) as stage:
+            sentence, checks = scene(stage)
+    except (DemoError, ClientError) as error:
+        return _failed(str(error))
+    except _pulsar.PulsarException as error:
+        return _failed(f"a client: {error}: is the broker running, do tenant and namespace exist?")
+    except KeyboardInterrupt:
+        _failed("interrupted")
+        return INTERRUPTED
+    return _verdict(sentence, checks)
+
+
+def table(counters: Mapping[str, Callable[[], int]], limit: Callable[[float], str], until: Callable[[], bool]) -> None:
+    """Print what happens, a row each half second, until something has happened or LONGEST_S have gone by.
+
+    Args:
+        counters: A column each: how many so far; shown as so many a second.
+        limit: The last column, given the seconds since the start.
+        until: Asked after each row.
+    """
+    began = before_at = time.monotonic()
+    before = {name: count() for name, count in counters.items()}
+    say("  seconds" + "".join(f"{name:>16}" for name in (*counters, "limit")))
+    is_over = False
+    while not is_over and before_at < began + LONGEST_S:
+        time.sleep(max(0.0, before_at + ROW_S - time.monotonic()))
+        at, now = time.monotonic(), {name: count() for name, count in counters.items()}
+        rates = "".join(f"{(now[name] - before[name]) / (at - before_at):>14.0f}/s" for name in counters)
+        say(f"{at - began:>9.1f}{rates}{limit((before_at + at) / 2 - began):>16}")
+        before_at, before, is_over = at, now, until()
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    """For `table`: true once so many seconds have gone by from now on."""
+    end = time.monotonic() + seconds - ROW_S / 2
+    return lambda: time.monotonic() > end
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    print(text, flush=True)  # noqa: T201 - an example talks to its reader
+
+
+@contextmanager
+def _stage(sluice_yaml: str, broker_url: str | None) -> Iterator[Stage]:
+    with _folder() as folder, Processes(folder) as processes:
+        (folder / "sluice.yaml").write_text(sluice_yaml, encoding="utf-8")
+        broker_url = broker_url or start_standin(processes)
+        service_url, admin = _start_sluice(processes, folder / "sluice.yaml", broker_url)
+        say(f"Sluice: {service_url}, in front of {broker_url}; admin: http://{admin}")
+        with ExitStack() as clients:
+            at_broker = clients.enter_context(Clients(broker_url))
+            standstill = clients.enter_context(Standstill(at_broker))
+            yield Stage(service_url, admin, standstill, at_broker, clients)
+        processes.stop("sluice")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """For configuration and logs; it stays where an error was, which names it."""
+    folder = Path(tempfile.mkdtemp(prefix="sluice-example-"))
+    try:
+        yield folder
+    except DemoError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
+
+
+def _start_sluice(processes: Processes, config: Path, broker_url: str) -> tuple[str, str]:
+    address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    options = ["--config", str(config), "--listen", address, "--broker", broker_url, "--admin", admin]
+    processes.start("sluice", sluice("serve", *options))
+    processes.wait_until("sluice", lambda: _is_ready(f"http://{admin}/readyz"), READY_S)
+    return f"pulsar://{address}", admin
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own admin address
+            return True
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False
+
+
+def _broker_asked_for() -> str | None:
+    parser = argparse.ArgumentParser(epilog="See docs/examples/README.md.")
+    parser.add_argument("--broker", metavar="pulsar://HOST:PORT", help="a real broker; default: start the stand-in")
+    asked: str | None = parser.parse_args().broker
+    return asked
+
+
+def _verdict(sentence: str, checks: list[Check]) -> int:
+    for check in checks:
+        say(f"  {'holds ' if check.holds else 'FAILED'}  {check.name}: {check.detail}")
+    if all(check.holds for check in checks):
+        say(f"SHOWN: {sentence}")
+        return 0
+    say("NOT SHOWN: see what failed above; on a machine that is busy otherwise, try again")
+    return 1
+
+
+def _failed(why: str) -> int:
+    print(f"NOT SHOWN: {why}", file=sys.stderr, flush=True)  # noqa: T201 - as above
+    return 1

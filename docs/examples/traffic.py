@@ -1,0 +1,177 @@
+"""Publishing and receiving with the official client, and the counts that the examples' claims are made of."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+from typing import Self
+
+import _pulsar
+import pulsar
+
+from demo.processes import DemoError
+from loadgen.load.clients import Clients
+
+RUN = token_hex(4).encode()
+"""Tells this run's messages from others that are on a topic."""
+MOST_PENDING = 100
+SETTLE_S = 10.0
+FILLER = b"." * 80
+
+
+class Publisher:
+    """Publishes numbered messages at a pace, from a thread of its own; see `publishing`.
+
+    Args:
+        producer: Of the official client.
+        per_s: Messages a second; less while `pending` of them have no receipt.
+        messages: How many in all; None: until it is ended.
+        pending: Most messages without receipt.
+    """
+
+    def __init__(
+        self, producer: pulsar.Producer, per_s: float, messages: int | None = None, pending: int = MOST_PENDING
+    ) -> None:
+        self._producer = producer
+        self._per_s = per_s
+        self._most = messages
+        self._pending = pending
+        self._name = producer.producer_name().encode()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.sent = 0
+        self.receipts = 0
+        self.latencies: list[float] = []
+        """Seconds from sending to receipt, in the order of receipts."""
+        self.errors: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Send no more."""
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that have neither a receipt nor an error yet."""
+        return self.sent - self.receipts - self.errors.total()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while self.sent != self._most:
+            due = began + self.sent / self._per_s
+            if self._ended.wait(max(0.0, due - time.monotonic())):
+                return
+            if self.unsettled < self._pending:
+                self._send()
+            elif self._ended.wait(0.005):
+                return
+
+    def _send(self) -> None:
+        at, number = time.monotonic(), self.sent
+        self.sent += 1
+
+        def settled(result: pulsar.Result, _: object) -> None:
+            if result == pulsar.Result.Ok:
+                self.receipts += 1
+                self.latencies.append(time.monotonic() - at)
+            else:
+                self.errors[result.name] += 1
+
+        try:
+            self._producer.send_async(b"%b %b %d %b" % (RUN, self._name, number, FILLER), settled)
+        except _pulsar.PulsarException as error:
+            self.errors[type(error).__name__] += 1
+
+
+@contextmanager
+def publishing(*publishers: Publisher) -> Iterator[None]:
+    """All of them publish until the block ends, which waits for the receipts that are still to come."""
+    for publisher in publishers:
+        publisher.start()
+    try:
+        yield
+    finally:
+        for publisher in publishers:
+            publisher.end()
+    until = time.monotonic() + SETTLE_S
+    while any(publisher.unsettled for publisher in publishers) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+class Receiver:
+    """What arrived: when, and from whom which numbers."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        """When each message arrived, monotonic seconds."""
+        self._numbers: dict[str, list[int]] = {}
+
+    def record(self, payload: bytes) -> None:
+        """Take down a message that arrived just now, if it is of this run."""
+        if not payload.startswith(RUN):
+            return
+        _, name, number, _ = payload.split(b" ", 3)
+        self.times.append(time.monotonic())
+        self._numbers.setdefault(name.decode(), []).append(int(number))
+
+    def count(self) -> int:
+        """Messages so far."""
+        return len(self.times)
+
+    def first_and_last(self) -> tuple[float, float]:
+        """When the first message arrived, and when the last one did.
+
+        Raises:
+            DemoError: If none arrived.
+        """
+        if not self.times:
+            raise DemoError("nothing arrived at the broker")
+        return self.times[0], self.times[-1]
+
+    def numbers_from(self, publisher_name: str) -> list[int]:
+        """Of one producer's messages, in the order in which they arrived."""
+        return self._numbers.get(publisher_name, [])
+
+
+class Standstill:
+    """How long everything stood still at most: messages from here to the broker and back, past Sluice.
+
+    A machine that is busy with something else delays these as it delays what an example measures.
+
+    Args:
+        at_broker: Clients of the broker itself.
+    """
+
+    TOPIC = "persistent://public/default/sluice-example-beside"
+    PERIOD_S = 0.02
+
+    def __init__(self, at_broker: Clients) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self.worst_s = 0.0
+        at_broker.subscribe({self.TOPIC: self._arrived})
+        self._sender = at_broker.sender("beside", self.TOPIC, pending=1_000)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        due = time.monotonic()
+        while not self._ended.wait(max(0.0, due - time.monotonic())):
+            # stamped with when it was due: a process that got no processor is a standstill too
+            self._sender.send(repr(due).encode(), lambda _: None)
+            due += self.PERIOD_S
+
+    def _arrived(self, payload: bytes) -> None:
+        self.worst_s = max(self.worst_s, time.monotonic() - float(payload))
