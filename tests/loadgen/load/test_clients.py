@@ -99,3 +99,17 @@ def test_a_broker_that_refuses_is_named(service_url: str) -> None:
     with Clients(service_url) as clients, contextlib.ExitStack() as stack:
         stack.enter_context(pytest.raises(ClientError, match=rf"{service_url}: cannot publish to .*tenant"))
         clients.sender("one", "not a scheme://x", 10)
+
+
+@pytest.mark.parametrize(("batch", "places"), [(5, [0, 1, 2, 3, 4]), (1, [-1] * 5)])
+def test_a_full_batch_is_one_entry_and_without_batching_each_message_is(
+    service_url: str, topic: str, batch: int, places: list[int]
+) -> None:
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    with Clients(service_url) as clients, contextlib.closing(client):
+        consumer = client.subscribe(topic, "s")
+        sender = clients.sender("one", topic, 10, batch)
+        for _ in range(5):
+            sender.send(b"x", lambda _error: None)
+        messages = [consumer.receive(WAIT_S * 1000) for _ in range(5)]
+    assert [message.message_id().batch_index() for message in messages] == places
