@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 
 def jain(shares: Collection[float]) -> float:
@@ -34,6 +35,11 @@ def per_second(times: Sequence[float], seconds: int) -> list[int]:
     return [count_between(times, begin + second, begin + second + 1) for second in range(seconds)]
 
 
-def worst_deviation(counts: Collection[int], limit: float) -> float:
+def worst_deviation(counts: Collection[float], limit: float) -> float:
     """How far the worst of the counts is from `limit`, as a part of it."""
     return max(abs(count / limit - 1) for count in counts)
+
+
+def pair_means(counts: Sequence[float]) -> list[float]:
+    """Mean of each two neighbouring counts."""
+    return [(one + other) / 2 for one, other in pairwise(counts)]

@@ -51,6 +51,14 @@ class LaneResult(msgspec.Struct, frozen=True):
     errors: dict[str, int]
 
 
+class Result(msgspec.Struct, frozen=True):
+    """What a publishing process tells at its end."""
+
+    lanes: list[LaneResult]
+    longest_pause_s: float
+    """How long it stood still at most while it was to look at its lanes every 5 ms: what the machine did to it."""
+
+
 def order_file(folder: Path) -> Path:
     """Where the order stands."""
     return folder / "order.json"

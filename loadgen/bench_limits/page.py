@@ -25,7 +25,8 @@ passed is counted by a consumer of the broker itself, in another process, second
 latencies are from the client's send to its receipt, at a steady pace whatever comes back. Connections are the broker's:
 one through Sluice ends when its client's ends. Numbers are medians, with (least to most) where several were measured;
 a goal is met or missed by the median as printed. Broker, clients and Sluice all share this machine: what it delays
-counts against both."""
+counts against both. How much that was, the standstills of the publishers tell, who are to look at their lanes every
+5 ms. (While Sluice itself stands still for longer than its burst lasts, 0.1 s, what it would have passed is lost.)"""
 
 
 def section(table: str) -> str:

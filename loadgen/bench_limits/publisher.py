@@ -12,6 +12,7 @@ from loadgen.bench_limits.orders import (
     LaneOrder,
     LaneResult,
     Order,
+    Result,
     began_file,
     order_file,
     read,
@@ -56,16 +57,18 @@ class PacedLane:
         return LaneResult(lane.origin.producer, list(lane.latencies), lane.on_their_way, dict(lane.errors))
 
 
-def publish(order: Order, senders: Mapping[Place, Sender], began: float) -> list[LaneResult]:
+def publish(order: Order, senders: Mapping[Place, Sender], began: float) -> Result:
     """Offer all lanes from `began` on, wait for their receipts; what came of it."""
     lanes = [PacedLane(lane, Lane(_origin(order, lane), senders[_place(lane)], time.monotonic)) for lane in order.lanes]
     end = began + max(lane.end_s for lane in order.lanes)
+    last, longest_pause_s = time.monotonic(), 0.0
     while (now := time.monotonic()) < end:
+        last, longest_pause_s = now, max(longest_pause_s, now - last)
         for lane in lanes:
             lane.offer_due(now - began)
         time.sleep(TICK_S)
     _await_receipts([lane.lane for lane in lanes], order.drain_s)
-    return [lane.result() for lane in lanes]
+    return Result([lane.result() for lane in lanes], longest_pause_s)
 
 
 def main() -> int:

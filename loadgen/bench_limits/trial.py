@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.orders import LaneOrder, LaneResult, Order, began_file, order_file, read, result_file, write
+from loadgen.bench_limits.orders import (
+    LaneOrder,
+    LaneResult,
+    Order,
+    Result,
+    began_file,
+    order_file,
+    read,
+    result_file,
+    write,
+)
 from loadgen.bench_limits.peers import Peer
 from loadgen.bench_limits.rest import TENANT, Rest
 from loadgen.load.clients import Clients
@@ -48,11 +58,13 @@ class Trial:
         began: Second 0 (`time.monotonic`); all other times are seconds since then.
         arrivals: When a lane's messages arrived at the broker's consumer, ascending, by the lane's index.
         results: What the sending end saw, by the same.
+        longest_pause_s: How long the publishing process stood still at most.
     """
 
     began: float = 0.0
     arrivals: dict[int, list[float]] = field(default_factory=dict)
     results: dict[int, LaneResult] = field(default_factory=dict)
+    longest_pause_s: float = 0.0
 
     @property
     def now_s(self) -> float:
@@ -117,7 +129,9 @@ class Stage:
                 yield trial
                 _await(process, result_file(folder), max(lane.end_s for lane in lanes) + drain_s + END_S)
             time.sleep(QUIET_S)
-        trial.results = {result.index: result for result in read(result_file(folder), list[LaneResult])}
+        result = read(result_file(folder), Result)
+        trial.results = {lane.index: lane for lane in result.lanes}
+        trial.longest_pause_s = result.longest_pause_s
         trial.arrivals = by_lane(arrived, order, trial.began)
 
 

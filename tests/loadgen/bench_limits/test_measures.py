@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from loadgen.bench_limits.measures import count_between, jain, per_second, percentile, worst_deviation
+from loadgen.bench_limits.measures import count_between, jain, pair_means, per_second, percentile, worst_deviation
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,7 @@ def test_a_span_has_its_begin_and_not_its_end():
 def test_the_worst_second_may_be_a_poor_or_a_rich_one():
     assert worst_deviation([500, 480, 505], 500) == pytest.approx(0.04)
     assert worst_deviation([500, 490, 530], 500) == pytest.approx(0.06)
+
+
+def test_two_seconds_that_make_up_for_each_other_are_no_deviation():
+    assert pair_means([450, 550, 500]) == [500, 525]

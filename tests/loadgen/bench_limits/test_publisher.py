@@ -4,7 +4,17 @@ import subprocess
 import sys
 from typing import Any
 
-from loadgen.bench_limits.orders import LaneOrder, LaneResult, Order, began_file, order_file, read, result_file, write
+from loadgen.bench_limits.orders import (
+    LaneOrder,
+    LaneResult,
+    Order,
+    Result,
+    began_file,
+    order_file,
+    read,
+    result_file,
+    write,
+)
 from loadgen.bench_limits.publisher import PacedLane
 from loadgen.load.offering import Lane, Origin, Settle
 
@@ -87,8 +97,13 @@ def test_the_process_publishes_every_lane_and_tells_when_it_began(tmp_path, serv
     done = publish(tmp_path, lanes, service_url)
     assert done.returncode == 0, done.stderr
     assert read(began_file(tmp_path), float) > 0
-    results = read(result_file(tmp_path), list[LaneResult])
-    assert [(one.index, len(one.latencies), one.unsettled) for one in results] == [(0, 20, 0), (1, 2, 0), (2, 5, 0)]
+    result = read(result_file(tmp_path), Result)
+    assert result.longest_pause_s > 0
+    assert [(one.index, len(one.latencies), one.unsettled) for one in result.lanes] == [
+        (0, 20, 0),
+        (1, 2, 0),
+        (2, 5, 0),
+    ]
 
 
 def test_an_address_that_is_none_is_one_line(tmp_path):

@@ -10,7 +10,7 @@ def evenly(per_s: float, begin: float, end: float) -> list[float]:
 def test_five_that_keep_the_limit_from_the_first_message_on():
     found = samples([evenly(100, producer / 500, 12 + producer / 500) for producer in range(5)], 12)
     assert found["first"] == [1.0]
-    assert found["worst"] == [pytest.approx(0.0)]
+    assert found["worst"] == found["pair"] == [pytest.approx(0.0)]
     assert found["mean"] == [1.0]
     assert found["excess"] == [pytest.approx(-49)]
     assert found["jain"] == [1.0]
@@ -28,6 +28,7 @@ def test_a_first_second_of_twice_the_limit_is_seen_in_every_figure_that_it_touch
 def test_a_silent_second_is_the_worst_one():
     gap = [at for at in evenly(500, 0, 12) if not 4 <= at < 5]
     assert samples([gap], 12)["worst"] == [100.0]
+    assert samples([gap], 12)["pair"] == [50.0]
 
 
 def test_silence_is_no_crash():
@@ -35,5 +36,5 @@ def test_silence_is_no_crash():
 
 
 def test_every_figure_has_its_samples():
-    assert set(samples([[1.0]], 5)) == {figure.key for figure in FIGURES}
+    assert {*samples([[1.0]], 5), "pause"} == {figure.key for figure in FIGURES}
     assert row(quick=True).rounds < row(quick=False).rounds
