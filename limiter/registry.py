@@ -71,9 +71,9 @@ class Registry:
 
     def _rewire(self, stream: Stream, now: int) -> None:
         chain, observed = self._chains(stream, now)
+        self._observe(stream, observed, now)  # first: what goes because its limit is only observed now counts there
         if chain != stream.chain:
             self._gate.rewire(stream, chain, now)
-        self._observe(stream, observed, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
 

@@ -1,11 +1,11 @@
 """What passed and what waited, written down apart from the gate, and what must be true of it."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 
 from limiter.limiter import Limiter
 from limiter.rates import Limit, Rate
-from limiter.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,22 @@ class Charge:
 
 
 class Ledger:
-    """Passed entries by limiter since its value was last changed, in order of time."""
+    """What passed each limit since its value was last changed, in order of time.
+
+    A limit goes by its name, not by its limiter: one that is forgotten and made anew, or replaced when its mode
+    changes, is still the same limit and owes the same. What an observed limit would have passed counts for it, too.
+    """
 
     def __init__(self) -> None:
-        self.charges: dict[Limiter, list[Charge]] = defaultdict(list)
-        self.limits: dict[Limiter, Limit] = {}
+        self.charges: dict[Hashable, list[Charge]] = defaultdict(list)
+        self.limits: dict[Hashable, Limit] = {}
 
-    def passed(self, stream: Stream, charge: Charge) -> None:
-        for limiter in stream.chain:
-            if self.limits.setdefault(limiter, limiter.limit) != limiter.limit:
+    def passed(self, limits: Iterable[tuple[Hashable, Limit]], charge: Charge) -> None:
+        for name, limit in limits:
+            rates = replace(limit, mode="enforce")
+            if self.limits.setdefault(name, rates) != rates:
                 raise AssertionError("a changed limit begins a new span first")
-            self.charges[limiter].append(charge)
+            self.charges[name].append(charge)
 
     def values_changed(self) -> None:
         """Judge the spans that end now, and begin new ones."""
@@ -37,13 +42,20 @@ class Ledger:
         self.limits.clear()
 
     def check(self) -> None:
-        """P2 for each limiter and interval, in messages and in bytes."""
-        for limiter, charges in self.charges.items():
-            limit = self.limits[limiter]
-            if limit.messages is not None:
-                within(limit.messages, [(charge.at, charge.messages) for charge in charges])
-            if limit.size is not None:
-                within(limit.size, [(charge.at, charge.size) for charge in charges])
+        """P2 for each limit and interval, in messages and in bytes, for the sustained rate and for the peak."""
+        for name, charges in self.charges.items():
+            limit = self.limits[name]
+            for rate in (limit.messages, limit.peak_messages):
+                if rate is not None:
+                    within(rate, [(charge.at, charge.messages) for charge in charges])
+            for rate in (limit.size, limit.peak_size):
+                if rate is not None:
+                    within(rate, [(charge.at, charge.size) for charge in charges])
+
+
+def named(chain: Iterable[Limiter]) -> list[tuple[Hashable, Limit]]:
+    """The limits of a chain, as the gate itself has them."""
+    return [(limiter.scope, limiter.limit) for limiter in chain]
 
 
 def within(rate: Rate, passed: list[tuple[int, int]]) -> None:

@@ -8,7 +8,7 @@ from limiter.gate import LEAST_SLEEP_NS
 from limiter.limiter import Limiter
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry, Stream
-from tests.limiter.ledger import Charge, Ledger, within
+from tests.limiter.ledger import Charge, Ledger, named, within
 from tests.limiter.world import World, limiter
 
 SECOND = 1_000_000_000
@@ -261,8 +261,8 @@ def test_the_judge_of_intervals_is_exact() -> None:
 def test_the_judge_looks_at_bytes_as_at_messages() -> None:
     world, one, ledger = World(), limiter(100, 100), Ledger()
     stream: Stream = world.stream(one)
-    ledger.passed(stream, Charge(0, 1, 50))
-    ledger.passed(stream, Charge(0, 1, 1))
+    ledger.passed(named(stream.chain), Charge(0, 1, 50))
+    ledger.passed(named(stream.chain), Charge(0, 1, 1))
     with pytest.raises(AssertionError):
         ledger.check()
     assert one.limit == Limit(rate(100), rate(100))

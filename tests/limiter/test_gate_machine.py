@@ -1,4 +1,6 @@
-"""Anything may happen to a gate, in any order: see the rules and what must be true in `clockwork.py`."""
+"""Anything may happen to a gate, in any order: see the rules in `clockwork.py`, what must be true in `truths.py`."""
+
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -6,28 +8,46 @@ from hypothesis.stateful import precondition, rule
 
 from limiter.limiter import Limiter
 from limiter.policies import Policies, Setting, Value
-from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.rates import NANOS_PER_SECOND, Limit, Mode, rate
 from limiter.registry import Registry
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
 from tests.limiter.world import limiter as some_limiter
 
-BURSTS = st.none() | st.integers(1, 2000)
-RATES = st.none() | st.builds(rate, st.sampled_from([1, 7, 100, 1000, 10**6]), st.just(NANOS_PER_SECOND), BURSTS)
-LIMITS = st.builds(Limit, RATES, RATES | st.builds(rate, st.sampled_from([1000, 10**5])))
+SECOND = NANOS_PER_SECOND
+COUNTS = [rate(tokens, SECOND, burst) for tokens in (1, 7, 100, 1000, 10**6) for burst in (None, 1, 40, 2000)]
+WEIGHTS = [rate(tokens, SECOND, burst) for tokens in (1000, 10**5) for burst in (None, 1, 2000)]
+PEAKS = [rate(tokens, SECOND, burst) for tokens in (50, 3000, 10**6) for burst in (None, 1, 2000)]
+MODES: st.SearchStrategy[Mode] = st.sampled_from(["enforce", "enforce", "observe", "reject"])
+LIMITS = st.builds(
+    Limit,
+    st.sampled_from([None, *COUNTS]),
+    st.sampled_from([None, *COUNTS, *WEIGHTS]),
+    st.sampled_from([None, None, *PEAKS]),
+    st.sampled_from([None, None, *PEAKS]),
+    MODES,
+)
+TOPIC_Y = "persistent://t/n/y"
 
 
 class Hierarchy(Clockwork):
-    """As in the product: topics with limits of their own within a total, changed while streams live."""
+    """As in the product: topics with limits of their own within a total, changed while streams live.
+
+    Proves beyond `Clockwork`: values, peaks and modes change at any time through the registry. A mode that changes,
+    there and back, leaves the tokens and debts as they are: P2 holds across it, what was only observed included. Who
+    waits is neither lost nor stranded: it goes on at once, or waits in the queue of the mode that is in force.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.policies = Policies()
+        self.values: dict[tuple[Setting, str], Limit | None] = {}
         self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", Limit(rate(100)))
-        self.put(Setting.NAMESPACE, "t/n", Limit(rate(200), rate(10**5)))
+        self.put(Setting.NAMESPACE, "t/n", Limit(rate(200), rate(10**5), rate(400, burst=10)))
         self.registry = Registry(self.policies, self.world.gate, self.world.observer)
 
     def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
+        self.values[setting, name] = limit
         self.policies.put("publish", setting, name, Value(limit, "rest") if limit is not None else None)
 
     @precondition(lambda self: len(self.streams) < MOST_STREAMS)
@@ -41,20 +61,29 @@ class Hierarchy(Clockwork):
         stream = self.one(whose)
         held = sum(entry.memory for entry in stream.held)
         assert sum(entry.memory for entry in self.registry.close(stream, self.now)) == held
-        self.streams.remove(stream)
-        self.active.discard(stream)
+        self.forget(stream)
 
     @rule(own=LIMITS, total=LIMITS, topic=st.none() | LIMITS)
     def change_the_values(self, own: Limit, total: Limit, topic: Limit | None) -> None:
         self.ledger.values_changed()
         self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", own)
         self.put(Setting.NAMESPACE, "t/n", total)
-        self.put(Setting.TOPIC, "persistent://t/n/y", topic)
+        self.put(Setting.TOPIC, TOPIC_Y, topic)
+        self.registry.apply(self.now)
+
+    @rule(modes=st.tuples(MODES, MODES, MODES))
+    def change_the_modes(self, modes: tuple[Mode, Mode, Mode]) -> None:
+        """The ledger goes on: whatever the mode, it is the same limit."""
+        for (where, limit), mode in zip(list(self.values.items()), modes, strict=False):
+            self.put(*where, replace(limit, mode=mode) if limit is not None else None)
         self.registry.apply(self.now)
 
 
 class Crossing(Clockwork):
-    """Three limiters, streams within any of them."""
+    """Three limiters, streams within any of them, moved from some to others.
+
+    Proves beyond `Clockwork`: overlapping limits block nobody for ever, whatever is rewired, dropped or closed between.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,15 +108,14 @@ class Crossing(Clockwork):
     def close(self, whose: int) -> None:
         stream = self.one(whose)
         self.dropped(stream, self.world.gate.leave(stream, self.now))
-        self.streams.remove(stream)
-        self.active.discard(stream)
+        self.forget(stream)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE, which=st.integers(0, 7))
     def rewire(self, whose: int, which: int) -> None:
         self.world.gate.rewire(self.one(whose), self.chain(which), self.now)
 
-    @rule(whose=st.integers(0, 2), limit=LIMITS.filter(bool))
+    @rule(whose=st.integers(0, 2), limit=LIMITS.filter(lambda limit: bool(limit) and limit.mode != "observe"))
     def change_a_value(self, whose: int, limit: Limit) -> None:
         self.ledger.values_changed()
         self.all[whose].retune(limit, "changed", self.now)

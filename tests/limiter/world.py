@@ -9,7 +9,7 @@ from math import inf
 from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.limiter import Limiter, Scope
-from limiter.observed import Observer
+from limiter.observed import MOST_ENTRIES, Observer
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream, StreamName
 from limiter.testing import ManualClock
@@ -53,16 +53,35 @@ class Alarms:
         return None
 
 
-class World:
-    """Offers entries as the relay does, and lets time pass as the event loop does."""
+class Telling(Gate):
+    """A gate that tells what it lets pass, and whose it is: so one sees what observed limits would let pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[Stream, int, int], None], like: Gate) -> None:
+        super().__init__(like._wake_at, like._journal)
+        self._told = told
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        super().count_admitted(stream, counts, largest)
+        self._told(stream, counts[1], counts[2])
+
+    def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
+        super()._pass(stream, messages, size, now)
+        self._told(stream, messages, size)
+
+
+class World:
+    """Offers entries as the relay does, and lets time pass as the event loop does.
+
+    Limits that are enforced ring `alarms`, those that are only observed ring `rehearsals`.
+    """
+
+    def __init__(self, most_size: int = 1 << 30, room: int = MOST_ENTRIES) -> None:
         self.clock = ManualClock()
         self.alarms = Alarms()
         self.journal = Journal(lambda: None)
         self.gate = Gate(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
-        self.observer = Observer(self.rehearsals.wake_at, self.journal, most_size=1 << 30)
+        self.observer = Observer(self.rehearsals.wake_at, self.journal, most_size, room)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Entry], None] | None = None) -> Stream:
@@ -106,13 +125,13 @@ class World:
 
     def run_until(self, end: int) -> None:
         """Let time pass; every alarm rings at its time."""
-        while (alarm := self._next_before(end)) is not None:
+        while (alarm := self.next_before(end)) is not None:
             at, limiter, gate = alarm
             self.clock.now = max(self.clock.now, at)
             gate.serve(limiter, self.clock.now)
         self.clock.now = max(self.clock.now, end)
 
-    def _next_before(self, end: int) -> tuple[int, Limiter, Gate] | None:
+    def next_before(self, end: int) -> tuple[int, Limiter, Gate] | None:
         """The next alarm of either gate."""
         both = ((self.alarms, self.gate), (self.rehearsals, self.observer.gate))
         alarms, gate = min(both, key=lambda each: each[0].soonest())

@@ -1,0 +1,122 @@
+"""Anything may happen to a bucket, at any rate, in any order."""
+
+from fractions import Fraction
+from math import ceil, floor
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.token_bucket import TokenBucket
+from tests.limiter.ledger import within
+
+MINUTE, DAY = 60 * NANOS_PER_SECOND, 86_400 * NANOS_PER_SECOND
+RATES = st.builds(
+    Rate,
+    tokens=st.integers(1, 10) | st.integers(1, 10**12),
+    period_ns=st.sampled_from([1, NANOS_PER_SECOND, MINUTE, DAY]) | st.integers(1, DAY),
+    burst=st.integers(1, 10) | st.integers(1, 10**12),
+)
+SPANS = st.integers(0, 10) | st.integers(0, NANOS_PER_SECOND) | st.integers(0, 365 * DAY)
+AMOUNTS = st.integers(0, 10) | st.integers(0, 10**12)
+
+
+class Bucket(RuleBasedStateMachine):
+    """A bucket beside the same in rational numbers, straight from the definition.
+
+    Proves: from one token a day to 10**12 a nanosecond, whatever is taken, undone and changed and however long it
+    takes, the two are equal, exactly. Only a change of rate rounds: a debt, by less than the smallest part that the
+    bucket counts in, down. A change makes no debt last longer, forgives none (in tokens if the rate rises, in time if
+    it falls) and gives no token that was not there. Between changes P2 holds over every interval for takers who look
+    first, and for each of them tokens are there after the wait that was told, and not a nanosecond before.
+    """
+
+    steps_taken = 0
+
+    @initialize(rate=RATES)
+    def begin(self, rate: Rate) -> None:
+        self.now = 0
+        self.rate = rate
+        self.bucket = TokenBucket(rate, 0)
+        self.balance = Fraction(rate.burst)
+        self.taken: list[tuple[int, int]] = []
+
+    @rule(tokens=AMOUNTS)
+    def take(self, tokens: int) -> None:
+        if self.bucket.holds(1, self.now):
+            assert self.balance >= 1
+            self.bucket.take(tokens, self.now)
+            self.balance -= tokens
+            self.taken.append((self.now, tokens))
+
+    @rule(tokens=AMOUNTS)
+    def take_and_give_back(self, tokens: int) -> None:
+        self.bucket.take(tokens, self.now)
+        self.bucket.give_back(tokens)
+
+    @rule(span=SPANS)
+    def pass_time(self, span: int) -> None:
+        self.now += span
+        earned = Fraction(span * self.rate.tokens, self.rate.period_ns)
+        self.balance = min(Fraction(self.rate.burst), self.balance + earned)
+
+    @rule(tokens=AMOUNTS)
+    def wait_for(self, tokens: int) -> None:
+        wanted = min(tokens, self.rate.burst)
+        wait = self.bucket.wait_ns(tokens, self.now)
+        assert wait == max(0, ceil((wanted - self.balance) * self.rate.period_ns / self.rate.tokens))
+        if wait:
+            self.pass_time(wait - 1)
+            assert not self.bucket.holds(wanted, self.now)
+            self.pass_time(1)
+        assert self.bucket.holds(wanted, self.now)
+
+    @rule(span=SPANS)
+    def the_clock_steps_back(self, span: int) -> None:
+        """It earns nothing, and nothing twice."""
+        assert self.bucket.tokens(self.now) == self.bucket.tokens(self.now - span)
+
+    @rule(rate=RATES)
+    def change(self, rate: Rate) -> None:
+        self.judge()
+        old, before = self.rate, self.balance
+        time_before = self.bucket.wait_ns(0, self.now)
+        self.bucket.change(rate, self.now)
+        left = Fraction(self.bucket._balance, rate.period_ns)
+        expected = min(Fraction(rate.burst), carried_over(old, before, rate))
+        grain = Fraction(1, rate.period_ns)
+        assert expected - grain < left < expected + grain
+        assert left <= expected or before < 0, "no token that was not there"
+        assert self.bucket.wait_ns(0, self.now) <= time_before, "no debt takes longer"
+        self.rate, self.balance = rate, left
+
+    @rule()
+    def put_the_same_value_in_force(self) -> None:
+        self.bucket.change(self.rate, self.now)
+
+    @invariant()
+    def it_is_the_rational_model(self) -> None:
+        type(self).steps_taken += 1
+        if hasattr(self, "bucket"):
+            assert self.bucket.tokens(self.now) == floor(self.balance)
+            assert self.bucket._balance == self.balance * self.rate.period_ns
+            assert self.bucket.is_full(self.now) == (self.balance == self.rate.burst)
+
+    def judge(self) -> None:
+        within(self.rate, self.taken)
+        self.taken.clear()
+
+    def teardown(self) -> None:
+        if hasattr(self, "bucket"):
+            self.judge()
+
+
+def carried_over(old: Rate, balance: Fraction, new: Rate) -> Fraction:
+    """What a changed rate leaves of a balance, before it is clipped and rounded."""
+    ratio = Fraction(new.tokens * old.period_ns, old.tokens * new.period_ns)
+    return balance * ratio if balance < 0 and ratio < 1 else balance
+
+
+TestBucket = Bucket.TestCase
+TestBucket.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

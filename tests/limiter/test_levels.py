@@ -1,0 +1,202 @@
+"""Limits at all nine levels at once: each holds for exactly the streams that it should, together."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+
+from limiter.policies import Client, Policies, Setting, Value
+from limiter.rates import Limit, rate
+from limiter.registry import Registry
+from limiter.stream import Stream
+from protocol.topic_name import parse_topic
+from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
+
+TENANTS, SPACES, BASES, PARTITIONS = "tu", "no", "xy", ("", "-partition-0", "-partition-1")
+GROUPS = {"t/n": "gold", "u": "gold", "t/o": "iron"}
+"""Resource groups: of a namespace, of a tenant for its namespaces without their own."""
+NETWORK, NARROW = "10.0.0.0/8", "10.1.0.0/16"
+
+VALUES = st.sampled_from(
+    [
+        Limit(rate(tokens, burst=burst), size, peak, mode=mode)
+        for tokens, burst in ((20, 2), (200, None), (3000, None))
+        for size in (None, rate(50_000))
+        for peak in (None, rate(2 * tokens, burst=3))
+        for mode in ("enforce", "enforce", "observe", "reject")
+    ]
+)
+SETTINGS = (
+    (Setting.PROXY, ""),
+    (Setting.TENANT, "t"),
+    (Setting.TENANT, "*"),
+    (Setting.NAMESPACE, "t/n"),
+    (Setting.NAMESPACE, "u/n"),
+    (Setting.RESOURCE_GROUP, "gold"),
+    (Setting.RESOURCE_GROUP, "iron"),
+    (Setting.PARTITIONED_TOPIC, "persistent://t/n/x"),
+    (Setting.PARTITIONED_TOPIC, "persistent://u/n/y"),
+    (Setting.TOPIC, "persistent://t/n/x"),
+    (Setting.TOPIC_OF_NAMESPACE, "t/n"),
+    (Setting.TOPIC_OF_BROKER, ""),
+    (Setting.PRODUCER, "meter"),
+    (Setting.PRODUCER, "*"),
+    (Setting.ROLE, "billing"),
+    (Setting.ADDRESS, NETWORK),
+    (Setting.ADDRESS, NARROW),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose stream it is, in parts."""
+
+    tenant: str
+    space: str
+    base: str
+    partition: str
+    producer: str
+    role: str
+    address: str
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.tenant}/{self.space}"
+
+    @property
+    def whole(self) -> str:
+        return f"persistent://{self.namespace}/{self.base}"
+
+
+WHO = st.sampled_from(
+    [
+        Who(tenant, space, base, partition, producer, role, address)
+        for tenant in TENANTS
+        for space in SPACES
+        for base in BASES
+        for partition in PARTITIONS
+        for producer in ("", "meter", "other")
+        for role, address in (("billing", "10.1.0.1"), ("", "10.2.0.1"), ("guest", "11.0.0.1"), ("billing", "10.1.0.2"))
+    ]
+)
+
+
+class Levels(Clockwork):
+    """Streams of many kinds within limits at every level, opened, named by the broker, closed and opened anew.
+
+    Proves beyond `Clockwork`: which limits a stream is under is worked out here, from the meaning of the levels, not
+    asked of the code. So P2 in the ledger holds for each limit over exactly the streams that it should cover, together:
+    partitions of a topic, producers of one name on one topic but not on two, clients of one role or address on any
+    topic, the namespaces of one resource group. A sweep between any two steps forgets no limit in debt.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policies = Policies()
+        self.table: dict[tuple[Setting, str], Limit | None] = {}
+        self.registry = Registry(self.policies, self.world.gate, self.world.observer)
+        self.who: dict[Stream, Who] = {}
+        self.policies.groups_of_namespaces.update({name: group for name, group in GROUPS.items() if "/" in name})
+        self.policies.groups_of_tenants.update({name: group for name, group in GROUPS.items() if "/" not in name})
+
+    @initialize(values=st.lists(st.none() | VALUES, min_size=len(SETTINGS), max_size=len(SETTINGS)))
+    def begin(self, values: list[Limit | None]) -> None:
+        for setting, limit in zip(SETTINGS, values, strict=True):
+            self.put(setting, limit)
+
+    def put(self, setting: tuple[Setting, str], limit: Limit | None) -> None:
+        self.table[setting] = limit
+        self.policies.put("publish", *setting, None if limit is None else Value(limit, "file"))
+
+    def limits_of(self, stream: Stream) -> Iterable[tuple[Hashable, Limit]]:
+        """From the streams' own data; of what is played beside a stream: those that are only observed."""
+        is_played = isinstance(stream.connection, Stream)
+        who = self.who[stream.connection if isinstance(stream.connection, Stream) else stream]
+        return [(name, limit) for name, limit in self.cover(who) if (limit.mode == "observe") == is_played]
+
+    def cover(self, who: Who) -> list[tuple[tuple[str, ...], Limit]]:
+        """Every limit over a stream, by level and what it is of; outermost first."""
+        found = [
+            (("proxy",), self.of((Setting.PROXY, ""))),
+            (("tenant", who.tenant), self.of((Setting.TENANT, who.tenant), (Setting.TENANT, "*"))),
+            (("namespace", who.namespace), self.of((Setting.NAMESPACE, who.namespace))),
+            *self.cover_of_topic(who),
+            *self.cover_of_client(who),
+        ]
+        return [(name, limit) for name, limit in found if limit is not None]
+
+    def cover_of_topic(self, who: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
+        group = GROUPS.get(who.namespace) or GROUPS.get(who.tenant, "")
+        first_of = (
+            (Setting.TOPIC, who.whole),
+            (Setting.TOPIC_OF_NAMESPACE, who.namespace),
+            (Setting.TOPIC_OF_BROKER, ""),
+        )
+        return [
+            (("resource_group", group), self.of((Setting.RESOURCE_GROUP, group))),
+            (("partitioned_topic", who.whole), self.of((Setting.PARTITIONED_TOPIC, who.whole))),
+            (("topic", who.whole, who.partition), self.of(*first_of)),
+        ]
+
+    def cover_of_client(self, who: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
+        found: list[tuple[tuple[str, ...], Limit | None]] = []
+        if who.producer:
+            values = self.of((Setting.PRODUCER, who.producer), (Setting.PRODUCER, "*"))
+            found.append((("producer", who.producer, who.whole), values))
+        if who.role:
+            found.append((("role", who.role), self.of((Setting.ROLE, who.role))))
+        inside = [net for net in (NARROW, NETWORK) if ip_address(who.address) in ip_network(net)]
+        found.append((("address", who.address), self.of(*((Setting.ADDRESS, net) for net in inside))))
+        return found
+
+    def of(self, *settings_in_order: tuple[Setting, str]) -> Limit | None:
+        """The first value that is set."""
+        return next((limit for each in settings_in_order if (limit := self.table.get(each)) is not None), None)
+
+    @precondition(lambda self: len(self.streams) < MOST_STREAMS)
+    @rule(who=WHO)
+    def open(self, who: Who) -> None:
+        stream = self.new_stream()
+        self.who[stream] = who
+        topic = parse_topic(who.whole + who.partition)
+        self.registry._sweep_at = 0
+        self.registry.open(stream, topic, self.now, Client(who.producer, who.role, who.address))
+
+    @precondition(lambda self: self.streams)
+    @rule(whose=WHOSE, name=st.sampled_from(["meter", "standalone-0-1"]))
+    def the_broker_names_it(self, whose: int, name: str) -> None:
+        stream = self.one(whose)
+        if not self.who[stream].producer:
+            self.who[stream] = replace(self.who[stream], producer=name)
+            self.registry.name(stream, name, self.now)
+
+    @precondition(lambda self: self.streams)
+    @rule(whose=WHOSE)
+    def close(self, whose: int) -> None:
+        stream = self.one(whose)
+        self.dropped(stream, self.registry.close(stream, self.now))
+        self.forget(stream)
+
+    @rule(setting=st.sampled_from(SETTINGS), limit=st.none() | VALUES)
+    def change(self, setting: tuple[Setting, str], limit: Limit | None) -> None:
+        self.ledger.values_changed()
+        self.put(setting, limit)
+        self.registry._sweep_at = 0
+        self.registry.apply(self.now)
+
+    @invariant()
+    def a_stream_is_under_the_limits_that_it_should_be_under(self) -> None:
+        for stream in self.streams:
+            chains = stream.chain, stream.observed.chain if stream.observed is not None else ()
+            expected = self.cover(self.who[stream])
+            for chain, observed in zip(chains, (False, True), strict=True):
+                levels = [(name[0], limit) for name, limit in expected if (limit.mode == "observe") == observed]
+                assert [(limiter.scope.level, limiter.limit) for limiter in chain] == levels
+                assert all(self.registry.limiters[limiter.scope] is limiter for limiter in chain)
+
+
+TestLevels = Levels.TestCase
+TestLevels.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

@@ -1,0 +1,171 @@
+"""Mode `observe`: everything passes, what would have been held is counted. `test_rehearsal.py` proves the numbers."""
+
+from dataclasses import replace
+from itertools import repeat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.limiter import Limiter
+from limiter.observed import Observed
+from limiter.rates import Limit, rate
+from limiter.stream import Stream
+from tests.limiter.world import World, limiter
+
+SECOND = 1_000_000_000
+
+
+def observing(per_s: int, name: str = "n") -> Limiter:
+    one = limiter(per_s, name=name)
+    return Limiter(one.scope, replace(one.limit, mode="observe"), "test", 0)
+
+
+def watched(world: World, *observed: Limiter, enforced: tuple[Limiter, ...] = ()) -> tuple[Stream, Observed]:
+    stream = world.stream(*enforced)
+    beside = stream.observed = world.observer.watch(stream)
+    beside.rewire(observed, world.clock.now)
+    return stream, beside
+
+
+def test_everything_passes_at_once_and_what_would_be_held_is_counted() -> None:
+    world, one = World(), observing(10)
+    stream, beside = watched(world, one)
+    assert all(world.offer(stream, 1, 100) for _ in range(6))
+    assert stream.usage.held_messages == 0
+    assert (beside.usage.offered_messages, beside.usage.passed_messages, beside.usage.held_messages) == (6, 1, 5)
+    assert stream.holds
+    assert beside.is_holding
+    world.run(0.3)
+    assert (beside.usage.passed_messages, beside.usage.held_messages) == (4, 2)
+    world.run(10)
+    assert beside.usage.throttled.read(world.clock.now) == SECOND // 2
+    assert beside.usage.delay_max_ns == SECOND // 2
+    assert one.usage.throttled.read(world.clock.now) == SECOND // 2
+    assert not stream.holds
+
+
+def test_a_chunk_over_an_observed_limit_goes_entry_by_entry_and_is_charged_nowhere_until_then() -> None:
+    world, enforced, one = World(), limiter(1000), observing(10)
+    stream, beside = watched(world, one, enforced=(enforced,))
+    assert not world.gate.admit(stream, 50, 50, 0)
+    assert enforced.fits(100, 1, 0)
+    assert one.fits(1, 1, 0)
+    assert world.offer(stream, 50, 50)
+    assert not enforced.fits(51, 1, 0)
+    assert beside.usage.passed_messages == 50
+
+
+def test_a_chunk_within_it_is_counted_for_both_and_can_be_withdrawn() -> None:
+    world, enforced, one = World(), limiter(1000), observing(100)
+    stream, beside = watched(world, one, enforced=(enforced,))
+    assert world.gate.admit(stream, 9, 90, 0)
+    world.gate.withdraw(stream, 9, 90)
+    assert one.fits(10, 1, 0)
+    assert world.gate.admit(stream, 9, 90, 0)
+    world.gate.count_admitted(stream, (3, 9, 90), (5, 40))
+    assert not one.fits(2, 1, 0)
+    assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 9, 90)
+    assert (one.usage.largest_messages, one.usage.largest_size) == (5, 40)
+    assert beside.usage.offered_entries == beside.usage.passed_entries == stream.usage.passed_entries == 3
+
+
+def test_what_an_enforced_limit_holds_comes_to_an_observed_one_only_when_it_passes() -> None:
+    world, narrow, narrower = World(), limiter(10), observing(5)
+    stream, beside = watched(world, narrower, enforced=(narrow,))
+    for _ in range(11):
+        world.offer(stream, 1, 1)
+    assert beside.usage.offered_messages == 1
+    world.run(1)
+    assert (stream.usage.passed_messages, beside.usage.offered_messages, beside.usage.passed_messages) == (11, 11, 6)
+
+
+def test_what_it_plays_at_holding_is_bounded_by_entries_for_all_and_by_bytes_for_each() -> None:
+    world, one = World(most_size=100, room=5), observing(10)
+    first, beside_first = watched(world, one)
+    second, beside_second = watched(world, one)
+    for _ in range(4):
+        assert world.offer(first, 1, 30)
+    assert world.offer(first, 1, 30), "three of 30 bytes are held, a fourth has no room"
+    assert (beside_first.usage.held_messages, beside_first.usage.dropped_messages) == (3, 1)
+    for _ in range(4):
+        assert world.offer(second, 1, 1)
+    assert world.observer.room == 0
+    assert (beside_second.usage.held_messages, beside_second.usage.dropped_messages) == (2, 2)
+    world.run(10)
+    assert world.observer.room == 5
+    assert one.usage.messages == 6
+
+
+@pytest.mark.parametrize("end", ["leave", "rewire"])
+def test_room_is_given_back_when_a_stream_ends_or_its_limits_go(end: str) -> None:
+    world, one = World(room=5), observing(1)
+    stream, beside = watched(world, one)
+    for _ in range(9):
+        world.offer(stream, 1, 1)
+    assert world.observer.room == 0
+    if end == "leave":
+        beside.leave(0)
+        assert beside.usage.dropped_messages == 3 + 5
+    else:
+        beside.rewire((), 0)
+        assert beside.usage.dropped_messages == 3
+    assert world.observer.room == 5
+    assert not one.waiters
+    assert one.streams == set()
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 10, 60, 200]), st.integers(0, SECOND // 4))),
+    room=st.integers(0, 6),
+)
+def test_the_bounds_hold_at_every_moment_and_what_is_dropped_had_no_room(steps, room) -> None:
+    world, one = World(most_size=100, room=room), observing(10)
+    pairs = [watched(world, one) for _ in range(4)]
+    for whose, size, span in steps:
+        stream, beside = pairs[whose]
+        room_before, held, dropped = world.observer.room, beside.usage.held_size, beside.usage.dropped_messages
+        assert world.offer(stream, 1, size)
+        no_room = room_before == 0 or held + size > 100
+        assert beside.usage.dropped_messages == dropped or no_room
+        assert world.observer.room == room - sum(len(each._stream.held) for _, each in pairs) >= 0
+        assert all(each.usage.held_size <= 100 for _, each in pairs)
+        world.run(span / SECOND)
+    for _, beside in pairs:
+        beside.leave(world.clock.now)
+    assert world.observer.room == room
+
+
+def test_the_journal_tells_of_the_stream_itself_as_long_as_something_would_be_held() -> None:
+    world, one = World(), observing(10)
+    stream, _ = watched(world, one)
+    world.offer(stream, 1, 1)
+    world.offer(stream, 1, 1)
+    for _ in range(2):
+        assert world.journal.empty() == ([stream], [one])
+    world.run(1)
+    assert world.journal.empty() == ([stream], [one])
+    assert world.journal.empty() == ([], [])
+
+
+def test_observed_limits_would_be_shared_equally_too() -> None:
+    """With all batch sizes, and nobody is slowed."""
+    world, one = World(), observing(1000)
+    pairs = [watched(world, one) for _ in range(3)]
+    for _ in range(300):
+        for (stream, _), batch in zip(pairs, (1, 20, 100), strict=True):
+            for _ in range(100 // batch):
+                assert world.offer(stream, batch, 1)
+        world.run(0.1)
+    shares = [beside.usage.passed_messages for _, beside in pairs]
+    assert max(shares) - min(shares) <= 200
+    assert sum(shares) == pytest.approx(30_000, rel=0.01)
+
+
+def test_a_limit_without_any_rate_observes_nothing() -> None:
+    world = World()
+    one = Limiter(limiter(1).scope, Limit(peak_messages=rate(1), mode="observe"), "test", 0)
+    stream, beside = watched(world)
+    assert not one.limit
+    assert all(world.offer(stream, each, each) for each in repeat(10, 5))
+    assert beside.usage.passed_messages == 50

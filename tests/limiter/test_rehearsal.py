@@ -1,0 +1,202 @@
+"""The numbers of observed limits beside those of the same limits enforced, in lockstep."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Limit, Mode, rate
+from limiter.registry import Registry
+from limiter.stream import Stream, StreamName
+from limiter.usage import LimiterUsage, StreamUsage
+from protocol.topic_name import parse_topic
+from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE
+from tests.limiter.world import Telling, World
+
+LEVELS = ((Setting.PROXY, ""), (Setting.NAMESPACE, "t/n"), (Setting.TOPIC_OF_NAMESPACE, "t/n"))
+VALUES = st.sampled_from(
+    [
+        Limit(rate(tokens, burst=burst), size, peak)
+        for tokens, burst in ((7, None), (100, None), (100, 300), (2000, 1))
+        for size in (None, rate(1000), rate(50_000))
+        for peak in (None, rate(3 * tokens, burst=2))
+    ]
+)
+MODES: st.SearchStrategy[Mode] = st.sampled_from(["observe", "observe", "enforce"])
+
+
+class Side(World):
+    """A world whose limits come from policies."""
+
+    def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
+        super().__init__()
+        self.gate = Telling(told, self.gate)
+        self.policies = Policies()
+        self.registry = Registry(self.policies, self.gate, self.observer)
+
+    def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
+        self.policies.put("publish", *setting, Value(limit, "file"))
+
+    def open(self, topic: str) -> Stream:
+        stream = Stream(StreamName("publish", "t", "n", topic, 0), (), lambda entry: None)
+        self.registry.open(stream, parse_topic(f"t/n/{topic}"), self.clock.now)
+        return stream
+
+    def apply(self) -> None:
+        self.registry.apply(self.clock.now)
+
+
+def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
+    """Everything that it counts."""
+    found = {name: getattr(usage, name) for name in usage.__slots__ if name != "throttled"}
+    return {**found, "throttled": usage.throttled.read(now)}
+
+
+class Rehearsal(RuleBasedStateMachine):
+    """A world whose limits are enforced or observed, and beside it one where the observed ones are enforced.
+
+    Whatever the first lets pass is offered to the second, at that moment. Proves: what the first counts as observed is
+    what the second counts in truth, at every moment and to the nanosecond: offered, passed, held, dropped, throttled
+    time, delay, where each stream waits and since when, the next alarms; for streams and for limits. If all limits are
+    observed, that is the same arrivals through the same limits, and then everything passes at once. The second is
+    always offered entry by entry, the first whole chunks, too.
+    """
+
+    steps_taken = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real, self.reference = Side(self.went_on), Side()
+        self.modes: tuple[Mode, ...] = ()
+        self.pairs: dict[Stream, Stream] = {}
+        self.chunk_of: list[tuple[int, int]] = []
+
+    @initialize(modes=st.tuples(MODES, MODES, MODES), values=st.tuples(VALUES, VALUES, VALUES))
+    def begin(self, modes: tuple[Mode, ...], values: tuple[Limit, ...]) -> None:
+        self.modes = modes if "observe" in modes else ("observe",) * 3
+        for which, value in enumerate(values):
+            self.put(which, value)
+
+    def put(self, which: int, value: Limit) -> None:
+        self.real.put(LEVELS[which], replace(value, mode=self.modes[which]))
+        if self.modes[which] == "observe":
+            self.reference.put(LEVELS[which], value)
+
+    def one(self, whose: int) -> Stream:
+        return list(self.pairs)[whose % len(self.pairs)]
+
+    def went_on(self, stream: Stream, messages: int, size: int) -> None:
+        for entry in self.chunk_of or [(messages, size)]:
+            self.reference.offer(self.pairs[stream], *entry)
+
+    @precondition(lambda self: len(self.pairs) < MOST_STREAMS)
+    @rule(topic=st.sampled_from("xxy"))
+    def open(self, topic: str) -> None:
+        self.pairs[self.real.open(topic)] = self.reference.open(topic)
+
+    @precondition(lambda self: self.pairs)
+    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
+    def offer(self, whose: int, entries: list[tuple[int, int]]) -> None:
+        for entry in entries:
+            passed = self.real.offer(self.one(whose), *entry)
+            assert passed or "enforce" in self.modes, "what is only observed passes at once"
+
+    @precondition(lambda self: self.pairs)
+    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
+    def chunk(self, whose: int, entries: list[tuple[int, int]]) -> None:
+        stream = self.one(whose)
+        (messages, largest_messages), (sizes, largest_size) = ((sum(k), max(k)) for k in zip(*entries, strict=True))
+        if self.real.gate.admit(stream, messages, sizes, self.real.clock.now):
+            self.chunk_of = entries
+            counts, largest = (len(entries), messages, sizes), (largest_messages, largest_size)
+            self.real.gate.count_admitted(stream, counts, largest)
+            self.chunk_of = []
+        else:
+            self.offer(whose, entries)
+
+    @precondition(lambda self: self.pairs)
+    @rule(whose=WHOSE)
+    def drop(self, whose: int) -> None:
+        """What is held for an enforced limit never comes to the observed ones."""
+        self.real.gate.drop_held(self.one(whose), self.real.clock.now)
+
+    @precondition(lambda self: self.pairs)
+    @rule(whose=WHOSE)
+    def close(self, whose: int) -> None:
+        stream = self.one(whose)
+        observed, beside = stream.observed, self.pairs[stream]
+        assert observed is not None
+        self.real.registry.close(stream, self.real.clock.now)
+        self.reference.registry.close(beside, self.real.clock.now)
+        del self.pairs[stream]
+        assert numbers(observed.usage, 0) == numbers(beside.usage, 0)
+
+    @rule(which=st.integers(0, 2), value=VALUES)
+    def change(self, which: int, value: Limit) -> None:
+        """First all goes that may: else what goes at the change would be offered to limits of the old value here."""
+        for _ in range(2):
+            self.real.apply()
+            self.reference.apply()
+            self.put(which, value)
+
+    @rule(span=SPANS)
+    def pass_time(self, span: int) -> None:
+        self.ring_until(self.real.clock.now + span, is_late=False)
+
+    @rule(span=st.integers(0, 200_000_000))
+    def be_late(self, span: int) -> None:
+        self.ring_until(self.real.clock.now + span, is_late=True)
+
+    def ring_until(self, end: int, *, is_late: bool) -> None:
+        while (alarm := self.real.next_before(end)) is not None:
+            at, limiter, gate = alarm
+            self.move_to(end if is_late else max(at, self.real.clock.now))
+            if gate is self.real.gate:
+                gate.serve(limiter, self.real.clock.now)
+                continue
+            same = self.reference.alarms.next_before(end)
+            assert same is not None
+            assert (same[0], same[1].scope) == (at, limiter.scope), "the same alarm rings beside"
+            gate.serve(limiter, self.real.clock.now)
+            self.reference.gate.serve(same[1], self.real.clock.now)
+        self.move_to(end)
+
+    def move_to(self, at: int) -> None:
+        self.real.clock.now = self.reference.clock.now = at
+
+    @invariant()
+    def streams_would_be_held_as_they_are_beside(self) -> None:
+        now = self.real.clock.now
+        for stream, beside in self.pairs.items():
+            assert stream.observed is not None
+            played = stream.observed._stream
+            assert numbers(played.usage, now) == numbers(beside.usage, now)
+            assert stream.observed.is_holding == bool(beside.held)
+            assert (played.waits_since, played.last_reason) == (beside.waits_since, beside.last_reason)
+            places = {limiter.scope: place[0] for limiter, place in played.places.items()}
+            assert places == {limiter.scope: place[0] for limiter, place in beside.places.items()}
+            assert (played.waits_on and played.waits_on.scope) == (beside.waits_on and beside.waits_on.scope)
+
+    @invariant()
+    def limits_would_be_used_as_they_are_beside(self) -> None:
+        now = self.real.clock.now
+        observed = {scope: one for scope, one in self.real.registry.limiters.items() if one.is_observed}
+        beside = self.reference.registry.limiters
+        assert observed.keys() == beside.keys()
+        for scope, limiter in observed.items():
+            assert numbers(limiter.usage, now) == numbers(beside[scope].usage, now)
+            assert limiter.wait_ns(now) == beside[scope].wait_ns(now)
+            assert len(limiter.waiters) == len(beside[scope].waiters)
+        due = {limiter.scope: at for limiter, at in self.real.rehearsals.due.items()}
+        assert due == {limiter.scope: at for limiter, at in self.reference.alarms.due.items()}
+
+    @invariant()
+    def one_step_more(self) -> None:
+        type(self).steps_taken += 1
+
+
+TestRehearsal = Rehearsal.TestCase
+TestRehearsal.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -1,0 +1,125 @@
+"""What must be true of a gate after every step, whatever happened to it before."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from limiter.gate import LEAST_SLEEP_NS
+from limiter.limiter import Limiter
+from limiter.stream import Entry, Stream
+from tests.limiter.ledger import Ledger
+from tests.limiter.world import World
+
+MOST_ROOM = 30
+MOST_PLAYED = 300_000
+FATES = ("passed", "dropped", "rejected", "held")
+
+
+class Truths(RuleBasedStateMachine):
+    """A world, books kept beside it, and the invariants that hold the two together.
+
+    Proves: each offered message is passed, held, dropped or rejected, once; who holds waits in exactly one queue, in
+    its place; whoever is waited on will be woken neither early nor late; the stopwatches are right; and all of it also
+    for what limits that are only observed *would* hold, within the room that there is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(MOST_PLAYED, MOST_ROOM)
+        self.ledger = Ledger()
+        self.streams: list[Stream] = []
+        self.expected: dict[Stream, deque[int]] = defaultdict(deque)
+        self.counts: dict[Stream, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+        self.waited: dict[Any, int] = defaultdict(int)
+
+    @property
+    def now(self) -> int:
+        return self.world.clock.now
+
+    def count(self, stream: Stream, what: str, messages: int, size: int) -> None:
+        so_far = self.counts[stream][what]
+        so_far[0] += messages
+        so_far[1] += size
+
+    def everyone(self) -> Iterator[Stream]:
+        """Every stream, and what is played beside it."""
+        for stream in self.streams:
+            yield stream
+            if stream.observed is not None:
+                yield stream.observed._stream
+
+    def limiters(self) -> set[Limiter]:
+        return set(chain.from_iterable(stream.chain for stream in self.everyone()))
+
+    def rows(self) -> dict[Limiter, set[Stream]]:
+        """Who waits where, as the streams have it."""
+        waiting: dict[Limiter, set[Stream]] = defaultdict(set)
+        for stream in self.everyone():
+            if stream.waits_on is not None:
+                waiting[stream.waits_on].add(stream)
+        return waiting
+
+    @invariant()
+    def every_message_is_somewhere(self) -> None:
+        for stream in self.streams:
+            self.is_all_there(stream)
+            assert [stream.usage.dropped_messages, stream.usage.dropped_size] == self.counts[stream]["dropped"]
+            assert [int(entry.parts[0]) for entry in stream.held] == list(self.expected[stream])
+            if stream.observed is not None:
+                usage = stream.observed.usage  # what there was no room for is dropped there
+                self.counts[stream.observed._stream]["dropped"] = [usage.dropped_messages, usage.dropped_size]
+                self.is_all_there(stream.observed._stream)
+
+    def is_all_there(self, stream: Stream) -> None:
+        usage, counts = stream.usage, self.counts[stream]
+        counts["held"] = sizes_of(stream.held)
+        assert [usage.offered_messages, usage.offered_size] == counts["offered"]
+        assert [usage.passed_messages, usage.passed_size] == counts["passed"]
+        assert [usage.rejected_messages, usage.rejected_size] == counts["rejected"]
+        assert [usage.held_messages, usage.held_size] == counts["held"]
+        ends = [counts[fate] for fate in FATES]
+        assert counts["offered"] == [sum(kind) for kind in zip(*ends, strict=True)]
+
+    @invariant()
+    def what_is_played_at_has_room(self) -> None:
+        played = [stream.observed._stream for stream in self.streams if stream.observed is not None]
+        assert self.world.observer.room == MOST_ROOM - sum(len(one.held) for one in played) >= 0
+        assert all(one.usage.held_size <= MOST_PLAYED for one in played)
+
+    @invariant()
+    def who_holds_waits_in_one_queue_and_others_in_none(self) -> None:
+        for stream in self.everyone():
+            assert (stream.waits_on is not None) == bool(stream.held)
+            assert stream.places.keys() == (set(stream.chain) if stream.held else set())
+            assert stream.waits_on is None or stream.waits_on in stream.chain
+        waiting = self.rows()
+        for limiter in self.limiters():
+            row = limiter.waiters._row
+            assert {stream for *_, stream in row} == waiting.get(limiter, set())
+            assert row == sorted(row, key=lambda one: one[:2])
+            assert all((*stream.places[limiter], stream) == here for here in row for stream in here[2:])
+            assert limiter.claimant is None or limiter.claimant.waits_on not in (None, limiter)
+
+    @invariant()
+    def who_is_waited_on_will_be_woken_in_time(self) -> None:
+        for limiter in self.rows():
+            alarms = self.world.rehearsals if limiter.is_observed else self.world.alarms
+            due = alarms.due[limiter]
+            assert due == limiter.wakes_at
+            claim = limiter.claimant.waits_on if limiter.claimant else None
+            longest = max(limiter.wait_ns(self.now), claim.wait_ns(self.now) if claim else 0)
+            assert self.now <= due <= self.now + max(longest, LEAST_SLEEP_NS)
+
+    @invariant()
+    def stopwatches_tell_how_long_was_waited(self) -> None:
+        watched: list[Stream | Limiter] = [*self.everyone(), *self.limiters()]
+        for one in watched:
+            assert one.usage.throttled.read(self.now) == self.waited[one]
+
+
+def sizes_of(entries: deque[Entry]) -> list[int]:
+    """Messages and bytes of them."""
+    return [sum(entry.messages for entry in entries), sum(entry.size for entry in entries)]
