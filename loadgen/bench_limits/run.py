@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from loadgen.bench_limits.figures import Samples
+from loadgen.bench_limits.orders import LaneOrder
 from loadgen.bench_limits.peers import Peers
 from loadgen.bench_limits.rows.row import Row
 from loadgen.bench_limits.trial import Stage
 
+WARM_UP_S = 3.0
+WARM_UP_DRAIN_S = 10.0
 Progress = Callable[[str], None]
 
 
@@ -24,7 +27,16 @@ def measure(rows: Sequence[Row], peers: Peers, folder: Path, progress: Progress)
     """
     own = Stage(peers.own, peers.broker_url, peers.broker, folder)
     stages = (own, replace(own, peer=peers.sluice))
+    for stage in stages:
+        warm_up(stage)
     return {row.name: _measure_row(row, stages, progress) for row in rows}
+
+
+def warm_up(stage: Stage) -> None:
+    """Publish without a limit for a while: a broker that has just started is slow, and would be so in the first row."""
+    lane = LaneOrder(client="warm-up", topic=stage.topic(None).name, index=0, end_s=WARM_UP_S)
+    with stage.trial([lane], drain_s=WARM_UP_DRAIN_S):
+        pass
 
 
 def _measure_row(row: Row, stages: tuple[Stage, Stage], progress: Progress) -> tuple[Samples, Samples]:

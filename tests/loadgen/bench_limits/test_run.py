@@ -1,6 +1,9 @@
 import threading
 from pathlib import Path
 
+import pytest
+
+from loadgen.bench_limits import run
 from loadgen.bench_limits.figures import Figure
 from loadgen.bench_limits.peers import Peer, Peers
 from loadgen.bench_limits.rest import Rest
@@ -12,10 +15,19 @@ PEERS = Peers(Peer("own", "pulsar://o", REST), Peer("sluice", "pulsar://s", REST
 FIGURES = (Figure("number", "number"),)
 
 
-def test_peers_are_measured_by_turns_and_their_samples_are_kept_apart():
+@pytest.fixture(autouse=True)
+def warmed_up(monkeypatch) -> list[str]:
+    """In place of warming up: who was."""
+    warmed: list[str] = []
+    monkeypatch.setattr(run, "warm_up", lambda stage: warmed.append(stage.peer.name))
+    return warmed
+
+
+def test_peers_are_measured_by_turns_and_their_samples_are_kept_apart(warmed_up):
     seen = []
 
     def trial(stage):
+        assert warmed_up == ["own", "sluice"]
         seen.append(stage.peer.name)
         return {"number": [len(seen)]}
 
