@@ -82,15 +82,10 @@ class FrameScanner:
         """Whether what was scanned last ends inside a frame."""
         return self._next_rest > 0
 
-    @property
-    def hears_receipts(self) -> bool:
-        """Whether a broker's SEND_RECEIPT is a command like others, for which a chunk must be cut, not a silent one."""
-        return self._silent_a != SEND_RECEIPT
-
-    @hears_receipts.setter
-    def hears_receipts(self, hears: bool) -> None:
+    def hear_receipts(self) -> None:
+        """From now on a broker's SEND_RECEIPT is a command like others, for which a chunk must be cut."""
         if self._payload == MESSAGE:
-            self._silent_a = self._silent_b if hears else SEND_RECEIPT
+            self._silent_a = self._silent_b
 
     def scan(self, chunk: bytes) -> bool:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.

@@ -47,14 +47,17 @@ class Rejections:
 
     Args:
         reply: Sends a frame to the client.
+        hear: Called before anything is accepted whose receipt must be heard.
     """
 
-    def __init__(self, reply: Callable[[bytes], None]) -> None:
+    def __init__(self, reply: Callable[[bytes], None], hear: Callable[[], None]) -> None:
         self._reply = reply
+        self._hear = hear
         self._answers: dict[int, _Answers] = {}
 
     def accepted(self, stream: Stream, command: bytes) -> None:
         """A SEND that some limit might have refused goes on, now or later."""
+        self._hear()
         self._of(stream).accepted = _send(command).sequence_id
 
     def refused(self, stream: Stream, limiter: Limiter, command: bytes) -> None:
@@ -75,12 +78,15 @@ class Rejections:
         answers.waiting.append((answers.accepted, encode(error)))
         self._send_due(answers)
 
-    def receipt(self, command: CommandSendReceipt) -> None:
-        """The broker's receipt has just gone to the client."""
+    def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
+        """Pass on the broker's answer and what waits behind it. False if the caller is to pass it on."""
         answers = self._answers.get(command.producer_id)
-        if answers is not None:
-            answers.received = command.sequence_id
-            self._send_due(answers)
+        if answers is None:
+            return False
+        self._reply(frame)
+        answers.received = command.sequence_id
+        self._send_due(answers)
+        return True
 
     def closed(self, stream: Stream) -> None:
         """A producer is over; nobody awaits anything of it."""

@@ -15,6 +15,7 @@ from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
+from proxy.sessions.rejections import Rejections
 
 ENTRY_OVERHEAD = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
@@ -48,6 +49,7 @@ class Relay:
         self._is_paused: Callable[[], bool] = lambda: False
         self._holdings: Holdings
         self._counters: Counters
+        self.rejections: Rejections
 
     def connect(
         self, handler: CommandHandler, is_paused: Callable[[], bool], holdings: Holdings, counters: Counters
@@ -157,7 +159,7 @@ class Relay:
             if piece.kind == TAIL:
                 self._continue(view[piece.start : piece.stop], whole=piece.whole)
             elif piece.kind == self._payload_kind:
-                self._offer(view[piece.start : piece.stop], piece, now)
+                self._offer(data, piece, now)
             else:
                 self._command(data, piece)
             if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
@@ -182,8 +184,8 @@ class Relay:
             self._collecting = None
             self._hold(stream, entry)
 
-    def _offer(self, part: memoryview, piece: Piece, now: int) -> None:
-        """Pass an entry, or hold it.
+    def _offer(self, data: bytes, piece: Piece, now: int) -> None:
+        """Pass an entry, or hold or refuse it.
 
         One that belongs to no open stream goes nowhere: nothing would meter it, and neither brokers nor clients
         do anything with it.
@@ -196,13 +198,27 @@ class Relay:
         self._gate.count_offered(stream, 1, piece.messages, piece.size)
         may_pass = piece.whole or not self._holds_any()
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
-            self.outlet.pass_on(part, mid_frame=not piece.whole)
-            return
-        entry = Entry([bytes(part)], piece.messages, piece.size, len(part), now)
-        if piece.whole:
-            self._hold(stream, entry)
+            if stream.is_rejected:
+                self.rejections.accepted(stream, _command_of(data, piece))
+            self.outlet.pass_on(memoryview(data)[piece.start : piece.stop], mid_frame=not piece.whole)
+        elif stream.is_rejected and self._refuses(stream, data, piece, now):
+            self._is_skipping = not piece.whole
         else:
-            self._collecting = stream, entry
+            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now)
+            if piece.whole:
+                self._hold(stream, entry)
+            else:
+                self._collecting = stream, entry
+
+    def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
+        """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
+        limiter = self._gate.refused_by(stream, now)
+        if limiter is None:
+            self.rejections.accepted(stream, _command_of(data, piece))
+            return False
+        self._gate.count_rejected(stream, limiter, piece.messages, piece.size)
+        self.rejections.refused(stream, limiter, _command_of(data, piece))
+        return True
 
     def _hold(self, stream: Stream, entry: Entry) -> None:
         if not stream.is_open:
@@ -214,6 +230,10 @@ class Relay:
 
     def _command(self, data: bytes, piece: Piece) -> None:
         frame = data[piece.start : piece.stop]
-        answer = self._handle(piece.kind, data[piece.start + 8 : piece.command_end], frame)
+        answer = self._handle(piece.kind, _command_of(data, piece), frame)
         if answer is not None:
             self.outlet.pass_on(answer, mid_frame=not piece.whole)
+
+
+def _command_of(data: bytes, piece: Piece) -> bytes:
+    return data[piece.start + 8 : piece.command_end]

@@ -10,7 +10,14 @@ from limiter.policies import Client
 from limiter.registry import meters_of
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
-from protocol.pulsar_pb2 import CommandFlow, CommandProducer, CommandProducerSuccess, CommandSubscribe
+from protocol.pulsar_pb2 import (
+    CommandFlow,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSendError,
+    CommandSendReceipt,
+    CommandSubscribe,
+)
 from protocol.topic_name import TopicName, parse_topic
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
@@ -98,6 +105,8 @@ class Streams:
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             del relay.streams[stream.name.stream_id]
+            if relay is self._to_broker:
+                relay.rejections.closed(stream)
         self._after_drop(stream, self._engine.registry.close(stream, self._engine.clock()))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
@@ -137,6 +146,10 @@ class Streams:
         """Those that the broker has accepted and that are not over."""
         relays = (self._to_broker, self._to_client)
         return [stream for relay in relays for stream in relay.streams.values() if stream not in self._opening]
+
+    def send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
+        """The broker answered a SEND. Whether its answer has been passed on, because refusals may wait behind it."""
+        return self._to_broker.rejections.answered(command, frame)
 
     def producer(self, producer_id: int) -> Stream | None:
         """The open producer of this id."""

@@ -1,7 +1,7 @@
 import pytest
 
 from limiter.stream import Stream, StreamName
-from protocol.commands import body_of, decode, wrap
+from protocol.commands import body_of, decode, encode, wrap
 from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.sessions import rejections as module
 from proxy.sessions.rejections import Rejections, TooManyRejectionsError
@@ -14,8 +14,9 @@ class Producer:
     """A producer whose messages are accepted or refused, and the numbers of those it heard were refused."""
 
     def __init__(self, producer_id: int = 1) -> None:
-        self.errors: list[CommandSendError] = []
-        self.rejections = Rejections(lambda frame: self.errors.append(body_of(decode(frame[8:]))))
+        self.told: list[CommandSendError | CommandSendReceipt] = []
+        self.is_heard = False
+        self.rejections = Rejections(lambda frame: self.told.append(body_of(decode(frame[8:]))), self._hear)
         self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda entry: None)
 
     def send(self, sequence_id: int) -> bytes:
@@ -32,7 +33,14 @@ class Producer:
     def receipt(self, *numbers: int) -> None:
         for number in numbers:
             command = CommandSendReceipt(producer_id=self.stream.name.stream_id, sequence_id=number)
-            self.rejections.receipt(command)
+            self.rejections.answered(command, encode(command))
+
+    def _hear(self) -> None:
+        self.is_heard = True
+
+    @property
+    def errors(self) -> list[CommandSendError]:
+        return [frame for frame in self.told if isinstance(frame, CommandSendError)]
 
     @property
     def heard(self) -> list[int]:
@@ -93,10 +101,29 @@ def test_producers_do_not_wait_for_each_other() -> None:
     assert producer.heard == [5, 1]
 
 
-def test_a_receipt_of_what_nobody_refused_is_nothing() -> None:
+def test_refusals_go_behind_the_receipt_itself() -> None:
     producer = Producer()
-    producer.receipt(3)
-    assert producer.heard == []
+    producer.accept(0)
+    producer.refuse(1)
+    producer.receipt(0)
+    assert [type(frame) for frame in producer.told] == [CommandSendReceipt, CommandSendError]
+
+
+def test_an_answer_to_a_producer_that_no_limit_refuses_is_left_to_the_caller() -> None:
+    producer = Producer()
+    command = CommandSendReceipt(producer_id=1, sequence_id=3)
+    assert not producer.rejections.answered(command, encode(command))
+    assert producer.told == []
+    producer.accept(4)
+    assert producer.rejections.answered(command, encode(command))
+    assert producer.told == [command]
+
+
+def test_receipts_are_heard_from_the_first_message_on_that_might_have_been_refused() -> None:
+    producer = Producer()
+    assert not producer.is_heard
+    producer.accept(0)
+    assert producer.is_heard
 
 
 def test_of_a_closed_producer_nothing_more_is_told_and_its_id_starts_anew() -> None:

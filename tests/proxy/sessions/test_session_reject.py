@@ -1,0 +1,139 @@
+"""A limit in mode `reject` answers what is over it at once, in the order in which the client awaits answers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.pulsar_pb2 import CommandSendError, NotAllowedError
+from tests.proxy.conversation import NOTHING, World, publisher
+from tests.proxy.wire import (
+    TOPIC,
+    close_producer,
+    producer,
+    producer_success,
+    receipt,
+    send,
+    sends,
+    success,
+)
+
+Make = Callable[..., World]
+
+
+def rejecting(messages: int = 1, **more: Any) -> dict[str, Any]:
+    return {"topics": {TOPIC: {"publish": {"messages": messages, "mode": "reject"}}}, **more}
+
+
+def refused(sequence_id: int, messages: int = 1) -> CommandSendError:
+    return CommandSendError(
+        producer_id=1,
+        sequence_id=sequence_id,
+        error=NotAllowedError,
+        message=f"over the publish limit of topic {TOPIC}: {messages} messages per 1 s",
+    )
+
+
+def test_what_is_over_the_limit_is_refused_behind_the_receipt_of_what_passed(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> sends(3)
+    broker << send(0)
+    client << NOTHING
+    broker >> receipt(0)
+    client << [receipt(0), refused(1), refused(2)]
+    world.advance(1)
+    client >> send(3)
+    broker << send(3)
+
+
+def test_receipts_in_one_chunk_have_the_refusals_between_them(make_world: Make) -> None:
+    world = make_world(limits=rejecting(20))
+    client, broker = publisher(world)
+    client >> sends(3)
+    broker << sends(2)
+    world.advance(0.1)
+    client >> send(3)
+    broker << send(3)
+    broker >> [receipt(0), receipt(1), receipt(3)]
+    client << [receipt(0), receipt(1), refused(2, 20), receipt(3)]
+
+
+def test_nothing_is_held_and_the_connection_is_read_on(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> sends(500)
+    broker << send(0)
+    assert client.is_read
+    assert world.engine.held.used == 0
+    (stream,) = world.engine.registry.live()
+    assert stream.usage.rejected_messages == 499
+    assert stream.chain[0].usage.rejected_messages == 499
+
+
+def test_neighbours_on_the_connection_notice_nothing(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> producer(2, "free/space/x")
+    broker.heard()
+    broker >> producer_success(2)
+    client.heard()
+    client >> [*sends(3), *sends(3, producer_id=2)]
+    broker << [send(0), *sends(3, producer_id=2)]
+    broker >> [receipt(0, producer_id=2)]
+    client << [receipt(0, producer_id=2)]
+
+
+def test_a_refused_frame_that_comes_in_parts_goes_nowhere(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> send(0)
+    broker << send(0)
+    broker >> receipt(0)
+    client << receipt(0)
+    frame = send(1, size=1000)
+    client.send_bytes(frame[:60])
+    client.send_bytes(frame[60:])
+    client << refused(1)
+    broker << NOTHING
+    world.advance(1)
+    client >> send(2)
+    broker << send(2)
+
+
+def test_what_another_limit_holds_waits_and_is_answered_in_its_turn(make_world: Make) -> None:
+    world = make_world(limits=rejecting(30, tenants={"acme": {"publish": {"messages": 10}}}))
+    client, broker = publisher(world)
+    client >> sends(5)
+    broker << send(0)
+    broker >> receipt(0)
+    client << receipt(0)
+    assert world.engine.held.used > 0, "the tenant's limit holds: the topic's was open when these came"
+    world.advance(0.5)
+    broker << sends(4, start=1)
+
+
+def test_a_producer_that_is_closed_and_made_anew_is_refused_from_its_first_message_on(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> sends(2)
+    broker << send(0)
+    client >> close_producer()
+    broker << close_producer()
+    broker >> success(201)
+    client << success(201)
+    client >> producer()
+    broker << producer()
+    broker >> producer_success()
+    client << producer_success()
+    client >> send(0)
+    client << refused(0)
+    broker << NOTHING
+
+
+def test_a_broker_that_refuses_itself_is_an_answer_too(make_world: Make) -> None:
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> sends(2)
+    broker << send(0)
+    own = CommandSendError(producer_id=1, sequence_id=0, error=NotAllowedError, message="the broker's")
+    broker >> own
+    client << [own, refused(1)]
