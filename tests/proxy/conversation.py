@@ -19,7 +19,8 @@ from google.protobuf.message import Message
 from accesslog.record import Line
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
-from proxy.config import Config, policies_of
+from proxy.config import Config
+from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters

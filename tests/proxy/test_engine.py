@@ -23,6 +23,6 @@ def test_changed_policies_reach_the_streams_that_are_open(make_world: Make) -> N
     client, broker = publisher(world)
     client >> sends(3)
     broker.heard()
-    world.engine.registry.policies.topics.clear()
+    world.engine.registry.policies.clear()
     world.loop.run(world.engine.policies_changed)
     broker << sends(2, start=1)

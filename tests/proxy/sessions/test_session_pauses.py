@@ -111,7 +111,7 @@ def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world:
 
 def test_while_paused_both_sides_get_a_pong_every_twenty_seconds(make_world: Make) -> None:
     world = make_world(**limited(**TEN_FRAMES))
-    world.engine.registry.policies.topics.clear()
+    world.engine.registry.policies.clear()
     client, broker = publisher(world)
     client.transport.peer_reads = True
     broker.stop_reading()
