@@ -11,23 +11,24 @@ cannot bend a rate. *Messages* are what the broker counts (a batch of ten is ten
     throttle    one pause of reading, at its end
     heartbeat   the process lives; how many lines it had to drop
 
-`SCHEMA_VERSION` changes when a field's meaning does; new fields may come at any time.
+`SCHEMA_VERSION` changes when a field's meaning does; new fields may come at any time. Fields with a default are
+left out of a line in which they have it; all others are in every line of their kind.
 """
 
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 SCHEMA_VERSION = 1
 
 Direction = Literal["publish", "dispatch"]
 
 
-class _Line(Struct, kw_only=True, tag_field="kind"):
+class _Line(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
     """What every line starts with."""
 
-    v: int = SCHEMA_VERSION
+    v: int = field(default_factory=lambda: SCHEMA_VERSION)  # unlike a default, never left out
     """Version of the schema."""
     proxy_id: str
     """Which proxy wrote the line; stable over restarts."""
@@ -59,6 +60,8 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     """Address and port of the client."""
     client_version: str
     """As the client's CONNECT says."""
+    client_role: str = ""
+    """What the client authenticated as; empty if that is not known."""
     stream_id: int
     """The client's producer id or consumer id; unique within the connection."""
     producer_name: str
@@ -76,21 +79,43 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     dropped_messages: int
     """Held messages that ended with their connection, consumer or seek: no receipt was given for them."""
     dropped_bytes: int
+    rejected_messages: int = 0
+    """Messages refused at once, with an error to the client, by a limit in mode `reject`."""
+    rejected_bytes: int = 0
     held_messages: int
     """Messages held at the end of the interval."""
     held_bytes: int
+    held_since: datetime | None = None
+    """Since when something of the stream has been held without a break; null if nothing is at the end."""
     throttled_ms: float
     """How long, in the interval, at least one entry of the stream was held."""
     delay_max_ms: float
     """Longest time that an entry passed on in this interval had been held."""
     reason: str
-    """Level of the limit that the stream waits on at the end of the interval, or waited on last in it; else empty."""
+    """Level of the limit that the stream waits on at the end of the interval, or else of the last one in it that held
+    or rejected something of it; empty if none did."""
+    reason_name: str = ""
+    """What that limit limits (`name` of its limit lines); empty for the level `proxy`, and for a limit that is gone."""
+    reason_messages: float | None = None
+    """Messages per second of that limit, as in force at the end of the interval; null for none."""
+    reason_bytes: float | None = None
+    """Bytes per second of that limit; null for none."""
     limit_level: str
-    """Level of the narrowest limit in force for the stream (`topic`, `namespace` …); empty if there is none."""
+    """Level of the limit that `limit_messages` is of (of `limit_bytes`, if no limit counts messages); of equal ones the
+    outermost. Empty if the stream has no limit. Limits that are only observed do not count."""
     limit_messages: float | None
-    """That limit, messages per second; null for none."""
+    """The lowest messages per second of all limits of the stream, its own or shared with others; null for none."""
     limit_bytes: float | None
-    """That limit, bytes per second; null for none."""
+    """The lowest bytes per second of all limits of the stream, perhaps of another level; null for none."""
+    would_hold_messages: int = 0
+    """Messages that the stream's limits in mode `observe` would hold at the end of the interval."""
+    would_throttle_ms: float = 0.0
+    """How long, in the interval, they would have held at least one entry."""
+    would_delay_max_ms: float = 0.0
+    """Longest time for which they would have held an entry that they would have passed on in this interval."""
+    would_exceed_messages: int = 0
+    """Messages that came although those limits would already have held as much as a connection may hold: with the
+    limits enforced they would not have been read yet. They are in no other `would_…`."""
     permits_asked: int
     """Dispatch: permits that the consumer asked for in the interval."""
     permits_granted: int
@@ -105,15 +130,20 @@ class LimitLine(_Line, kw_only=True, tag="limit"):
 
     direction: Direction
     level: str
-    """`topic` (one topic or partition), `namespace` (a total over its topics) …"""
+    """`proxy`, `tenant`, `namespace` (totals), `resource_group`, `partitioned_topic` (its partitions together), `topic`
+    (one topic or partition), `producer`, `role` or `address`."""
     name: str
-    """What is limited: a full topic name, `tenant/namespace` …"""
+    """What is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address …; empty for the proxy."""
     tenant: str
+    """Empty where the limit spans tenants; so `namespace`, where it spans namespaces."""
     namespace: str
     source: str
-    """Where the value came from: `topic`, `namespace` (default for its topics), `broker`; with `file` or `rest`."""
+    """Whose value it is: `topic`, `namespace` (for each of its topics), `broker` (for each topic), `total` (of a
+    tenant, namespace or partitioned topic), `group`, `proxy`, `producer`, `role`, `address`; with `each` before it
+    where the value is that of all names without one of their own. Then where it was written: `file` or `rest`."""
     mode: str
-    """`enforce`."""
+    """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
+    was passed and waited for is what enforcing would have done with the same arrivals."""
     limit_messages: float | None
     """Messages per second in force; null for none."""
     limit_bytes: float | None
@@ -122,12 +152,19 @@ class LimitLine(_Line, kw_only=True, tag="limit"):
     """The message bucket's capacity, messages."""
     burst_bytes: float | None
     """The byte bucket's capacity, bytes."""
+    peak_messages: float | None = None
+    """Messages per second, in force while the burst lasts; null for none."""
+    peak_bytes: float | None = None
+    """Bytes per second, in force while the burst lasts; null for none."""
     passed_entries: int
     passed_messages: int
     passed_bytes: int
     largest_entry_messages: int
     """The largest entry passed in the span: the slack of an exact limiter, as entries are indivisible."""
     largest_entry_bytes: int
+    rejected_messages: int = 0
+    """Messages that this limit refused, with an error to the client (mode `reject`)."""
+    rejected_bytes: int = 0
     throttled_ms: float
     """How long, in the span, at least one stream waited on this limiter."""
 
@@ -138,6 +175,8 @@ class ConnectionLine(_Line, kw_only=True, tag="connection"):
     connection_id: int
     client_address: str
     client_version: str
+    client_role: str = ""
+    """What the client authenticated as; empty if that is not known."""
     role: str
     """`lookup`, `data`, or `handshake` if it never got that far."""
     broker: str

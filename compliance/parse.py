@@ -137,8 +137,10 @@ def _bad_values() -> list[Column]:
 
 
 def _is_bad_time(name: str) -> Column:
-    # `try_to_timestamp` alone would accept a bare year or a time without a zone.
-    return ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull()
+    # `try_to_timestamp` alone would accept a bare year or a time without a zone. A time that must be there and is not
+    # is found as missing.
+    is_unreadable = ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull()
+    return F.col(name).isNotNull() & is_unreadable
 
 
 def _lacks_burst(unit: str) -> Column:

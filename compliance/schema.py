@@ -40,6 +40,12 @@ def _fields(kind: str) -> dict[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
 
 
+def _always(kind: str) -> dict[str, Any]:
+    """The fields that are in every line of a kind."""
+    fields = msgspec.structs.fields(Kinds.BY_NAME[kind])
+    return {field.encode_name: field.type for field in fields if field.default is msgspec.NODEFAULT}
+
+
 def _without_none(python_type: Any) -> Any:
     if isinstance(python_type, UnionType):
         (python_type,) = (part for part in get_args(python_type) if part is not type(None))
@@ -74,12 +80,17 @@ def row_schema() -> StructType:
 
 def required_fields(kind: str) -> list[str]:
     """Fields of a kind that must have a value."""
-    return [name for name, python_type in _fields(kind).items() if not isinstance(python_type, UnionType)]
+    return [name for name, python_type in _always(kind).items() if not isinstance(python_type, UnionType)]
 
 
 def nullable_fields(kind: str) -> list[str]:
     """Fields of a kind that must be there but may be null."""
-    return [name for name, python_type in _fields(kind).items() if isinstance(python_type, UnionType)]
+    return [name for name, python_type in _always(kind).items() if isinstance(python_type, UnionType)]
+
+
+def defaulted_fields(kind: str) -> list[str]:
+    """Fields of a kind that are left out where they have their default, as in lines of proxies that knew them not."""
+    return [name for name in _fields(kind) if name not in _always(kind)]
 
 
 def time_fields() -> list[str]:

@@ -83,7 +83,7 @@ class Proxy:
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
-        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.flush))
+        metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush)
         self._admin = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_ADMIN_PATIENCE_S)
         await self._admin.setup()

@@ -10,10 +10,10 @@ import msgspec
 
 from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
 from limiter.limiter import Limiter
-from limiter.rates import Rate
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
+from proxy.observe.reasons import narrowest, per_second, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Span:
     def fields(self) -> dict[str, Any]:
         """As the lines have it."""
         return {"start": _utc(self.start_wall), "end": _utc(self.end_wall), "duration_ms": self.duration / 1e6}
+
+    def before_end(self, elapsed: int) -> datetime:
+        """The wall clock's time so many nanoseconds before the end."""
+        return _utc(self.end_wall - elapsed)
 
 
 def _utc(wall_ns: int) -> datetime:
@@ -49,6 +53,8 @@ class AccessLog:
         self._pending = bytearray()
         self._pending_lines = 0
         self._encoder = msgspec.json.Encoder()
+        self._span: Span | None = None
+        self._span_fields: dict[str, Any] = {}
 
     @property
     def dropped_lines(self) -> int:
@@ -60,11 +66,12 @@ class AccessLog:
         """Lines so far, the dropped ones included."""
         return self._seq
 
-    def interval(self, span: Span, stream: Stream, changes: dict[str, Any]) -> None:
-        """What a stream did in `span`; `changes` are the counts of that span."""
+    def interval(self, span: Span, stream: Stream, fields: dict[str, Any]) -> None:
+        """What a stream did in `span`; `fields` are what was counted in it."""
         name, connection = stream.name, stream.connection
         assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
-        narrowest = stream.chain[-1] if stream.chain else None
+        level, messages, size = narrowest(stream.chain)
+        has_reason = stream.held or fields["throttled_ms"] or fields["rejected_messages"]
         self._add(
             IntervalLine,
             span,
@@ -75,15 +82,17 @@ class AccessLog:
             connection_id=connection.connection_id,
             client_address=connection.client_address,
             client_version=connection.client_version,
+            client_role=connection.client_role,
             stream_id=name.stream_id,
             producer_name=name.producer_name,
             subscription=name.subscription,
             held_messages=stream.usage.held_messages,
             held_bytes=stream.usage.held_size,
-            limit_level=narrowest.scope.level if narrowest else "",
-            limit_messages=_per_second(narrowest.limit.messages) if narrowest else None,
-            limit_bytes=_per_second(narrowest.limit.size) if narrowest else None,
-            **changes,
+            limit_level=level,
+            limit_messages=messages,
+            limit_bytes=size,
+            **(_why(stream) if has_reason else _NO_REASON),
+            **fields,
         )
 
     def limit(self, span: Span, limiter: Limiter, changes: dict[str, Any]) -> None:
@@ -98,11 +107,13 @@ class AccessLog:
             tenant=scope.tenant,
             namespace=scope.namespace,
             source=limiter.source,
-            mode="enforce",
-            limit_messages=_per_second(limit.messages),
-            limit_bytes=_per_second(limit.size),
+            mode=limit.mode,
+            limit_messages=per_second(limit.messages),
+            limit_bytes=per_second(limit.size),
             burst_messages=float(limit.messages.burst) if limit.messages else None,
             burst_bytes=float(limit.size.burst) if limit.size else None,
+            peak_messages=per_second(limit.peak_messages),
+            peak_bytes=per_second(limit.peak_size),
             **changes,
         )
 
@@ -114,6 +125,7 @@ class AccessLog:
             connection_id=connection.connection_id,
             client_address=connection.client_address,
             client_version=connection.client_version,
+            client_role=connection.client_role,
             role=connection.role,
             broker=connection.broker,
             **end,
@@ -150,7 +162,9 @@ class AccessLog:
         return self._files is None or self._files.close(patience_s)
 
     def _add(self, kind: type[Line], span: Span, **fields: Any) -> None:
-        line = kind(proxy_id=self._proxy_id, boot_id=self.boot_id, seq=self._seq, **span.fields(), **fields)
+        if span is not self._span:  # thousands of lines of one interval have the same
+            self._span, self._span_fields = span, span.fields()
+        line = kind(proxy_id=self._proxy_id, boot_id=self.boot_id, seq=self._seq, **self._span_fields, **fields)
         self._seq += 1
         if self._files is not None:
             self._pending += self._encoder.encode(line)
@@ -163,5 +177,17 @@ def new_boot_id() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
 
-def _per_second(rate: Rate | None) -> float | None:
-    return None if rate is None else rate.per_second
+_NO_REASON: dict[str, Any] = {"reason": ""}
+
+
+def _why(stream: Stream) -> dict[str, Any]:
+    """The limit that held or rejected something of a stream."""
+    limiter = reason(stream)
+    if limiter is None:
+        return {"reason": stream.last_reason}
+    return {
+        "reason": limiter.scope.level,
+        "reason_name": limiter.scope.name,
+        "reason_messages": per_second(limiter.limit.messages),
+        "reason_bytes": per_second(limiter.limit.size),
+    }

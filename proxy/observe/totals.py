@@ -1,11 +1,14 @@
-"""Totals by namespace and direction for the metrics; a bounded number of them."""
+"""Totals for the metrics, by namespace and by level of limits; a bounded number of them."""
 
 MOST_NAMESPACES = 1000
 OTHERS = ("_others", "_others")
 
 
 class Totals:
-    """Counts of one namespace in one direction since the start. `received` is what was offered to the limits."""
+    """Counts of one namespace in one direction since the start. `received` is what was offered to the limits.
+
+    The two `would_…` tell what limits in mode `observe` would have done.
+    """
 
     __slots__ = (
         "dropped_messages",
@@ -13,7 +16,11 @@ class Totals:
         "passed_messages",
         "received_bytes",
         "received_messages",
+        "rejected_bytes",
+        "rejected_messages",
         "throttled_ns",
+        "would_exceed_messages",
+        "would_throttle_ns",
     )
 
     def __init__(self) -> None:
@@ -22,14 +29,54 @@ class Totals:
         self.passed_messages = 0
         self.passed_bytes = 0
         self.dropped_messages = 0
+        self.rejected_messages = 0
+        self.rejected_bytes = 0
         self.throttled_ns = 0
+        self.would_throttle_ns = 0
+        self.would_exceed_messages = 0
+
+    def add(self, changes: dict[str, int]) -> None:
+        """Add what one stream counted (`changes.STREAM`)."""
+        self.received_messages += changes["offered_messages"]
+        self.received_bytes += changes["offered_bytes"]
+        self.passed_messages += changes["passed_messages"]
+        self.passed_bytes += changes["passed_bytes"]
+        self.dropped_messages += changes["dropped_messages"]
+        self.rejected_messages += changes["rejected_messages"]
+        self.rejected_bytes += changes["rejected_bytes"]
+        self.throttled_ns += changes["throttled_ns"]
+
+    def add_observed(self, changes: dict[str, int]) -> None:
+        """Add what one stream's observed limits counted (`changes.OBSERVED`)."""
+        self.would_throttle_ns += changes["throttled_ns"]
+        self.would_exceed_messages += changes["exceeded_messages"]
+
+
+class LevelTotals:
+    """Counts of all enforced limits of one level in one direction since the start."""
+
+    __slots__ = ("rejected_messages", "throttled_ns")
+
+    def __init__(self) -> None:
+        self.rejected_messages = 0
+        self.throttled_ns = 0
+
+    def add(self, changes: dict[str, int]) -> None:
+        """Add what one limiter counted (`changes.LIMITER`)."""
+        self.rejected_messages += changes["rejected_messages"]
+        self.throttled_ns += changes["throttled_ns"]
 
 
 class NamespaceTotals:
-    """One `Totals` a (tenant, namespace, direction); what is over the bound is counted together as `_others`."""
+    """One `Totals` a (tenant, namespace, direction); what is over the bound is counted together as `_others`.
+
+    Attributes:
+        by_level: One `LevelTotals` a (direction, level): both are fixed words.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str, str], Totals] = {}
+        self.by_level: dict[tuple[str, str], LevelTotals] = {}
 
     def label(self, tenant: str, namespace: str, direction: str) -> tuple[str, str, str]:
         """The labels under which a namespace is counted."""
@@ -40,4 +87,12 @@ class NamespaceTotals:
 
     def of(self, tenant: str, namespace: str, direction: str) -> Totals:
         """The totals to add to."""
-        return self.by_name.setdefault(self.label(tenant, namespace, direction), Totals())
+        label = self.label(tenant, namespace, direction)
+        totals = self.by_name.get(label)
+        if totals is None:
+            totals = self.by_name[label] = Totals()
+        return totals
+
+    def of_level(self, direction: str, level: str) -> LevelTotals:
+        """The totals of a level to add to."""
+        return self.by_level.setdefault((direction, level), LevelTotals())

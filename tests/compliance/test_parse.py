@@ -6,7 +6,7 @@ import pytest
 
 from accesslog.record import Kinds
 from compliance.parse import fault, good_rows, parse, quarantined
-from compliance.schema import nullable_fields, required_fields, row_schema
+from compliance.schema import defaulted_fields, nullable_fields, required_fields, row_schema
 from tests.compliance.planted import PlantedLog
 
 pytestmark = pytest.mark.spark
@@ -87,6 +87,23 @@ def test_every_field_of_every_kind_must_be_there(spark):
     assert reasons == [f"missing: {name}" for _, name in cases]
 
 
+def test_fields_with_a_default_may_be_missing_and_must_make_sense_where_they_are_not(spark):
+    lines = [
+        *(without(planted_line("interval"), name) for name in defaulted_fields("interval")),
+        changed(planted_line("interval"), held_since="2026-11-21T11:29:00.5Z", rejected_messages=2),
+        changed(planted_line("interval"), held_since=None, reason_messages=None),
+        changed(planted_line("interval"), held_since="yesterday"),
+        changed(planted_line("interval"), rejected_messages=-1),
+    ]
+    assert judged(spark, lines)[-4:] == [
+        None,
+        None,
+        "impossible value: held_since",
+        "impossible value: rejected_messages",
+    ]
+    assert judged(spark, lines)[:-4] == [None] * len(defaulted_fields("interval"))
+
+
 def test_new_fields_spaces_and_a_carriage_return_do_no_harm(spark):
     lines = [changed(HEARTBEAT, histogram=[1, 2], more={"a": 1}), json.dumps(json.loads(HEARTBEAT)), HEARTBEAT + "\r"]
     assert judged(spark, lines) == [None] * 3
@@ -109,14 +126,15 @@ def test_bytes_that_are_no_text_are_quarantined_with_what_can_be_read(spark):
 def test_what_msgspec_writes_is_read_back_unchanged(spark):
     log = PlantedLog()
     log.interval(5, offered=9, client_address='[::1]:5 "quoted" \\ \u2028 \U0001f600')
-    log.limit(5, limit_bytes=1e6, burst_bytes=1e5)
+    log.limit(5, limit_bytes=1e6, burst_bytes=1e5, peak_messages=500.0, mode="reject", rejected_messages=3)
     log.beat(last=True)
     lines = spark.createDataFrame([(line.decode(), "f") for line in log.encoded()], "value string, file string")
     rows = good_rows(parsed(lines)).orderBy("seq").collect()
-    times = {"start", "end"}
+    times = {"start", "end", "held_since"}
     for line, row in zip(log.lines, rows, strict=True):
+        written = json.loads(msgspec.json.encode(line))
         names = [name for name in line.__struct_fields__ if name not in times]
-        assert {name: row[name] for name in names} == {name: getattr(line, name) for name in names}
+        assert {name: row[name] for name in names} == {name: written.get(name) for name in names}
         others = set(row_schema().names) - set(line.__struct_fields__) - {"kind"}
         assert {name: row[name] for name in others} == dict.fromkeys(others)
         assert Kinds.BY_NAME[row.kind] is type(line)

@@ -6,7 +6,15 @@ import pytest
 from pyspark.sql.types import DoubleType, LongType, StringType, TimestampType
 
 from accesslog.record import Kinds
-from compliance.schema import line_schema, nullable_fields, number_fields, required_fields, row_schema, time_fields
+from compliance.schema import (
+    defaulted_fields,
+    line_schema,
+    nullable_fields,
+    number_fields,
+    required_fields,
+    row_schema,
+    time_fields,
+)
 
 
 def test_the_schema_has_every_field_of_the_record_and_no_other():
@@ -16,10 +24,18 @@ def test_the_schema_has_every_field_of_the_record_and_no_other():
 
 
 @pytest.mark.parametrize("kind", Kinds.BY_NAME)
-def test_every_field_is_either_required_or_nullable(kind):
+def test_every_field_is_either_required_or_nullable_or_has_a_default(kind):
     names = {field.encode_name for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
-    assert set(required_fields(kind)) | set(nullable_fields(kind)) == names
-    assert not set(required_fields(kind)) & set(nullable_fields(kind))
+    found = [*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind)]
+    assert len(found) == len(names)
+    assert set(found) == names
+
+
+def test_what_tells_of_a_limit_or_its_keeping_has_no_default():
+    """A field that was lost must not look like a limit that there was not."""
+    assert {"limit_messages", "limit_bytes", "burst_messages", "burst_bytes"} <= set(nullable_fields("limit"))
+    assert {"v", "mode", "passed_messages", "passed_bytes"} <= set(required_fields("limit"))
+    assert "rejected_messages" in defaulted_fields("limit")
 
 
 def test_types_are_those_of_the_record():
@@ -28,7 +44,7 @@ def test_types_are_those_of_the_record():
     assert types["duration_ms"] is types["limit_messages"] is DoubleType
     assert types["direction"] is types["topic"] is StringType
     assert types["start"] is TimestampType
-    assert time_fields() == ["start", "end"]
+    assert time_fields() == ["start", "end", "held_since"]
     assert "seq" in number_fields()
     assert "last" not in number_fields()
 

@@ -17,7 +17,7 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 def scrape(world: World) -> dict[Sample, float]:
     registry = CollectorRegistry(auto_describe=False)
-    collector = SluiceCollector(world.engine, world.totals, world.access, lambda: world.loop.run(world.intervals.flush))
+    collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settle)
     registry.register(collector)
     text = generate_latest(registry).decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]

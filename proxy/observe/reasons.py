@@ -1,0 +1,33 @@
+"""Why a stream waits, and which limits it is under."""
+
+from limiter.limiter import Limiter
+from limiter.rates import Rate
+from limiter.stream import Stream
+
+
+def reason(stream: Stream) -> Limiter | None:
+    """The limiter that a stream waits on, or else the last that held or rejected something of it, if still there."""
+    if stream.waits_on is not None:
+        return stream.waits_on
+    return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
+
+
+def narrowest(chain: tuple[Limiter, ...]) -> tuple[str, float | None, float | None]:
+    """The lowest messages and the lowest bytes per second of some limiters, and before them whose the first is.
+
+    The two may be of different limiters; the level is then that of the messages'. Of equal ones the outermost counts.
+    """
+    messages = size = None
+    level = level_of_size = ""
+    for limiter in chain:
+        by_count, by_size = per_second(limiter.limit.messages), per_second(limiter.limit.size)
+        if by_count is not None and (messages is None or by_count < messages):
+            messages, level = by_count, limiter.scope.level
+        if by_size is not None and (size is None or by_size < size):
+            size, level_of_size = by_size, limiter.scope.level
+    return level or level_of_size, messages, size
+
+
+def per_second(rate: Rate | None) -> float | None:
+    """Tokens per second; None for no limit."""
+    return None if rate is None else rate.per_second

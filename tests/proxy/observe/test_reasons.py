@@ -1,0 +1,53 @@
+"""Why a stream waits, and which limits it is under."""
+
+from limiter.limiter import Limiter, Scope
+from limiter.rates import Limit, rate
+from limiter.stream import Stream, StreamName
+from proxy.observe.reasons import narrowest, per_second, reason
+
+
+def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:
+    limit = Limit(rate(messages) if messages else None, rate(size) if size else None)
+    return Limiter(Scope("publish", level, "n", "", ""), limit, "test", 0)
+
+
+def stream(*chain: Limiter) -> Stream:
+    return Stream(StreamName("publish", "t", "n", "topic", 1), chain, lambda _entry: None)
+
+
+def test_without_limits_nothing_is_narrowest() -> None:
+    assert narrowest(()) == ("", None, None)
+
+
+def test_the_narrowest_is_the_lowest_and_not_the_last() -> None:
+    chain = (limiter("proxy", 1000), limiter("tenant", 50, 9000), limiter("topic", 80, 10_000))
+    assert narrowest(chain) == ("tenant", 50, 9000)
+
+
+def test_messages_and_bytes_may_come_from_different_limits() -> None:
+    assert narrowest((limiter("tenant", 50), limiter("topic", None, 700))) == ("tenant", 50, 700)
+    assert narrowest((limiter("tenant", None, 50), limiter("topic", None, 700))) == ("tenant", None, 50)
+
+
+def test_of_equal_ones_the_outermost_counts() -> None:
+    assert narrowest((limiter("tenant", 50), limiter("topic", 50)))[0] == "tenant"
+
+
+def test_the_reason_is_where_the_stream_waits_or_else_where_it_last_did() -> None:
+    tenant, topic = limiter("tenant", 50), limiter("topic", 5)
+    waiting = stream(tenant, topic)
+    assert reason(waiting) is None
+    waiting.last_reason = "tenant"
+    assert reason(waiting) is tenant
+    waiting.waits_on = topic
+    assert reason(waiting) is topic
+
+
+def test_a_limit_that_is_gone_cannot_be_named() -> None:
+    waiting = stream(limiter("tenant", 50))
+    waiting.last_reason = "topic"
+    assert reason(waiting) is None
+
+
+def test_rates_are_told_per_second() -> None:
+    assert (per_second(rate(30, 60_000_000_000)), per_second(None)) == (0.5, None)

@@ -1,0 +1,105 @@
+"""What becomes of counts: the log's lines, and the metrics' totals."""
+
+from collections.abc import Callable
+
+from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from tests.proxy.conversation import World, publisher
+from tests.proxy.wire import TOPIC, send, sends
+
+Make = Callable[..., World]
+SHOP = ("acme", "shop", "publish")
+
+
+def limited(make_world: Make, **limit: object) -> World:
+    return make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1, **limit}}}})
+
+
+def test_totals_are_as_of_now_and_no_line_is_written_for_them(make_world: Make) -> None:
+    world = limited(make_world)
+    client, _ = publisher(world)
+    client >> sends(3, size=100)
+    world.advance(0.25)
+    before = len(world.lines())
+    for _ in range(3):
+        world.intervals.settle()
+    assert len(world.lines()) == before
+    totals = world.totals.by_name[SHOP]
+    assert (totals.received_messages, totals.passed_messages, totals.throttled_ns) == (3, 1, 250_000_000)
+    assert world.totals.by_level["publish", "topic"].throttled_ns == 250_000_000
+
+
+def test_looking_changes_neither_lines_nor_totals(make_world: Make) -> None:
+    """However often somebody looks, each thing is counted once."""
+
+    def run(looks: int) -> tuple[list[object], object, object]:
+        world = limited(make_world)
+        client, _ = publisher(world)
+        for number in range(10):
+            client >> send(number)
+            world.advance(0.43)
+            for _ in range(looks):
+                world.intervals.settle()
+        client.leave()
+        world.advance(2)
+        totals, level = world.totals.by_name[SHOP], world.totals.by_level["publish", "topic"]
+        counted = {name: getattr(totals, name) for name in totals.__slots__}
+        return world.lines(), counted, (level.rejected_messages, level.throttled_ns)
+
+    assert run(looks=3) == run(looks=0)
+
+
+def test_a_limit_that_rejects_says_how_much(make_world: Make) -> None:
+    world = limited(make_world, mode="reject")
+    client, _ = publisher(world)
+    client >> sends(4, size=100)
+    world.advance(1)
+    (line,) = world.lines(IntervalLine)
+    assert (line.offered_messages, line.passed_messages, line.held_messages) == (4, 1, 0)
+    assert (line.rejected_messages, line.rejected_bytes) == (3, 300)
+    assert (line.reason, line.reason_name, line.reason_messages) == ("topic", TOPIC, 1.0)
+    (limit,) = world.lines(LimitLine)
+    assert (limit.mode, limit.passed_messages, limit.rejected_messages, limit.rejected_bytes) == ("reject", 1, 3, 300)
+    assert world.totals.by_name[SHOP].rejected_messages == 3
+    assert world.totals.by_name[SHOP].rejected_bytes == 300
+    assert world.totals.by_level["publish", "topic"].rejected_messages == 3
+
+
+def test_a_limit_that_is_only_observed_says_what_it_would_have_done(make_world: Make) -> None:
+    world = limited(make_world, mode="observe")
+    client, broker = publisher(world)
+    client >> sends(4, size=100)
+    broker << sends(4, size=100)
+    world.advance(1.5)
+    first, second = world.lines(IntervalLine)[0], world.lines(IntervalLine)[-1]
+    assert (first.passed_messages, first.held_messages, first.throttled_ms, first.reason) == (4, 0, 0, "")
+    assert (first.limit_level, first.limit_messages) == ("", None), "it is in force for nobody"
+    world.advance(4)
+    lines = world.lines(IntervalLine)
+    assert [line.would_hold_messages for line in lines] == [3, 2, 1, 0]
+    assert [line.would_throttle_ms for line in lines] == [1000, 1000, 1000, 0]
+    assert [line.would_delay_max_ms for line in lines] == [0, 1000, 2000, 3000]
+    assert sum(line.would_exceed_messages for line in lines) == 0
+    assert second.held_since is None
+    limits = world.lines(LimitLine)
+    assert {line.mode for line in limits} == {"observe"}
+    assert sum(line.passed_messages for line in limits) == 4
+    assert world.totals.by_name[SHOP].would_throttle_ns == 3_000_000_000
+    assert world.totals.by_name[SHOP].throttled_ns == 0
+    assert world.totals.by_level == {}, "nobody waited on it"
+
+
+def test_what_no_connection_could_hold_is_told_apart(make_world: Make) -> None:
+    """With the limit enforced it would not have been read yet."""
+    limits = {"topics": {TOPIC: {"publish": {"messages": 1, "mode": "observe"}}}}
+    world = make_world(limits=limits, publish={"hold_connection": "250"})
+    client, _ = publisher(world)
+    client >> sends(6, size=100)
+    world.advance(1)
+    (line,) = world.lines(IntervalLine)
+    assert (line.would_hold_messages, line.would_exceed_messages) == (2, 3)
+    assert world.totals.by_name[SHOP].would_exceed_messages == 3
+
+
+def test_lines_without_streams_are_not_looked_for(world: World) -> None:
+    world.intervals.settle()
+    assert {type(line) for line in world.lines()} == {HeartbeatLine}
