@@ -4,12 +4,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Self
 
 from demo.verdict import Check
 from loadgen.load.line import Line, max_excess
 
 SLACK_S = 0.05
 """What any machine may add to the distance of two arrivals; its standstills come on top."""
+MOST_STANDSTILL_S = 1.0
+"""A machine that stood still for longer shows nothing."""
 LEAST_SHARE = 0.95
 """Of a rate that was wanted all the time."""
 
@@ -26,6 +29,8 @@ def never_above(what: str, times: Sequence[float], line: Line, standstill_s: flo
     slack = line.rate * (SLACK_S + standstill_s)
     excess = max_excess(times, line)
     name = f"{what} never above {line.burst:g} + {line.rate:g}/s in any interval"
+    if standstill_s > MOST_STANDSTILL_S:
+        return Check(name, holds=False, detail=f"the machine stood still for {standstill_s:.1f} s: too long to tell")
     detail = f"worst interval {excess:+.1f} messages from that line, {slack:.0f} are allowed for the machine"
     return Check(name, bool(times) and excess <= slack, detail)
 
@@ -37,6 +42,11 @@ class Span:
     begin: float
     end: float
 
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Self:
+        """From the first to the last of them; no time at all without any."""
+        return cls(times[0], times[-1]) if times else cls(0, 0)
+
 
 def at_least(what: str, times: Sequence[float], span: Span, rate: float, standstill_s: float) -> Check:
     """Arrivals of a span make at least LEAST_SHARE of a rate, but for what the machine's standstill took of it."""
@@ -45,6 +55,12 @@ def at_least(what: str, times: Sequence[float], span: Span, rate: float, standst
     enough = LEAST_SHARE * rate * (seconds - SLACK_S - standstill_s)
     detail = f"{messages} of {rate * seconds:.0f} messages in {seconds:.1f} s"
     return Check(f"{what} at {rate:g}/s", messages >= enough > 0, detail)
+
+
+def none_after(what: str, times: Sequence[float], at: float, standstill_s: float) -> Check:
+    """Something arrived before an instant, and nothing after it."""
+    late = len(times) - bisect_left(times, at + SLACK_S + standstill_s)
+    return Check(f"{what}: nothing more arrives", len(times) > late == 0, f"{len(times)} messages before, {late} after")
 
 
 def nothing_lost(what: str, sent: int, receipts: int, arrived: Sequence[int]) -> Check:

@@ -54,8 +54,8 @@ def on_a_shared_connection(stage: Stage) -> list[Check]:
     return [
         Check("one connection", len(stage.connections(LOGS, HEARTBEATS)) == 1, "as Sluice sees it"),
         never_above("logs", logs.times, Line(rate=200, burst=20), worst_s),
-        at_least("logs", logs.times, Span(*logs.first_and_last()), 200, worst_s),
-        at_least("heartbeats", heartbeats.times, Span(*heartbeats.first_and_last()), 50, worst_s),
+        at_least("logs", logs.times, Span.of(logs.times), 200, worst_s),
+        at_least("heartbeats", heartbeats.times, Span.of(heartbeats.times), 50, worst_s),
         nothing_lost("heartbeats", quiet.sent, quiet.receipts, heartbeats.numbers_from("quiet")),
         soon("heartbeats", quiet.latencies, most_s=0.05),
     ]
@@ -75,9 +75,9 @@ def in_another_tenant(stage: Stage) -> list[Check]:
     worst_s = stage.standstill.worst_s
     return [
         never_above("the crawler's pages", pages.times, Line(rate=300, burst=30), worst_s),
-        at_least("the crawler's pages", pages.times, Span(*pages.first_and_last()), 300, worst_s),
+        at_least("the crawler's pages", pages.times, Span.of(pages.times), 300, worst_s),
         even("the crawler's topics", [len(pages.numbers_from(name)) for name in names]),
-        at_least("payments", payments.times, Span(*payments.first_and_last()), 50, worst_s),
+        at_least("payments", payments.times, Span.of(payments.times), 50, worst_s),
         soon("payments", quiet.latencies, most_s=0.05),
     ]
 

@@ -125,15 +125,14 @@ def say(text: str) -> None:
 @contextmanager
 def _stage(sluice_yaml: str, broker_url: str | None) -> Iterator[Stage]:
     with _folder() as folder, Processes(folder) as processes:
-        (folder / "sluice.yaml").write_text(sluice_yaml, encoding="utf-8")
         broker_url = broker_url or start_standin(processes)
-        service_url, admin = _start_sluice(processes, folder / "sluice.yaml", broker_url)
-        say(f"Sluice: {service_url}, in front of {broker_url}; admin: http://{admin}")
-        with ExitStack() as clients:
-            at_broker = clients.enter_context(Clients(broker_url))
-            standstill = clients.enter_context(Standstill(at_broker))
-            yield Stage(service_url, admin, standstill, at_broker, clients)
-        processes.stop("sluice")
+        with Clients(broker_url) as at_broker:
+            standstill = Standstill(at_broker)
+            service_url, admin = _start_sluice(processes, sluice_yaml, broker_url, folder)
+            say(f"Sluice: {service_url}, in front of {broker_url}; admin: http://{admin}")
+            with standstill, ExitStack() as clients:
+                yield Stage(service_url, admin, standstill, at_broker, clients)
+            processes.stop("sluice")
 
 
 @contextmanager
@@ -150,7 +149,9 @@ def _folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def _start_sluice(processes: Processes, config: Path, broker_url: str) -> tuple[str, str]:
+def _start_sluice(processes: Processes, sluice_yaml: str, broker_url: str, folder: Path) -> tuple[str, str]:
+    config = folder / "sluice.yaml"
+    config.write_text(sluice_yaml, encoding="utf-8")
     address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     options = ["--config", str(config), "--listen", address, "--broker", broker_url, "--admin", admin]
     processes.start("sluice", sluice("serve", *options))

@@ -29,7 +29,7 @@ def scene(stage: Stage) -> Conclusion:
     """Offer twice the limit; receive at the broker."""
     orders = stage.receive(TOPIC)
     producer = stage.client().create_producer(TOPIC, producer_name="shop", max_pending_messages=MESSAGES)
-    shop = Publisher(producer, OFFERED_PER_S, MESSAGES)
+    shop = Publisher(producer, OFFERED_PER_S, MESSAGES, pending=MESSAGES)
     with publishing(shop):
         table(
             {"sent": lambda: shop.sent, "received": orders.count},

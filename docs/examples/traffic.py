@@ -46,6 +46,7 @@ class Publisher:
         self.latencies: list[float] = []
         """Seconds from sending to receipt, in the order of receipts."""
         self.errors: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def start(self) -> None:
         """Begin."""
@@ -81,12 +82,17 @@ class Publisher:
                 self.receipts += 1
                 self.latencies.append(time.monotonic() - at)
             else:
-                self.errors[result.name] += 1
+                self._failed(result.name)
 
         try:
             self._producer.send_async(b"%b %b %d %b" % (RUN, self._name, number, FILLER), settled)
         except _pulsar.PulsarException as error:
-            self.errors[type(error).__name__] += 1
+            self._failed(type(error).__name__)
+
+    def _failed(self, error: str) -> None:
+        # from this thread and from the client's
+        with self._lock:
+            self.errors[error] += 1
 
 
 @contextmanager
@@ -110,15 +116,16 @@ class Receiver:
     def __init__(self) -> None:
         self.times: list[float] = []
         """When each message arrived, monotonic seconds."""
-        self._numbers: dict[str, list[int]] = {}
+        self._by_publisher: dict[str, list[tuple[float, int]]] = {}
 
     def record(self, payload: bytes) -> None:
         """Take down a message that arrived just now, if it is of this run."""
         if not payload.startswith(RUN):
             return
+        at = time.monotonic()
         _, name, number, _ = payload.split(b" ", 3)
-        self.times.append(time.monotonic())
-        self._numbers.setdefault(name.decode(), []).append(int(number))
+        self.times.append(at)
+        self._by_publisher.setdefault(name.decode(), []).append((at, int(number)))
 
     def count(self) -> int:
         """Messages so far."""
@@ -136,7 +143,11 @@ class Receiver:
 
     def numbers_from(self, publisher_name: str) -> list[int]:
         """Of one producer's messages, in the order in which they arrived."""
-        return self._numbers.get(publisher_name, [])
+        return [number for _, number in self._by_publisher.get(publisher_name, [])]
+
+    def times_from(self, publisher_name: str) -> list[float]:
+        """When one producer's messages arrived."""
+        return [at for at, _ in self._by_publisher.get(publisher_name, [])]
 
 
 class Standstill:
@@ -156,7 +167,7 @@ class Standstill:
         self._thread = threading.Thread(target=self._send, daemon=True)
         self.worst_s = 0.0
         at_broker.subscribe({self.TOPIC: self._arrived})
-        self._sender = at_broker.sender("beside", self.TOPIC, pending=1_000)
+        self._sender = at_broker.sender("beside", self.TOPIC, pending=10_000)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -170,8 +181,10 @@ class Standstill:
         due = time.monotonic()
         while not self._ended.wait(max(0.0, due - time.monotonic())):
             # stamped with when it was due: a process that got no processor is a standstill too
-            self._sender.send(repr(due).encode(), lambda _: None)
+            self._sender.send(b"%b %r" % (RUN, due), lambda _: None)
             due += self.PERIOD_S
 
     def _arrived(self, payload: bytes) -> None:
-        self.worst_s = max(self.worst_s, time.monotonic() - float(payload))
+        run, due = payload.split()
+        if run == RUN:
+            self.worst_s = max(self.worst_s, time.monotonic() - float(due))

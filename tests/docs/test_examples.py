@@ -1,0 +1,119 @@
+"""Each example, run as a reader would, and its printed figures."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text())
+LONGEST_S = 120
+
+_HEADER = re.compile(r"^ +seconds .*$", re.MULTILINE)
+_ROW = re.compile(r"^ +\d+\.\d(?: +\d+/s)+ +\S+$", re.MULTILINE)
+_COUNT = re.compile(r"(\d+)/s")
+Table = list[list[int]]
+"""Messages a second, as the columns have it; the limit last where it is a number."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an example printed."""
+
+    text: str
+    tables: list[Table]
+
+
+def run(script: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run it as a reader would; what it leaves behind is left in `folder`."""
+    command = [sys.executable, str(EXAMPLES / script), *options]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LONGEST_S, check=False
+    )
+
+
+def show(script: str, folder: Path) -> Shown:
+    """Run it; it must end well, and tidy up."""
+    ended = run(script, folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    assert re.search(r"^SHOWN: ", ended.stdout, re.MULTILINE)
+    assert "FAILED" not in ended.stdout
+    assert list(folder.iterdir()) == []
+    _, *tables = _HEADER.split(ended.stdout)
+    return Shown(ended.stdout, [_rows(table) for table in tables])
+
+
+def _rows(table: str) -> Table:
+    return [[int(rate) for rate in _COUNT.findall(row)] for row in _ROW.findall(table)]
+
+
+def mean(rows: Table, column: int) -> float:
+    return sum(row[column] for row in rows) / len(rows)
+
+
+def test_a_sustained_rate(tmp_path: Path) -> None:
+    shown = show("sustained_rate.py", tmp_path)
+    (rows,) = shown.tables
+    assert all(row[-1] == 200 for row in rows)
+    # the sender is done after three seconds, the limit needs six
+    assert mean(rows[:6], 0) >= 360
+    assert 180 <= mean(rows[:11], 1) <= 220
+    assert "1200 sent, 1200 receipts, 1200 arrived" in shown.text
+
+
+def test_a_burst_up_to_the_peak_and_then_the_sustained_rate(tmp_path: Path) -> None:
+    shown = show("burst_to_peak.py", tmp_path)
+    (rows,) = shown.tables
+    assert [row[-1] for row in rows[:4]] == [300] * 4
+    assert [row[-1] for row in rows[6:]] == [100] * len(rows[6:]) != []
+    assert 270 <= mean(rows[:4], 1) <= 345
+    assert 80 <= mean(rows[6:9], 1) <= 120
+    assert "1000 sent, 1000 receipts, 1000 arrived" in shown.text
+
+
+def test_noisy_neighbours(tmp_path: Path) -> None:
+    shown = show("noisy_neighbour.py", tmp_path)
+    for rows, limit in zip(shown.tables, (200, 300), strict=True):
+        assert all(row[-1] == limit for row in rows)
+        assert 0.9 * limit <= mean(rows, 1) <= 1.15 * limit
+        assert 44 <= mean(rows, 2) <= 56
+    assert "200 sent, 200 receipts, 200 arrived" in shown.text
+
+
+def test_an_operator_s_block(tmp_path: Path) -> None:
+    shown = show("operators_block.py", tmp_path)
+    before, blocked, unblocked = shown.tables
+    assert mean(before, 1) >= 400
+    # the first row may hold what was on its way
+    assert [row[1] for row in blocked[1:]] == [0] * len(blocked[1:]) != []
+    assert mean(unblocked, 1) >= 80
+    assert all(44 <= mean(rows, 2) <= 56 for rows in shown.tables)
+    assert "is blocked by Sluice: loops since the last release" in shown.text
+    assert "unblocked: producer runaway" in shown.text
+
+
+def test_a_wrong_broker_is_named_without_a_traceback(tmp_path: Path) -> None:
+    ended = run("sustained_rate.py", tmp_path, "--broker", "nowhere")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("NOT SHOWN: ")
+    assert "nowhere: write pulsar://HOST:PORT" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_readme_has_each_example_s_command(script: str) -> None:
+    assert f"`.venv/bin/python docs/examples/{script}`" in (EXAMPLES / "README.md").read_text()
+    assert f".venv/bin/python docs/examples/{script}" in (EXAMPLES / script).read_text()
+
+
+def test_the_readme_s_commands_exist() -> None:
+    commands = re.findall(r"\.venv/bin/python (docs/\S+\.py)", (EXAMPLES / "README.md").read_text())
+    assert len(commands) >= 4
+    assert [command for command in commands if not (ROOT / command).is_file()] == []
