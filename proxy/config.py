@@ -1,7 +1,7 @@
 """The configuration: one YAML file, overridden by flags; every error at once, each with key, value and remedy."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -31,14 +31,24 @@ class AccessLog(_Section):
 
 
 class Publish(_Section):
-    """How much may be held of publishers over their limit."""
+    """What happens to publishers over their limit, and how much may be held of them."""
 
+    mode: Literal["hold", "pause"] = Field(
+        "hold",
+        description="a producer over its limit is held alone, or (pause, as in PIP-322) its connection is not read",
+    )
     hold_connection: Size = Field(8 * 1024**2, gt=0, description="bytes that one connection may hold")
     hold_total: Size = Field(
         64 * 1024**2,
         gt=0,
         description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); a tenant that "
         "holds as much as is left free (one alone: half) is not read where it holds something, all others are",
+    )
+    max_pending: int = Field(
+        0,
+        ge=0,
+        description="publishes that the broker has not answered, at which a connection is not read until half of them "
+        "are (maxPendingPublishRequestsPerConnection); 0: any number, as the broker has this bound itself",
     )
 
 

@@ -7,15 +7,19 @@ chunk ─▶ scan ─▶ all fits ───────────────�
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from limiter.gate import Gate
-from limiter.stream import Entry, Stream
+from limiter.stream import Entry, Stream, StreamName
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
+
+if TYPE_CHECKING:
+    from proxy.sessions.pending import PendingPublishes
 
 ENTRY_OVERHEAD = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
@@ -26,6 +30,10 @@ CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 
 class Relay:
     """Meters and forwards what one peer sends.
+
+    Attributes:
+        sent: Told of each publish that passes, if they are counted.
+        answers: Told of the receipts that pass in a chunk, if they are counted; others go by the handler.
 
     Args:
         payload_kind: SEND (client to broker) or MESSAGE (broker to client).
@@ -40,6 +48,8 @@ class Relay:
         self.scanner = FrameScanner(payload_kind, max_frame)
         self.backlog = b""
         self.outlet = outlet
+        self.sent: PendingPublishes | None = None
+        self.answers: PendingPublishes | None = None
         self._gate = gate
         self._clock = clock
         self._payload_kind = payload_kind
@@ -60,6 +70,10 @@ class Relay:
         self._is_paused = is_paused
         self._holdings = holdings
 
+    def overhear(self, listen: Callable[[CommandHandler], CommandHandler]) -> None:
+        """Put something before the handler, and around it."""
+        self._handle = listen(self._handle)
+
     def feed(self, chunk: bytes) -> None:
         """Take what was read.
 
@@ -76,10 +90,15 @@ class Relay:
             and not self.outlet.waiting
             and scanner.scan(chunk)
             and not (scanner.ends_mid_frame and self._holds_any())
+            and (self.sent is None or self.sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)
         ):
             scanner.accept(chunk)
             self._forward(chunk)
+            if self.sent is not None:
+                self.sent.passed_uncut(scanner.tallies)
+            if self.answers is not None:
+                self.answers.answered_in_chunk(scanner.receipts)
         else:
             self._feed_exactly(chunk, now)
 
@@ -89,14 +108,22 @@ class Relay:
         if chunk:
             self._feed_exactly(chunk, self._clock())
 
-    def release(self, tenant: str, entry: Entry) -> None:
-        """The gate lets a held entry of this tenant pass.
+    def forget(self, stream: Stream) -> None:
+        """A stream is over."""
+        del self.streams[stream.name.stream_id]
+        if self.sent is not None:
+            self.sent.closed(stream.name.stream_id)
+
+    def release(self, name: StreamName, entry: Entry) -> None:
+        """The gate lets a held entry of this stream pass.
 
         This may end a pause and so lead back into `resume`, and from there to the gate, before it returns; so
         nothing here relies on what was so before.
         """
         self.outlet.insert(entry.parts)
-        self._holdings.give(tenant, entry.memory)
+        if self.sent is not None and not entry.is_free:
+            self.sent.passed(name.stream_id, 1)
+        self._holdings.give(name.tenant, entry.memory)
 
     def give_back(self, stream: Stream, dropped: list[Entry]) -> None:
         """Entries of this stream are no longer held, and will not pass."""
@@ -177,6 +204,8 @@ class Relay:
             return
         if self._collecting is None:
             self.outlet.pass_on(part, mid_frame=not whole)
+            if whole and self.sent is not None:
+                self.sent.ended()
             return
         stream, entry = self._collecting
         entry.parts.append(bytes(part))
@@ -201,6 +230,8 @@ class Relay:
             if stream.is_rejected:
                 self.rejections.accepted(stream, _command_of(data, piece))
             self.outlet.pass_on(memoryview(data)[piece.start : piece.stop], mid_frame=not piece.whole)
+            if self.sent is not None:
+                self.sent.passing(piece.owner, whole=piece.whole)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
             self._is_skipping = not piece.whole
         else:

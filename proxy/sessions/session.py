@@ -24,17 +24,16 @@ from protocol.pulsar_pb2 import (
 from protocol.scanner import MESSAGE, SEND
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
-from proxy.budget import Budget
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions.blocks import SessionBlocks
+from proxy.sessions.brakes import count_pending, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.dialling import Dialling
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.handshake import Greeting, read_greeting
-from proxy.sessions.holdings import Holdings
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
@@ -45,7 +44,6 @@ from proxy.sessions.requests import Requests
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.streams import Streams
 from proxy.sessions.throttle import Cause
-from proxy.shared_budget import Share
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
@@ -105,9 +103,8 @@ class Session:
             (self.client, self._to_broker, self._client_commands().handle),
             (self.broker, self._to_client, self._broker_commands().handle),
         ):
-            own = Budget(engine.config.publish.hold_connection, leg.throttled_for(Cause.HOLD_CONNECTION))
-            share = Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS))
-            relay.connect(handler, leg.is_throttled, Holdings(own, share), engine.counters)
+            relay.connect(handler, leg.is_throttled, holdings_of(engine, leg), engine.counters)
+        count_pending(engine, self.client, self._to_broker, self._to_client)
 
     def _client_commands(self) -> ClientCommands:
         return ClientCommands(self._streams, self._requests, self._blocks, self._lookups.asked, self._replies.send)

@@ -67,7 +67,7 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        stream = Stream(name, (), partial(self._to_broker.release, topic.tenant), self.connection)
+        stream = Stream(name, (), partial(self._to_broker.release, name), self.connection)
         return stream if self._open(stream, topic, self._to_broker) else None
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:
@@ -82,7 +82,7 @@ class Streams:
             subscription=text(command.subscription),
             consumer_name=text(command.consumer_name),
         )
-        stream = Stream(name, (), partial(self._to_client.release, topic.tenant), self.connection)
+        stream = Stream(name, (), partial(self._to_client.release, name), self.connection)
         if not self._open(stream, topic, self._to_client):
             return None
         stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
@@ -104,7 +104,7 @@ class Streams:
         self._opening.discard(stream)
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
-            del relay.streams[stream.name.stream_id]
+            relay.forget(stream)
             if relay is self._to_broker:
                 relay.rejections.closed(stream)
         self._after_drop(stream, self._engine.registry.close(stream, self._engine.clock()))

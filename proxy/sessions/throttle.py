@@ -15,6 +15,10 @@ class Cause(StrEnum):
     HOLD_PROCESS = "hold_process"
     """Something is held here of a tenant that holds too much of what all connections together may
     (maxMessagePublishBufferSizeInMB)."""
+    PUBLISH_RATE = "publish_rate"
+    """A producer is over its limit, and `publish.mode` is `pause`."""
+    PENDING_PUBLISHES = "pending_publishes"
+    """The broker has not answered as many publishes as it may have (maxPendingPublishRequestsPerConnection)."""
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     REPLIES = "replies"

@@ -26,6 +26,7 @@ from protocol.pulsar_pb2 import (
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
     CommandSend,
+    CommandSendError,
     CommandSendReceipt,
     CommandSubscribe,
     CommandSuccess,
@@ -78,6 +79,12 @@ def sends(count: int, producer_id: int = 1, start: int = 0, size: int = 20) -> l
 
 def receipt(sequence_id: int, producer_id: int = 1) -> bytes:
     return encode(CommandSendReceipt(producer_id=producer_id, sequence_id=sequence_id))
+
+
+def send_error(sequence_id: int, producer_id: int = 1, kind: int = 0) -> bytes:
+    command = CommandSendError(producer_id=producer_id, sequence_id=sequence_id, message="no")
+    command.error = kind  # type: ignore[assignment]  # enum values are plain ints at run time
+    return encode(command)
 
 
 def subscribe(consumer_id: int = 7, topic: str = TOPIC, **more: Any) -> bytes:
