@@ -60,7 +60,7 @@ class Part:
         self._process = TetheredProcess(self._program.command(self.folder), self.folder / "log")
         self._process.name = self.folder.name
 
-    def wait(self, timeout_s: float = 60) -> None:
+    def wait(self, timeout_s: float = 120) -> None:
         """Return when it is ready.
 
         Raises:
@@ -88,7 +88,7 @@ class Part:
             self._process = None
 
 
-def run_once(folder: Path, program: Program, timeout_s: float = 60) -> None:
+def run_once(folder: Path, program: Program, timeout_s: float = 120) -> None:
     """Run a program that ends by itself.
 
     Raises:

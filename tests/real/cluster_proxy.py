@@ -1,15 +1,24 @@
 """A cluster of two brokers with a Sluice in front, and what the tests do with it."""
 
 import contextlib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
 
 from loadgen.real.cluster import PulsarCluster
+from tests.real.entry_times import STAMPED
 from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess, start_sluice
+
+PROPERTIES = {
+    **STAMPED,
+    # The one that names the new broker to the clients of a topic that moves, which Sluice has to keep from them.
+    "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
+}
+"""Of both brokers."""
 
 LOOKED_UP_AT = 0
 """The index of the broker that Sluice asks where a topic is; a killed one could not tell."""
@@ -32,17 +41,29 @@ def put(cluster: PulsarCluster, topic: str, broker: int) -> None:
         cluster.unload(topic, to=broker)
 
 
+def topic_on(cluster: PulsarCluster, broker: int, local: str) -> str:
+    """The full name of a topic that is owned by that broker, in a namespace of that broker's topics."""
+    namespace = f"public/on-{broker}"
+    rest = PulsarRest(cluster.brokers[broker].admin_url)
+    if namespace not in rest.call("GET", "/admin/v2/namespaces/public"):
+        rest.call("PUT", f"/admin/v2/namespaces/{namespace}", {})
+    topic = f"persistent://{namespace}/{local}"
+    put(cluster, topic, broker)
+    return topic
+
+
 @contextlib.contextmanager
 def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Iterator[Probe]:
     """See `Probe`; it stays on that broker whatever else moves."""
-    namespace = f"public/probe-{broker}"
-    admin_url = cluster.brokers[broker].admin_url
-    if namespace not in PulsarRest(admin_url).call("GET", "/admin/v2/namespaces/public"):
-        PulsarRest(admin_url).call("PUT", f"/admin/v2/namespaces/{namespace}", {})
-    topic = f"persistent://{namespace}/beside"
-    put(cluster, topic, broker)
-    with Probe(client, topic) as probe:
+    with Probe(client, topic_on(cluster, broker, "beside")) as probe:
         yield probe
+
+
+def lures_removed(sluice: SluiceProcess) -> float:
+    """How many brokers' addresses Sluice took out of what it passed on."""
+    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("sluice_lures_removed_total ")))
 
 
 def remote_ports() -> set[int]:

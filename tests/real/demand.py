@@ -26,7 +26,7 @@ def publishing(*senders: Sender, per_s: float | None = None, pending: int = 100)
             thread.join()
 
 
-def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float = 40) -> None:
+def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float = 60) -> None:
     """Return when each sender has got that many receipts from now on."""
     wanted = [len(sender.sent) + more for sender in senders]
     deadline = time.monotonic() + timeout_s
