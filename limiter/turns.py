@@ -45,7 +45,10 @@ def claim(stream: Stream, waits_on: Limiter) -> None:
 
 
 def next_turn(limiter: Limiter, now: int) -> Stream | None:
-    """Whose turn it is: the first's, unless it would not leave room for who has a claim; then nobody's."""
+    """Whose turn it is: the first's, unless it would not leave room for who has a claim; then nobody's.
+
+    A first that must wait elsewhere anyway is in nobody's way: it takes its turn by going there.
+    """
     first, claimant = limiter.waiters.first(), limiter.claimant
     if claimant is None or claimant.waits_on is None or claimant.places[limiter] > first.places[limiter]:
         return first
@@ -54,4 +57,5 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
     wait = claimant.waits_on.wait_ns(now)
     if wait == 0:
         return first if refusing(claimant, now) else claimant
-    return first if limiter.wait_behind_ns(first.held[0], now) <= wait else None
+    leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
+    return first if leaves_room or refusing(first, now) else None

@@ -1,20 +1,17 @@
 """The numbers of observed limits beside those of the same limits enforced, in lockstep."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import Setting
 from limiter.rates import Limit, Mode, rate
-from limiter.registry import Registry
-from limiter.stream import Stream, StreamName
+from limiter.stream import Stream
 from limiter.usage import LimiterUsage, StreamUsage
-from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE
-from tests.limiter.world import Telling, World
+from tests.limiter.world import Governed
 
 LEVELS = ((Setting.PROXY, ""), (Setting.NAMESPACE, "t/n"), (Setting.TOPIC_OF_NAMESPACE, "t/n"))
 VALUES = st.sampled_from(
@@ -26,27 +23,6 @@ VALUES = st.sampled_from(
     ]
 )
 MODES: st.SearchStrategy[Mode] = st.sampled_from(["observe", "observe", "enforce"])
-
-
-class Side(World):
-    """A world whose limits come from policies."""
-
-    def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
-        super().__init__()
-        self.gate = Telling(told, self.gate)
-        self.policies = Policies()
-        self.registry = Registry(self.policies, self.gate, self.observer)
-
-    def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
-        self.policies.put("publish", *setting, Value(limit, "file"))
-
-    def open(self, topic: str) -> Stream:
-        stream = Stream(StreamName("publish", "t", "n", topic, 0), (), lambda entry: None)
-        self.registry.open(stream, parse_topic(f"t/n/{topic}"), self.clock.now)
-        return stream
-
-    def apply(self) -> None:
-        self.registry.apply(self.clock.now)
 
 
 def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
@@ -69,7 +45,7 @@ class Rehearsal(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.real, self.reference = Side(self.went_on), Side()
+        self.real, self.reference = Governed(self.went_on), Governed()
         self.modes: tuple[Mode, ...] = ()
         self.pairs: dict[Stream, Stream] = {}
         self.chunk_of: list[tuple[int, int]] = []

@@ -3,6 +3,8 @@
 from itertools import repeat
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from limiter.limiter import Limiter
 from limiter.stream import Stream
@@ -63,9 +65,44 @@ def test_limits_of_unequal_rates_give_the_share_of_the_narrower() -> None:
 def test_entries_larger_than_the_burst_cost_little_of_the_limits(batch: int, rates: tuple[int, int]) -> None:
     """Both limits must be open at the same moment for such an entry, and beyond the burst nothing can be saved up."""
     cross = Crossing((2, 2, 2), (batch, batch), rates)
-    assert jain(cross.per_second([*cross.b, *cross.x])) > 0.95
+    entries = [stream.usage.passed_entries for stream in (*cross.b, *cross.x)]
+    assert max(entries) - min(entries) <= 2, "however long it lasts"
     assert cross.used(cross.a_limit) >= 0.8 * rates[0]
     assert cross.used(cross.b_limit) >= 0.8 * rates[1]
+
+
+BATCHES = st.sampled_from([5, 20, 50, 100, 150, 300, 1000])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    numbers=st.tuples(*[st.integers(1, 3)] * 3),
+    batches=st.tuples(BATCHES, BATCHES, BATCHES),
+    rates=st.tuples(st.sampled_from([200, 500, 1000]), st.sampled_from([200, 317, 700, 1000])),
+    burst=st.sampled_from([None, 1, 30, 300]),
+)
+def test_what_crossing_costs_is_at_most_an_entry_less_the_burst_each_time_that_one_crosses(
+    numbers, batches, rates, burst
+) -> None:
+    """And nothing if no entry is larger than the burst: so the burst should be as large as the largest batch.
+
+    Before an entry that crosses, a limit may stand open: its next entry would not leave room in time. What comes in
+    meanwhile is less than that next entry, and a bucket keeps as much of it as the burst is. Nothing can mend it: to go
+    on would let who crosses wait for ever; to charge it before it passes would let two entries over the limit pass at
+    once, not one. Measured at the worst: 717 of 1000, for batches of a thousand within bursts of a hundred.
+    """
+    world, limits = World(), [limiter(value, name=name, burst=burst) for value, name in zip(rates, "ab", strict=True)]
+    for limit, number, batch in zip(limits, numbers[:2], batches[:2], strict=True):
+        for _ in range(number):
+            world.greedy(limit, entries=repeat((batch, 1)))
+    crossing = [world.greedy(*limits, entries=repeat((batches[2], 1))) for _ in range(numbers[2])]
+    world.run(SECONDS)
+    times = sum(stream.usage.passed_entries for stream in crossing)
+    for limit, per_s, own in zip(limits, rates, batches[:2], strict=True):
+        assert limit.limit.messages is not None
+        room = limit.limit.messages.burst
+        lost = room + per_s * SECONDS - limit.usage.messages
+        assert lost <= times * max(0, own + 1 - room) + max(own, batches[2])
 
 
 @pytest.mark.parametrize("batch", [1, 50, 300])
@@ -118,6 +155,17 @@ def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens(
     other.places[outer] = (10**12, 99)
     outer.waiters.add(world.stream(outer), (1, 1))
     assert refusing(stream, 0) is outer
+
+
+def test_a_first_that_must_wait_elsewhere_anyway_does_not_keep_the_others_waiting() -> None:
+    """Five at a time were kept from a limit open for seconds, by one of 300 that could not go itself."""
+    world, limits = World(), [limiter(per_s, name=name, burst=30) for per_s, name in ((200, "a"), (317, "b"))]
+    for _ in range(3):
+        world.greedy(limits[1], entries=repeat((5, 1)))
+        world.greedy(*limits, entries=repeat((300, 1)))
+    world.greedy(limits[0], entries=repeat((150, 1)))
+    world.run(40)
+    assert limits[1].usage.messages >= 0.99 * 317 * 40
 
 
 def test_the_earliest_claim_stands() -> None:

@@ -10,9 +10,12 @@ from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.limiter import Limiter, Scope
 from limiter.observed import MOST_ENTRIES, Observer
+from limiter.policies import Policies, Setting, Value
 from limiter.rates import Limit, rate
+from limiter.registry import Registry
 from limiter.stream import Entry, Stream, StreamName
 from limiter.testing import ManualClock
+from protocol.topic_name import parse_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,28 @@ class World:
 
     def bytes_of(self, stream: Stream) -> int:
         return sum(passed.size for passed in self.log if passed.stream is stream)
+
+
+class Governed(World):
+    """A world whose limits come from policies, as in the product."""
+
+    def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
+        super().__init__()
+        self.gate = Telling(told, self.gate)
+        self.policies = Policies()
+        self.registry = Registry(self.policies, self.gate, self.observer)
+
+    def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
+        self.policies.put("publish", *setting, Value(limit, "file"))
+
+    def open(self, topic: str) -> Stream:
+        stream = self.stream()
+        stream.name = StreamName("publish", "t", "n", topic, 1)
+        self.registry.open(stream, parse_topic(f"t/n/{topic}"), self.clock.now)
+        return stream
+
+    def apply(self) -> None:
+        self.registry.apply(self.clock.now)
 
 
 def limiter(

@@ -1,0 +1,180 @@
+"""The modes of a limit: what `reject` refuses, and what becomes of waiters, tokens and debts when a mode changes."""
+
+import pytest
+
+from limiter.limiter import Limiter
+from limiter.policies import Setting
+from limiter.rates import Limit, Mode, rate
+from limiter.stream import Entry, Stream
+from tests.limiter.world import Governed, World, limiter
+
+SECOND = 1_000_000_000
+EACH_TOPIC = (Setting.TOPIC_OF_NAMESPACE, "t/n")
+TOTAL = (Setting.NAMESPACE, "t/n")
+
+
+def rejecting(per_s: int, name: str = "r") -> Limiter:
+    one = limiter(per_s, name=name)
+    return Limiter(one.scope, Limit(one.limit.messages, mode="reject"), "test", 0)
+
+
+def offer(world: World, stream: Stream, messages: int) -> str:
+    """As the relay does: what became of it."""
+    now = world.clock.now
+    world.gate.count_offered(stream, 1, messages, 1)
+    if world.gate.pass_entry(stream, messages, 1, now):
+        world.note(stream, messages, 1)
+        return "passed"
+    over = world.gate.refused_by(stream, now)
+    if over is not None:
+        world.gate.count_rejected(stream, over, messages, 1)
+        return "refused"
+    world.gate.hold(stream, Entry([b""], messages, 1, 1, now), now)
+    return "held"
+
+
+def governed(per_s: int = 10, mode: Mode = "enforce") -> Governed:
+    world = Governed()
+    world.put(EACH_TOPIC, Limit(rate(per_s), mode=mode))
+    return world
+
+
+def to(world: Governed, mode: Mode, per_s: int = 10) -> None:
+    world.put(EACH_TOPIC, Limit(rate(per_s), mode=mode))
+    world.apply()
+
+
+def test_what_is_over_a_rejecting_limit_is_refused_and_nothing_waits() -> None:
+    world, one = World(), rejecting(10)
+    stream = world.stream(one)
+    assert [offer(world, stream, each) for each in (5, 1, 1)] == ["passed", "refused", "refused"]
+    world.run(0.5)
+    assert [offer(world, stream, each) for each in (1, 1)] == ["passed", "refused"]
+    assert not world.alarms.due
+
+
+def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_and_limit() -> None:
+    world, total, one = World(), limiter(1000, name="total"), rejecting(10)
+    stream = world.stream(total, one)
+    assert [offer(world, stream, each) for each in (1, 70, 8)] == ["passed", "refused", "refused"]
+    assert total.fits(99, 1, 0)
+    assert one.fits(1, 1, SECOND // 10)
+    assert (stream.usage.rejected_messages, stream.usage.rejected_size) == (78, 2)
+    assert (one.usage.rejected_messages, one.usage.rejected_size) == (78, 2)
+    assert total.usage.rejected_messages == 0
+    assert (stream.usage.offered_messages, stream.usage.passed_messages, stream.usage.held_messages) == (79, 1, 0)
+    assert stream.last_reason == one.scope.level
+    assert world.journal.empty() == ([stream], [total, one])
+
+
+def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() -> None:
+    world, slow, one = World(), limiter(1, name="slow"), rejecting(10)
+    stream = world.stream(slow, one)
+    assert [offer(world, stream, 1) for _ in range(3)] == ["passed", "refused", "refused"], "over both: refused"
+    world.run(0.1)
+    assert offer(world, stream, 1) == "held"
+
+
+def test_what_waited_elsewhere_is_not_refused_later_but_newcomers_are() -> None:
+    """Within the rejecting limit when it came, it waits there like anywhere; so P2 holds."""
+    world, slow, one = World(), limiter(10, name="slow"), rejecting(10)
+    holding, quick = world.stream(slow, one), world.stream(one)
+    slow.charge(5, 1, 0)
+    assert offer(world, holding, 1) == "held"
+    world.run(0.45)
+    assert offer(world, quick, 5) == "passed"
+    world.run(0.1)
+    assert holding.waits_on is one
+    assert offer(world, quick, 1) == "refused"
+    world.run(0.5)
+    assert world.messages_of(holding) == 1
+
+
+def test_many_entries_held_before_the_limit_is_used_up_stay_within_it() -> None:
+    world, slow, one = World(), limiter(100, name="slow"), rejecting(10)
+    stream = world.stream(slow, one)
+    slow.charge(10, 1, 0)
+    assert [offer(world, stream, 1) for _ in range(30)] == ["held"] * 30
+    world.run(1)
+    assert world.messages_of(stream) == 10
+    assert offer(world, stream, 1) == "refused"
+
+
+def test_what_was_held_goes_at_once_when_its_limit_is_only_observed_and_is_held_on_in_the_numbers() -> None:
+    world = governed()
+    stream = world.open("x")
+    assert [offer(world, stream, 1) for _ in range(6)] == ["passed"] + ["held"] * 5
+    to(world, "observe")
+    assert world.messages_of(stream) == 6
+    assert stream.observed is not None
+    usage = stream.observed.usage
+    assert (usage.offered_messages, usage.passed_messages, usage.held_messages) == (5, 0, 5)
+    world.run(0.3)
+    assert (usage.passed_messages, usage.held_messages) == (3, 2)
+
+
+def test_a_debt_made_while_enforced_or_observed_is_owed_when_it_is_enforced_again() -> None:
+    world = governed()
+    stream = world.open("x")
+    offer(world, stream, 11)
+    to(world, "observe")
+    assert offer(world, stream, 1000) == "passed"
+    assert stream.observed is not None
+    assert stream.observed.is_holding
+    to(world, "enforce")
+    assert world.observer.room == Governed().observer.room
+    assert offer(world, stream, 1) == "held"
+    assert stream.chain[0].wait_ns(world.clock.now) == 11 * SECOND // 10
+    to(world, "observe")
+    world.run(1.1)
+    to(world, "enforce")
+    assert stream.chain[0].wait_ns(world.clock.now) == SECOND // 10, "what was held had its token meanwhile"
+
+
+@pytest.mark.parametrize("mode", ["enforce", "reject"])
+def test_a_mode_there_and_back_gives_no_token(mode: Mode) -> None:
+    world = governed(mode=mode)
+    stream = world.open("x")
+    offer(world, stream, 101)
+    for _ in range(20):
+        to(world, "observe")
+        to(world, "reject")
+        to(world, mode)
+    assert stream.chain[0].wait_ns(world.clock.now) == 101 * SECOND // 10
+
+
+def test_who_waits_when_its_limit_begins_to_reject_still_gets_through_and_newcomers_are_refused() -> None:
+    world = governed()
+    first, other = world.open("x"), world.open("x")
+    assert [offer(world, first, 1) for _ in range(3)] == ["passed", "held", "held"]
+    to(world, "reject")
+    assert [offer(world, first, 1), offer(world, other, 1)] == ["refused", "refused"]
+    world.run(0.2)
+    assert world.messages_of(first) == 3
+
+
+def test_a_changed_mode_strands_nobody_who_also_waits_elsewhere() -> None:
+    world = governed(1000)
+    world.put(TOTAL, Limit(rate(10)))
+    streams = [world.open("x"), world.open("y")]
+    for stream in streams * 5:
+        offer(world, stream, 1)
+    to(world, "observe", 1000)
+    world.put(TOTAL, Limit(rate(10), mode="observe"))
+    world.apply()
+    assert [world.messages_of(stream) for stream in streams] == [5, 5]
+    world.put(TOTAL, Limit(rate(10)))
+    world.apply()
+    assert [offer(world, stream, 1) for stream in streams] == ["held", "held"]
+    world.run(5)
+    assert [world.messages_of(stream) for stream in streams] == [6, 6]
+
+
+def test_a_limit_that_is_only_observed_stops_nobody_whatever_another_mode_does() -> None:
+    world = Governed()
+    world.put(EACH_TOPIC, Limit(rate(1), mode="observe"))
+    world.put(TOTAL, Limit(rate(10), mode="reject"))
+    stream = world.open("x")
+    assert [offer(world, stream, 1) for _ in range(2)] == ["passed", "refused"]
+    assert stream.observed is not None
+    assert stream.observed.usage.offered_messages == 1, "what is refused never comes to it"
