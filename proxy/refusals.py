@@ -1,14 +1,19 @@
 """The proxy's own errors to clients."""
 
 from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandError, CommandLookupTopicResponse, ServerError
+from protocol.pulsar_pb2 import (
+    CommandError,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadataResponse,
+    ServerError,
+)
 
 NO_REQUEST = 2**64 - 1
 """The request id of what answers no request, as brokers write it."""
 
 
 def request_refused(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to any request but a lookup; with NO_REQUEST to the whole connection."""
+    """The answer to most requests; with NO_REQUEST to the whole connection."""
     return encode(CommandError(request_id=request_id, error=error, message=message))
 
 
@@ -16,3 +21,11 @@ def lookup_refused(request_id: int, error: ServerError, message: str) -> bytes:
     """The answer to a lookup, which has errors of a form of its own."""
     failed = CommandLookupTopicResponse.Failed
     return encode(CommandLookupTopicResponse(request_id=request_id, response=failed, error=error, message=message))
+
+
+def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes:
+    """The answer to the question how many partitions a topic has."""
+    failed = CommandPartitionedTopicMetadataResponse.Failed
+    answer = CommandPartitionedTopicMetadataResponse(request_id=request_id, response=failed)
+    answer.error, answer.message = error, message
+    return encode(answer)

@@ -10,7 +10,6 @@ from protocol.pulsar_pb2 import (
     CommandProducer,
     CommandSubscribe,
     NotAllowedError,
-    ProducerFenced,
     ServerError,
     ServiceNotReady,
 )
@@ -21,6 +20,7 @@ from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
+from proxy.sessions.turned_away import TurnedAway, reopening_error
 
 _NAME: dict[Kind, Callable[[StreamName], str]] = {
     Kind.PRODUCER: lambda name: name.producer_name,
@@ -60,24 +60,26 @@ class SessionBlocks:
 
     def refuses_client(self) -> Rule | None:
         """The rule that keeps the client out, which has said who it is."""
-        rule = self._of_client()
+        rule = self.of_client()
         if rule is not None:
             self._blocklist.refused(rule)
         return rule
 
+    def turn_away(self, connect: bytes, leave: Callable[[], None]) -> TurnedAway:
+        """Who answers a client that is kept out; `leave` ends its connection."""
+        return TurnedAway(connect, self.of_client, self._reply, leave)
+
     def ends_client(self) -> Rule | None:
         """The rule that ends the connection of a client that was let in before."""
-        rule = self._of_client()
+        rule = self.of_client()
         if rule is not None:
             self._blocklist.ended(rule, self._streams.connection)
         return rule
 
     def refuses_producer(self, command: CommandProducer) -> bool:
         """Whether a PRODUCER goes no further; its client has been told then."""
-        # A producer that was open once is opened anew for ever after most errors; being fenced off ends it.
-        error = ProducerFenced if command.epoch else NotAllowedError
         name = StreamName("publish", "", "", text(command.topic), command.producer_id, text(command.producer_name))
-        return self._refuses(name, command.request_id, error)
+        return self._refuses(name, command.request_id, reopening_error(command))
 
     def refuses_consumer(self, command: CommandSubscribe) -> bool:
         """Whether a SUBSCRIBE goes no further; its client has been told then."""
@@ -119,7 +121,8 @@ class SessionBlocks:
                     self._reply(_close(stream.name, NO_REQUEST))
         return ended
 
-    def _of_client(self) -> Rule | None:
+    def of_client(self) -> Rule | None:
+        """What blocks the client right now."""
         connection = self._streams.connection
         return self._blocklist.rules.of_client(connection.client_host, connection.client_role)
 

@@ -15,6 +15,8 @@ from protocol.pulsar_pb2 import (
     CommandPing,
     CommandProducerSuccess,
     CommandReachedEndOfTopic,
+    CommandSendError,
+    CommandSendReceipt,
     CommandSuccess,
     CommandTopicMigrated,
 )
@@ -29,9 +31,6 @@ class BrokerEvents(Protocol):
     def connected(self, command: CommandConnected) -> None:
         """The handshake is over."""
 
-    def looked_up(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
-        """A LOOKUP is answered; gives the frame that goes on to the client, or None."""
-
     def pinged(self) -> bool:
         """The broker asks for a sign of life; True if the proxy gave it in the client's place."""
 
@@ -42,11 +41,19 @@ class BrokerCommands:
     Args:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
+        looked_up: Takes the answer to a LOOKUP; the frame that goes on to the client, or None.
         events: The session.
         counters: Told of removed addresses.
     """
 
-    def __init__(self, streams: Streams, requests: Requests, events: BrokerEvents, counters: Counters) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        requests: Requests,
+        looked_up: Callable[[CommandLookupTopicResponse, bytes], bytes | None],
+        events: BrokerEvents,
+        counters: Counters,
+    ) -> None:
         self._streams = streams
         self._requests = requests
         self._events = events
@@ -56,11 +63,13 @@ class BrokerCommands:
             BaseCommand.PRODUCER_SUCCESS: self._producer_success,
             BaseCommand.SUCCESS: self._success,
             BaseCommand.ERROR: self._error,
-            BaseCommand.LOOKUP_RESPONSE: events.looked_up,
+            BaseCommand.LOOKUP_RESPONSE: looked_up,
             BaseCommand.CLOSE_PRODUCER: self._close_producer,
             BaseCommand.CLOSE_CONSUMER: self._close_consumer,
             BaseCommand.ACTIVE_CONSUMER_CHANGE: self._about_consumer,
             BaseCommand.REACHED_END_OF_TOPIC: self._about_consumer,
+            BaseCommand.SEND_RECEIPT: self._send_answered,
+            BaseCommand.SEND_ERROR: self._send_answered,
             BaseCommand.TOPIC_MIGRATED: self._topic_migrated,
             BaseCommand.PING: self._ping,
         }
@@ -84,6 +93,9 @@ class BrokerCommands:
 
     def _error(self, command: CommandError, frame: bytes) -> bytes | None:
         return frame if self._requests.done(command.request_id, None) else None
+
+    def _send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bytes | None:
+        return None if self._streams.send_answered(command, frame) else frame
 
     def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes:
         stream = self._streams.producer(command.producer_id)

@@ -1,7 +1,8 @@
 """One client connection and its one broker connection, from the first byte to the last.
 
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
-        └──────────┴─ broken protocol, refused target, time over ─▶ ENDING
+        ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
+        └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
 
 Reading from the client is paused while dialling; from then on both directions are relays, and this file only connects
 them: legs to relays, relays to outlets, throttle counts to both.
@@ -10,13 +11,13 @@ them: legs to relays, relays to outlets, throttle counts to both.
 import asyncio
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
     CommandConnected,
-    CommandLookupTopicResponse,
     CommandPong,
     NotAllowedError,
     ServiceNotReady,
@@ -38,6 +39,7 @@ from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.outlet import Outlet
+from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
@@ -54,6 +56,7 @@ class State(Enum):
 
     GREETING = "greeting"
     DIALLING = "dialling"
+    TURNED_AWAY = "turned away"
     RELAYING = "relaying"
     ENDING = "ending"
 
@@ -83,6 +86,7 @@ class Session:
         self._greeted: Greeting | None = None
         self._started_at = engine.clock()
         self._ends_as: End | None = None
+        self._take: Callable[[bytes], None] = self._greet
         self._keep_alive = KeepAlive(self._send_pongs)
         self._dialling = Dialling(engine.config, engine.targets, self._refuse)
         self._requests = Requests()
@@ -95,22 +99,20 @@ class Session:
         self._to_client = Relay(MESSAGE, limit, Outlet(self.client.write), engine.gate, engine.clock)
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._replies = Replies(self._to_client.outlet, self.client)
+        self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
         self._lookups = SessionLookups(engine, self._tasks, self._replies)
         self._blocks = SessionBlocks(
             engine.blocklist, self._streams, self._requests, self._replies.send, self._to_broker.outlet
         )
+        asked, reply = self._lookups.asked, self._replies.send
+        from_client = ClientCommands(self._streams, self._requests, self._blocks, asked, reply)
+        from_broker = BrokerCommands(self._streams, self._requests, self._lookups.answered, self, engine.counters)
         for leg, relay, handler in (
-            (self.client, self._to_broker, self._client_commands().handle),
-            (self.broker, self._to_client, self._broker_commands().handle),
+            (self.client, self._to_broker, from_client.handle),
+            (self.broker, self._to_client, from_broker.handle),
         ):
             relay.connect(handler, leg.is_throttled, holdings_of(engine, leg), engine.counters)
         count_pending(engine, self.client, self._to_broker, self._to_client)
-
-    def _client_commands(self) -> ClientCommands:
-        return ClientCommands(self._streams, self._requests, self._blocks, self._lookups.asked, self._replies.send)
-
-    def _broker_commands(self) -> BrokerCommands:
-        return BrokerCommands(self._streams, self._requests, self, self._engine.counters)
 
     # ---- what the legs say
 
@@ -133,7 +135,7 @@ class Session:
             if self.state is State.RELAYING:
                 (self._to_broker if leg is self.client else self._to_client).feed(chunk)
             elif self.state is not State.ENDING:
-                self._greet(chunk)
+                self._take(chunk)
         except ProtocolError as error:
             self._broke_protocol(leg, error)
 
@@ -185,7 +187,7 @@ class Session:
         """Something is blocked from now on; a client that has not said yet who it is, is judged when it does."""
         if not rule.key.kind.is_of_connections:
             return Ended(0, self._blocks.end_streams(rule))
-        if self.state in {State.GREETING, State.ENDING} or self._blocks.ends_client() is None:
+        if self.state not in {State.DIALLING, State.RELAYING} or self._blocks.ends_client() is None:
             return Ended(0, 0)
         self._refuse(End(EndCause.BLOCKED, str(rule)))
         return Ended(1, 0)
@@ -203,7 +205,7 @@ class Session:
         self.connection.client_role = self._greeted.client_role
         rule = self._blocks.refuses_client()
         if rule is not None:
-            self._refuse(End(EndCause.BLOCKED, str(rule)))
+            self._turn_away(self._greeted, End(EndCause.BLOCKED, str(rule)))
             return
         self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
@@ -214,6 +216,12 @@ class Session:
         dial = self._dialling.dial(wanted, self.broker)
         self._tasks.start(dial, f"dial for connection {self.connection.connection_id}")
 
+    def _turn_away(self, greeting: Greeting, end: End) -> None:
+        """The client may stay for as long as a handshake may take."""
+        self.state, self._ends_as = State.TURNED_AWAY, end
+        self._take = self._blocks.turn_away(greeting.frame, partial(self._end, end)).feed
+        self._take(greeting.rest)
+
     def _start_relaying(self) -> None:
         greeting = self._greeted
         if self.state is not State.DIALLING or greeting is None:
@@ -222,8 +230,7 @@ class Session:
         self.state = State.RELAYING
         self._lookups.greeting = greeting.frame
         self.broker.write(greeting.frame)
-        early = bytes(self._greeting)
-        self._greeting.clear()
+        early, self._greeting = bytes(self._greeting), bytearray()
         if early:
             self.arrived(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
@@ -237,10 +244,6 @@ class Session:
             limit = max_frame_size(command.max_message_size)
             self._to_broker.scanner.max_size = limit
             self._to_client.scanner.max_size = limit
-
-    def looked_up(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
-        """The broker says where a topic is."""
-        return self._lookups.answered(command, frame)
 
     def pinged(self) -> bool:
         """The broker's probe waits 5 s only: a client that is not read cannot answer it in time."""
@@ -280,7 +283,7 @@ class Session:
         if self.state is State.ENDING:
             return
         self.state = State.ENDING
-        if self._ends_as is not None and end.cause.is_of_peer:
+        if self._ends_as is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
             end = self._ends_as
         self._dialling.finish()
         self._keep_alive.stop()

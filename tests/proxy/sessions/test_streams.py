@@ -14,6 +14,7 @@ from proxy.observe.connection import Connection
 from proxy.sessions import streams
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
+from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
 from proxy.sessions.streams import Streams, TooManyStreamsError
 from proxy.shared_budget import Share
@@ -35,6 +36,7 @@ class Opened:
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
+        self.to_broker.rejections = Rejections(lambda _frame: None, lambda: None)
         self.streams = Streams(world.engine, Connection(1), self.to_broker, self.to_client)
         self._run = world.loop.run
 
