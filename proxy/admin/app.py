@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from proxy.admin.block_rest import BlockRest
 from proxy.admin.policy_rest import PolicyRest, refusal
 from proxy.admin.readiness import Readiness
-from proxy.admin.stream_view import streams_view
+from proxy.admin.stream_rest import StreamRest
 from proxy.engine import Engine
 
 _LARGEST_BODY = 64 * 1024
@@ -33,16 +33,13 @@ def admin_app(
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
-    async def show_streams(_request: web.Request) -> web.Response:
-        return web.json_response(streams_view(engine.registry.live(), engine.clock()))
-
     app = web.Application(middlewares=[_errors_as_reasons], client_max_size=_LARGEST_BODY)
     app.add_routes(
         [
             web.get("/metrics", show_metrics),
             web.get("/healthz", show_health),
             web.get("/readyz", show_readiness),
-            web.get("/sluice/streams", show_streams),
+            *StreamRest(engine).routes(),
             *PolicyRest(engine, before_change).routes(),
             *BlockRest(engine.blocklist).routes(),
         ]

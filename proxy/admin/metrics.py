@@ -1,10 +1,12 @@
 """Prometheus metrics: a collector that reads the plain integers of the data path when it is asked."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from limiter.stream import Stream
 from proxy.blocking.rules import Kind
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
@@ -12,13 +14,26 @@ from proxy.observe.counters import Counters
 from proxy.observe.totals import NamespaceTotals, Totals
 
 _LABELS = ("tenant", "namespace", "direction")
+_LEVEL = ("direction", "level")
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
     ("sluice_bytes_received", "Metered bytes that arrived at the limits", lambda t: t.received_bytes),
     ("sluice_messages_passed", "Messages passed on", lambda t: t.passed_messages),
     ("sluice_bytes_passed", "Metered bytes passed on", lambda t: t.passed_bytes),
     ("sluice_messages_dropped", "Held messages that ended with their connection", lambda t: t.dropped_messages),
+    ("sluice_messages_rejected", "Messages refused by limits in mode reject", lambda t: t.rejected_messages),
+    ("sluice_bytes_rejected", "Metered bytes refused by limits in mode reject", lambda t: t.rejected_bytes),
     ("sluice_throttled_seconds", "Time that streams were held, summed", lambda t: t.throttled_ns / 1e9),
+    (
+        "sluice_would_throttle_seconds",
+        "Time that limits in mode observe would have held streams, summed",
+        lambda t: t.would_throttle_ns / 1e9,
+    ),
+    (
+        "sluice_would_exceed_messages",
+        "Messages that came while limits in mode observe would have held all that a connection may hold",
+        lambda t: t.would_exceed_messages,
+    ),
 )
 
 
@@ -42,6 +57,7 @@ class SluiceCollector(Collector):
         """Called at each scrape."""
         self._settle()
         yield from self._by_namespace()
+        yield from self._by_level()
         yield from self._held()
         yield from _connections(self._engine.counters)
         yield from _pauses(self._engine.counters)
@@ -74,26 +90,66 @@ class SluiceCollector(Collector):
         )
         yield _labelled(GaugeMetricFamily, "sluice_blocks", "Blocks in force", labels, blocklist.rules.by_kind())
 
+    def _by_level(self) -> Iterator[Metric]:
+        throttled = CounterMetricFamily(
+            "sluice_limiter_throttled_seconds", "Time that streams waited on limits, summed over limits", labels=_LEVEL
+        )
+        rejected = CounterMetricFamily(
+            "sluice_limiter_messages_rejected", "Messages refused by limits in mode reject", labels=_LEVEL
+        )
+        for key, totals in self._totals.by_level.items():
+            throttled.add_metric(key, totals.throttled_ns / 1e9)
+            rejected.add_metric(key, totals.rejected_messages)
+        yield from (throttled, rejected)
+
     def _held(self) -> Iterator[Metric]:
-        messages: dict[tuple[str, str, str], int] = {}
-        sizes: dict[tuple[str, str, str], int] = {}
+        held = _Held(self._totals)
         for stream in self._engine.registry.live():
-            if stream.held:
-                name = stream.name
-                key = self._totals.label(name.tenant, name.namespace, name.direction)
-                messages[key] = messages.get(key, 0) + stream.usage.held_messages
-                sizes[key] = sizes.get(key, 0) + stream.usage.held_size
-        for metric, text, held in (
-            ("sluice_held_messages", "Messages held right now", messages),
-            ("sluice_held_bytes", "Metered bytes held right now", sizes),
-        ):
-            family = GaugeMetricFamily(metric, text, labels=_LABELS)
-            for key, value in held.items():
-                family.add_metric(key, value)
-            yield family
+            if stream.holds:
+                held.count(stream)
+        yield from held.metrics()
         budget = self._engine.held
         yield _gauge("sluice_hold_budget_used_bytes", "Bytes of memory that held frames take", budget.used)
         yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
+
+
+class _Held:
+    """Adds up what is held right now; labels are bounded as those of the totals are."""
+
+    def __init__(self, totals: NamespaceTotals) -> None:
+        self._totals = totals
+        self._messages: Counter[tuple[str, ...]] = Counter()
+        self._sizes: Counter[tuple[str, ...]] = Counter()
+        self._would: Counter[tuple[str, ...]] = Counter()
+        self._streams_of_level: Counter[tuple[str, ...]] = Counter()
+        self._messages_of_level: Counter[tuple[str, ...]] = Counter()
+
+    def count(self, stream: Stream) -> None:
+        """Add one stream that holds something, or would."""
+        name, usage = stream.name, stream.usage
+        key = self._totals.label(name.tenant, name.namespace, name.direction)
+        if stream.observed is not None:
+            self._would[key] += stream.observed.usage.held_messages
+        if stream.held:
+            self._messages[key] += usage.held_messages
+            self._sizes[key] += usage.held_size
+            level = (name.direction, stream.waits_on.scope.level if stream.waits_on else stream.last_reason)
+            self._streams_of_level[level] += 1
+            self._messages_of_level[level] += usage.held_messages
+
+    def metrics(self) -> Iterator[Metric]:
+        """The sums."""
+        for metric, text, labels, values in (
+            ("sluice_held_messages", "Messages held right now", _LABELS, self._messages),
+            ("sluice_held_bytes", "Metered bytes held right now", _LABELS, self._sizes),
+            ("sluice_would_hold_messages", "Messages that limits in mode observe would hold", _LABELS, self._would),
+            ("sluice_held_streams", "Streams that wait on a limit of a level", _LEVEL, self._streams_of_level),
+            ("sluice_held_messages_by_level", "Messages that wait on one", _LEVEL, self._messages_of_level),
+        ):
+            family = GaugeMetricFamily(metric, text, labels=labels)
+            for key, value in values.items():
+                family.add_metric(key, value)
+            yield family
 
 
 def _connections(counters: Counters) -> Iterator[Metric]:

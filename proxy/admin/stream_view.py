@@ -1,50 +1,148 @@
-"""`GET /sluice/streams`: every open stream, what it offered and passed, and why it waits."""
+"""What `GET /sluice/streams` says: open streams, what they offered and passed, and why they wait.
 
+Rates are for the reader to make: counts of two answers, over the difference of their `monotonic_ms`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from limiter.limiter import Limiter
+from limiter.observed import Observed
+from limiter.rates import Rate
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
-
-MOST_SHOWN = 10_000
-
-
-def streams_view(streams: list[Stream], now: int) -> dict[str, Any]:
-    """The answer; held streams first, cut off at MOST_SHOWN (`left_out` says how many)."""
-    ordered = sorted(streams, key=lambda stream: -stream.usage.held_messages)
-    shown = ordered[:MOST_SHOWN]
-    return {"streams": [_stream(stream, now) for stream in shown], "left_out": len(ordered) - len(shown)}
+from proxy.observe.reasons import per_second
 
 
-def _stream(stream: Stream, now: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which streams somebody wants to see.
+
+    Args:
+        held: Only those of which something is held.
+        topic: Full name, of a partitioned topic with or without partition; empty for all.
+        tenant: Empty for all.
+        most: How many.
+    """
+
+    held: bool
+    topic: str
+    tenant: str
+    most: int
+
+    def has(self, stream: Stream) -> bool:
+        """Whether `stream` is one of them."""
+        name = stream.name
+        if self.held and not stream.held:
+            return False
+        if self.tenant and name.tenant != self.tenant:
+            return False
+        return not self.topic or name.topic == self.topic or name.topic.startswith(f"{self.topic}-partition-")
+
+
+class Choice:
+    """Picks what to show, some streams at a time: who holds most first, or would hold most, then the others.
+
+    Args:
+        wanted: What somebody wants to see.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._holding: list[tuple[int, int, int, Stream]] = []
+        self._others: list[Stream] = []
+        self._numbers = count(0, -1)
+        self.totals = {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
+        """Sums over all that are wanted, shown or not."""
+
+    def look_at(self, streams: Iterable[Stream]) -> None:
+        """Take more streams into account."""
+        most = self._wanted.most
+        for stream in filter(self._wanted.has, streams):
+            self.totals["streams"] += 1
+            if stream.holds:
+                self._count_held(stream)
+            elif len(self._others) < most:
+                self._others.append(stream)
+        if len(self._holding) > 2 * most:
+            self._holding.sort(reverse=True)
+            del self._holding[most:]
+
+    def shown(self) -> list[Stream]:
+        """What is shown of all that were looked at."""
+        self._holding.sort(reverse=True)
+        return [*(stream for *_, stream in self._holding), *self._others][: self._wanted.most]
+
+    def _count_held(self, stream: Stream) -> None:
+        messages = stream.usage.held_messages
+        would = stream.observed.usage.held_messages if stream.observed else 0
+        self._holding.append((messages, would, next(self._numbers), stream))
+        if stream.held:
+            self.totals["held_streams"] += 1
+            self.totals["held_messages"] += messages
+            self.totals["held_bytes"] += stream.usage.held_size
+
+
+def view(stream: Stream, now: int) -> dict[str, Any]:
+    """One stream; counts are since it was opened."""
     name, usage, connection = stream.name, stream.usage, stream.connection
     assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
+    observed = stream.observed
     return {
         "direction": name.direction,
         "topic": name.topic,
         "connection_id": connection.connection_id,
         "client_address": connection.client_address,
+        "client_role": connection.client_role,
         "stream_id": name.stream_id,
         "producer_name": name.producer_name,
         "subscription": name.subscription,
+        "consumer_name": name.consumer_name,
         "offered_messages": usage.offered_messages,
         "offered_bytes": usage.offered_size,
         "passed_messages": usage.passed_messages,
         "passed_bytes": usage.passed_size,
+        "rejected_messages": usage.rejected_messages,
+        "rejected_bytes": usage.rejected_size,
+        "dropped_messages": usage.dropped_messages,
+        "throttled_ms": usage.throttled.read(now) / 1e6,
         "held_messages": usage.held_messages,
         "held_bytes": usage.held_size,
+        "held_for_ms": usage.throttled.running_ns(now) / 1e6 if stream.held else None,
+        "oldest_held_ms": (now - stream.held[0].since) / 1e6 if stream.held else None,
         "permits_asked": usage.permits_asked,
         "permits_granted": usage.permits_granted,
         "waits_on": _waiting(stream, now),
-        "limits": [_limit(limiter) for limiter in stream.chain],
+        "limits": [_limit(limiter) for limiter in (*stream.chain, *(observed.chain if observed else ()))],
+        "observed": _observed(observed, now) if observed else None,
     }
 
 
 def _waiting(stream: Stream, now: int) -> dict[str, Any] | None:
-    if stream.waits_on is None:
+    limiter = stream.waits_on
+    if limiter is None:
         return None
-    scope = stream.waits_on.scope
-    return {"level": scope.level, "name": scope.name, "for_ms": stream.usage.throttled.running_ns(now) / 1e6}
+    return {
+        "level": limiter.scope.level,
+        "name": limiter.scope.name,
+        "source": limiter.source,
+        "messages_per_s": per_second(limiter.limit.messages),
+        "bytes_per_s": per_second(limiter.limit.size),
+        "for_ms": (now - stream.waits_since) / 1e6,
+    }
+
+
+def _observed(observed: Observed, now: int) -> dict[str, Any]:
+    usage = observed.usage
+    return {
+        "held_messages": usage.held_messages,
+        "held_bytes": usage.held_size,
+        "held_for_ms": usage.throttled.running_ns(now) / 1e6 if observed.is_holding else None,
+        "throttled_ms": usage.throttled.read(now) / 1e6,
+        "exceeded_messages": usage.dropped_messages,
+    }
 
 
 def _limit(limiter: Limiter) -> dict[str, Any]:
@@ -53,6 +151,15 @@ def _limit(limiter: Limiter) -> dict[str, Any]:
         "level": limiter.scope.level,
         "name": limiter.scope.name,
         "source": limiter.source,
-        "messages_per_s": limit.messages.per_second if limit.messages else None,
-        "bytes_per_s": limit.size.per_second if limit.size else None,
+        "mode": limit.mode,
+        "messages_per_s": per_second(limit.messages),
+        "bytes_per_s": per_second(limit.size),
+        "burst_messages": _burst(limit.messages),
+        "burst_bytes": _burst(limit.size),
+        "peak_messages_per_s": per_second(limit.peak_messages),
+        "peak_bytes_per_s": per_second(limit.peak_size),
     }
+
+
+def _burst(rate: Rate | None) -> int | None:
+    return None if rate is None else rate.burst

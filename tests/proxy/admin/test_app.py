@@ -28,11 +28,6 @@ async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
     assert await admin.ask("GET", "/readyz") == (503, "not accepting connections\n")
 
 
-async def test_without_streams_the_view_is_empty(make_admin) -> None:
-    admin: Admin = await make_admin()
-    assert await admin.ask("GET", "/sluice/streams") == (200, {"streams": [], "left_out": 0})
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "reason"),
     [

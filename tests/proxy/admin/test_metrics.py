@@ -6,10 +6,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from accesslog.record import IntervalLine
 from proxy.admin.metrics import SluiceCollector
 from proxy.observe import totals
 from tests.proxy.conversation import World, consumer, publisher
-from tests.proxy.wire import PING, TOPIC, lookup, message, producer, send, sends
+from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
 
 Make = Callable[..., World]
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -56,6 +57,63 @@ def test_what_passed_and_what_is_held_is_told_by_namespace_and_direction(make_wo
     assert found["sluice_messages_dropped_total", PUBLISH] == 2
     assert found["sluice_throttled_seconds_total", PUBLISH] == 0
     assert ("sluice_held_messages", PUBLISH) not in found
+
+
+def test_who_waits_is_told_by_level(make_world: Make) -> None:
+    limits = {
+        "namespaces": {"acme/shop": {"publish_total": {"messages": 1}}},
+        "topics": {TOPIC: {"dispatch": {"messages": 1}}},
+    }
+    world = make_world(limits=limits)
+    client, _ = publisher(world)
+    client >> sends(3, size=100)
+    _, broker = consumer(world)
+    broker >> [message(0), message(1)]
+    world.advance(0.25)
+    found = scrape(world)
+    namespace, topic = labels(direction="publish", level="namespace"), labels(direction="dispatch", level="topic")
+    assert (found["sluice_held_streams", namespace], found["sluice_held_streams", topic]) == (1, 1)
+    assert found["sluice_held_messages_by_level", namespace] == 2
+    assert found["sluice_held_messages_by_level", topic] == 1
+    assert found["sluice_limiter_throttled_seconds_total", namespace] == 0.25
+    assert found["sluice_limiter_messages_rejected_total", namespace] == 0
+
+
+def test_what_is_rejected_and_what_would_be_held_is_told_by_namespace(make_world: Make) -> None:
+    limits = {
+        "topics": {
+            TOPIC: {"publish": {"messages": 1, "mode": "reject"}},
+            OTHER_TOPIC: {"publish": {"messages": 1, "mode": "observe"}},
+        }
+    }
+    world = make_world(limits=limits, publish={"hold_connection": "300"})
+    client, _ = publisher(world)
+    client >> [producer(2, OTHER_TOPIC), *sends(3, size=100)]
+    client >> sends(6, size=100, producer_id=2)
+    world.advance(0.25)
+    found = scrape(world)
+    assert found["sluice_messages_rejected_total", PUBLISH] == 2
+    assert found["sluice_bytes_rejected_total", PUBLISH] == 200
+    assert found["sluice_limiter_messages_rejected_total", labels(direction="publish", level="topic")] == 2
+    assert found["sluice_would_hold_messages", PUBLISH] == 3
+    assert found["sluice_would_exceed_messages_total", PUBLISH] == 2
+    assert found["sluice_would_throttle_seconds_total", PUBLISH] == 0.25
+    assert found["sluice_throttled_seconds_total", PUBLISH] == 0
+    assert ("sluice_held_messages", PUBLISH) not in found
+
+
+def test_scrapes_cost_no_line_of_the_access_log(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
+    client, _ = publisher(world)
+    client >> sends(3)
+    before = len(world.lines())
+    for _ in range(5):
+        world.advance(0.1)
+        scrape(world)
+    assert len(world.lines()) == before
+    world.advance(0.5)
+    (line,) = world.lines(IntervalLine)
+    assert (line.duration_ms, line.offered_messages, line.throttled_ms) == (1000, 3, 1000)
 
 
 def test_connections_ends_and_pauses_are_told_by_fixed_words(make_world: Make) -> None:
@@ -130,4 +188,4 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
         assert family.name.startswith("sluice_")
         assert family.documentation
         for sample in family.samples:
-            assert set(sample.labels) <= {"tenant", "namespace", "direction", "role", "cause", "side", "kind"}
+            assert set(sample.labels) <= {"tenant", "namespace", "direction", "level", "role", "cause", "side", "kind"}

@@ -1,71 +1,185 @@
-"""`GET /sluice/streams`."""
+"""What `GET /sluice/streams` says of streams."""
 
-import json
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 
-from proxy.admin import stream_view
-from proxy.admin.stream_view import streams_view
+from proxy.admin.stream_view import Choice, Wanted, view
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, flow, producer, send, sends, subscribe, varint
 
 Make = Callable[..., World]
+ALL = Wanted(held=False, topic="", tenant="", most=1000)
+
+
+def chosen(world: World, wanted: Wanted) -> tuple[list[int], dict[str, int]]:
+    """The ids of the streams that are shown, and the totals."""
+    choice = Choice(wanted)
+    for stream in world.engine.registry.live():
+        choice.look_at([stream])
+    return [stream.name.stream_id for stream in choice.shown()], choice.totals
+
+
+def views(world: World) -> list[dict[str, Any]]:
+    choice = Choice(ALL)
+    choice.look_at(world.engine.registry.live())
+    return [view(stream, world.clock()) for stream in choice.shown()]
 
 
 def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) -> None:
-    world = make_world(limits={"namespaces": {"acme/shop": {"publish_total": {"messages": 1, "bytes": "1MB"}}}})
+    limit = {"messages": 1, "bytes": "1MB", "peak_messages": 5, "burst_messages": 1}
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish_total": limit}}})
     client, _ = publisher(world)
     client >> sends(3, size=100)
     world.advance(0.25)
-    (shown,) = streams_view(world.engine.registry.live(), world.clock())["streams"]
+    (shown,) = views(world)
     assert shown == {
         "direction": "publish",
         "topic": TOPIC,
         "connection_id": 1,
         "client_address": "192.0.2.7:40001",
+        "client_role": "",
         "stream_id": 1,
         "producer_name": "named-by-broker",
         "subscription": "",
+        "consumer_name": "",
         "offered_messages": 3,
         "offered_bytes": 300,
         "passed_messages": 1,
         "passed_bytes": 100,
+        "rejected_messages": 0,
+        "rejected_bytes": 0,
+        "dropped_messages": 0,
+        "throttled_ms": 250.0,
         "held_messages": 2,
         "held_bytes": 200,
+        "held_for_ms": 250.0,
+        "oldest_held_ms": 250.0,
         "permits_asked": 0,
         "permits_granted": 0,
-        "waits_on": {"level": "namespace", "name": "acme/shop", "for_ms": 250.0},
+        "waits_on": {
+            "level": "namespace",
+            "name": "acme/shop",
+            "source": "total file",
+            "messages_per_s": 1.0,
+            "bytes_per_s": 1_000_000.0,
+            "for_ms": 250.0,
+        },
         "limits": [
             {
                 "level": "namespace",
                 "name": "acme/shop",
                 "source": "total file",
+                "mode": "enforce",
                 "messages_per_s": 1.0,
                 "bytes_per_s": 1_000_000.0,
+                "burst_messages": 1,
+                "burst_bytes": 100_000,
+                "peak_messages_per_s": 5.0,
+                "peak_bytes_per_s": None,
             }
         ],
+        "observed": None,
     }
+
+
+def test_how_long_it_is_held_is_not_how_long_it_waits_on_this_limit(make_world: Make) -> None:
+    """It was held all the time, by one limit and then by another."""
+    limits = {
+        "tenants": {"acme": {"publish": {"messages": 1, "burst_messages": 2}}},
+        "topics": {TOPIC: {"publish": {"messages": 2, "burst_messages": 1}}},
+    }
+    world = make_world(limits=limits)
+    client, _ = publisher(world)
+    client >> sends(4)
+    world.advance(0.25)
+    (shown,) = views(world)
+    assert (shown["waits_on"]["level"], shown["waits_on"]["for_ms"], shown["held_for_ms"]) == ("topic", 250, 250)
+    world.advance(1.5)
+    (shown,) = views(world)
+    assert (shown["waits_on"]["level"], shown["waits_on"]["for_ms"], shown["held_for_ms"]) == ("tenant", 250, 1750)
+    assert shown["oldest_held_ms"] == 1750
 
 
 def test_a_stream_without_a_limit_waits_on_nothing(world: World) -> None:
     client, _ = world.pair()
     client >> [subscribe(), flow(1000)]
-    (shown,) = streams_view(world.engine.registry.live(), world.clock())["streams"]
+    (shown,) = views(world)
     assert (shown["subscription"], shown["waits_on"], shown["limits"]) == ("sub", None, [])
+    assert (shown["held_for_ms"], shown["oldest_held_ms"]) == (None, None)
     assert (shown["permits_asked"], shown["permits_granted"]) == (1000, 1000)
 
 
-def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(
-    make_world: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream_view, "MOST_SHOWN", 2)
+def test_a_limit_that_is_only_observed_is_listed_with_what_it_would_do(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1, "mode": "observe"}}}})
+    client, _ = publisher(world)
+    client >> sends(3, size=100)
+    world.advance(0.25)
+    (shown,) = views(world)
+    assert (shown["held_messages"], shown["held_for_ms"], shown["waits_on"]) == (0, None, None)
+    assert [limit["mode"] for limit in shown["limits"]] == ["observe"]
+    would = {"held_messages": 2, "held_bytes": 200, "held_for_ms": 250.0, "throttled_ms": 250.0, "exceeded_messages": 0}
+    assert shown["observed"] == would
+
+
+def test_what_a_limit_rejected_is_told(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1, "mode": "reject"}}}})
+    client, _ = publisher(world)
+    client >> sends(3, size=100)
+    (shown,) = views(world)
+    assert (shown["rejected_messages"], shown["rejected_bytes"], shown["held_messages"]) == (2, 200, 0)
+    assert shown["limits"][0]["mode"] == "reject"
+
+
+def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
+    client, _ = world.pair()
+    client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC), *sends(3, producer_id=3, size=9)]
+    shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=2))
+    assert shown == [3, 1]
+    assert totals == {"streams": 3, "held_streams": 1, "held_messages": 2, "held_bytes": 18}
+
+
+def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> None:
+    world = make_world(limits={"each_topic": {"publish": {"messages": 1}}})
+    client, _ = world.pair()
+    for number in range(9):
+        topic = f"persistent://t/n/{number}"
+        client >> [producer(number, topic), *sends(2 + number * 5 % 9, producer_id=number)]
+    shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=3))
+    assert [number * 5 % 9 for number in shown] == [8, 7, 6]
+    assert (totals["held_streams"], totals["held_messages"]) == (9, 9 + 36)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, [3, 1, 2]),
+        ({"held": True}, [3]),
+        ({"topic": OTHER_TOPIC}, [1, 2]),
+        ({"topic": TOPIC}, [3]),
+        ({"topic": TOPIC[:-1]}, []),
+        ({"tenant": "acme"}, [3, 1, 2]),
+        ({"tenant": "acm"}, []),
+        ({"held": True, "topic": OTHER_TOPIC}, []),
+        ({"most": 0}, []),
+    ],
+)
+def test_one_can_ask_for_some_of_them(make_world: Make, asked: dict[str, Any], found: list[int]) -> None:
     world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
     client, _ = world.pair()
     client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC), *sends(3, producer_id=3)]
-    view = streams_view(world.engine.registry.live(), world.clock())
-    assert [shown["stream_id"] for shown in view["streams"]] == [3, 1]
-    assert view["left_out"] == 1
+    wanted = Wanted(**{"held": False, "topic": "", "tenant": "", "most": 1000, **asked})
+    assert chosen(world, wanted)[0] == found
+
+
+def test_a_partitioned_topic_stands_for_its_partitions(world: World) -> None:
+    client, _ = world.pair()
+    client >> [producer(1, f"{TOPIC}-partition-0"), producer(2, f"{TOPIC}-partition-1"), producer(3, OTHER_TOPIC)]
+    assert chosen(world, Wanted(held=False, topic=TOPIC, tenant="", most=9))[0] == [1, 2]
+    assert chosen(world, Wanted(held=False, topic=f"{TOPIC}-partition-1", tenant="", most=9))[0] == [2]
 
 
 def test_names_that_are_no_text_do_not_break_the_view(world: World) -> None:
@@ -75,6 +189,6 @@ def test_names_that_are_no_text_do_not_break_the_view(world: World) -> None:
     inner = command[command.index(TOPIC.encode()) - 2 :] + b"\x22\x02\xff\xfe"
     envelope = b"\x08\x05\x2a" + varint(len(inner)) + inner
     client.send_bytes((len(envelope) + 4).to_bytes(4, "big") + len(envelope).to_bytes(4, "big") + envelope)
-    view = streams_view(world.engine.registry.live(), world.clock())
-    assert json.loads(json.dumps(view))["streams"][0]["producer_name"] == "\ufffd\ufffd"
+    (shown,) = msgspec.json.decode(msgspec.json.encode(views(world)))
+    assert shown["producer_name"] == "\ufffd\ufffd"
     client >> send(0)

@@ -1,0 +1,73 @@
+"""`GET /sluice/streams`, asked as one asks it."""
+
+import pytest
+
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+from proxy.admin import stream_rest
+from proxy.admin.stream_rest import MOST_SHOWN, SHOWN_UNLESS_TOLD, read_wanted
+from proxy.admin.stream_view import Wanted
+from proxy.observe.connection import Connection
+from tests.proxy.admin_client import Admin
+
+TOPIC = "persistent://public/default/t"
+
+
+def open_streams(admin: Admin, number: int) -> None:
+    registry, now = admin.engine.registry, admin.engine.clock()
+    for stream_id in range(number):
+        name = StreamName("publish", "public", "default", TOPIC, stream_id)
+        registry.open(Stream(name, (), lambda _entry: None, Connection(1)), parse_topic(TOPIC), now)
+
+
+async def test_without_streams_the_view_is_empty(make_admin) -> None:
+    admin: Admin = await make_admin()
+    status, answer = await admin.ask("GET", "/sluice/streams")
+    assert (status, answer["streams"], answer["left_out"]) == (200, [], 0)
+    assert answer["totals"] == {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
+    assert answer["monotonic_ms"] > 0
+
+
+async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
+    make_admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_rest, "_SHOWN_AT_ONCE", 3)
+    monkeypatch.setattr(stream_rest, "_LOOKED_AT_ONCE", 5)
+    admin: Admin = await make_admin()
+    open_streams(admin, 8)
+    _, answer = await admin.ask("GET", "/sluice/streams?limit=7")
+    assert [stream["stream_id"] for stream in answer["streams"]] == list(range(7))
+    assert (answer["left_out"], answer["totals"]["streams"]) == (1, 8)
+    assert (await admin.ask("GET", "/sluice/streams?topic=t&tenant=public"))[1]["totals"]["streams"] == 8
+    assert (await admin.ask("GET", "/sluice/streams?held=1"))[1]["totals"]["streams"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("hold=1", "'hold' is not known here: ask by held, topic, tenant, limit"),
+        ("held=yes", "held: 'yes' is neither 1 (only streams of which something is held) nor 0"),
+        ("limit=10001", "limit: '10001' is not a number of streams from 0 to 10000"),
+        ("limit=-1", "limit: '-1' is not a number of streams from 0 to 10000"),
+        ("limit=1&limit=2", "a key stands there twice: give each once"),
+        ("topic=a//b", "topic: "),
+    ],
+)
+async def test_a_bad_question_is_refused_with_what_would_be_right(make_admin, query: str, reason: str) -> None:
+    admin: Admin = await make_admin()
+    status, answer = await admin.ask("GET", f"/sluice/streams?{query}")
+    assert status == 400
+    assert answer["reason"].startswith(reason)
+
+
+def test_the_question_is_read() -> None:
+    assert read_wanted({}) == Wanted(held=False, topic="", tenant="", most=SHOWN_UNLESS_TOLD)
+    query = {"held": "1", "topic": "a/b/c", "tenant": "a", "limit": str(MOST_SHOWN)}
+    assert read_wanted(query) == Wanted(held=True, topic="persistent://a/b/c", tenant="a", most=MOST_SHOWN)
+    assert read_wanted({"limit": "0"}).most == 0
+
+
+@pytest.mark.parametrize("text", ["", "1.5", "1e3", "+5", "٣", "9" * 5000, " 5"])
+def test_a_limit_is_a_plain_number(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number of streams"):
+        read_wanted({"limit": text})
