@@ -43,6 +43,8 @@ def scene(stage: Stage) -> Conclusion:
         back = Publisher(client.create_producer(TOPIC, "runaway"), 100)
         with publishing(back):
             show(payments, back, "none")
+        payments.wait_for("runaway", len(before) + back.receipts)
+    payments.wait_for("cash-desk", cash_desk.receipts)
     worst_s, at_desk = stage.standstill.worst_s, payments.times_from("cash-desk")
     checks = [
         Check("both on one connection", len(connections) == 1, "as Sluice sees it"),

@@ -131,6 +131,12 @@ class Receiver:
         """Messages so far."""
         return len(self.times)
 
+    def wait_for(self, publisher_name: str, messages: int) -> None:
+        """Return when so many messages of one producer have arrived, or after SETTLE_S: receipts may come first."""
+        until = time.monotonic() + SETTLE_S
+        while len(self.times_from(publisher_name)) < messages and time.monotonic() < until:
+            time.sleep(0.01)
+
     def first_and_last(self) -> tuple[float, float]:
         """When the first message arrived, and when the last one did.
 
