@@ -5,7 +5,7 @@ from itertools import count, product
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from limiter.gate import Gate
 from limiter.limiter import Limiter
@@ -30,8 +30,6 @@ class Clockwork(Truths):
     limit over every interval (`ledger.py`); in the end all that is held passes, all room is given back, and nobody
     asks to be woken any more.
     """
-
-    steps_taken = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,10 +193,6 @@ class Clockwork(Truths):
         streams, limiters = self.world.journal.empty()
         assert self.active <= {*streams, *limiters}, "who did something is in the journal"
         self.active = {stream for stream in self.streams if stream.holds} | set(self.rows())
-
-    @invariant()
-    def one_step_more(self) -> None:
-        type(self).steps_taken += 1
 
     def teardown(self) -> None:
         """When nothing more comes, all that is held passes, and then nobody asks to be woken."""

@@ -3,13 +3,13 @@
 from fractions import Fraction
 from math import ceil, floor
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from limiter.rates import NANOS_PER_SECOND, Rate
 from limiter.token_bucket import TokenBucket
 from tests.limiter.ledger import within
+from tests.limiter.long_run import Counted, long_run
 
 MINUTE, DAY = 60 * NANOS_PER_SECOND, 86_400 * NANOS_PER_SECOND
 RATES = st.builds(
@@ -22,7 +22,7 @@ SPANS = st.integers(0, 10) | st.integers(0, NANOS_PER_SECOND) | st.integers(0, 3
 AMOUNTS = st.integers(0, 10) | st.integers(0, 10**12)
 
 
-class Bucket(RuleBasedStateMachine):
+class Bucket(Counted):
     """A bucket beside the same in rational numbers, straight from the definition.
 
     Proves: from one token a day to 10**12 a nanosecond, whatever is taken, undone and changed and however long it
@@ -31,8 +31,6 @@ class Bucket(RuleBasedStateMachine):
     it falls) and gives no token that was not there. Between changes P2 holds over every interval for takers who look
     first, and for each of them tokens are there after the wait that was told, and not a nanosecond before.
     """
-
-    steps_taken = 0
 
     @initialize(rate=RATES)
     def begin(self, rate: Rate) -> None:
@@ -97,7 +95,6 @@ class Bucket(RuleBasedStateMachine):
 
     @invariant()
     def it_is_the_rational_model(self) -> None:
-        type(self).steps_taken += 1
         if hasattr(self, "bucket"):
             assert self.bucket.tokens(self.now) == floor(self.balance)
             assert self.bucket._balance == self.balance * self.rate.period_ns
@@ -118,5 +115,4 @@ def carried_over(old: Rate, balance: Fraction, new: Rate) -> Fraction:
     return balance * ratio if balance < 0 and ratio < 1 else balance
 
 
-TestBucket = Bucket.TestCase
-TestBucket.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestBucket = long_run(Bucket, at_least=15_000)

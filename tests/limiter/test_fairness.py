@@ -5,11 +5,14 @@ from itertools import cycle, repeat
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from limiter.limiter import Limiter
+from limiter.policies import Setting
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream
-from tests.limiter.world import World, jain, limiter
+from tests.limiter.world import Governed, World, jain, limiter
 
 BATCHES = (1, 2, 7, 10, 50, 100, 333, 1000)
 
@@ -161,3 +164,41 @@ def test_streams_of_all_batch_sizes_at_a_total_share_it_equally() -> None:
     world.run(100)
     assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
     assert total.usage.messages >= 0.98 * 2000 * 100
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batches=st.lists(st.sampled_from([2, 3, 7, 10, 50, 100, 333]), min_size=2, max_size=6),
+    arrivals=st.lists(st.integers(0, 2_000_000_000), min_size=6, max_size=6),
+    limit=st.sampled_from(
+        [Limit(rate(1000)), Limit(rate(1000, burst=3000), peak_messages=rate(1500)), Limit(rate(999, burst=1))]
+    ),
+)
+def test_whoever_comes_first_and_whatever_the_batches_all_get_the_same_from_then_on(batches, arrivals, limit) -> None:
+    world, one = World(), Limiter(limiter(1).scope, limit, "test", 0)
+    streams = []
+    for at, batch in sorted(zip(arrivals, batches, strict=False)):
+        world.run_until(at)
+        streams.append(world.greedy(one, entries=repeat((batch, batch))))
+    start = max(arrivals)
+    world.run_until(start)
+    before = [world.messages_of(stream) for stream in streams]
+    world.run(40)
+    shares = [float(world.messages_of(stream) - at_first) for stream, at_first in zip(streams, before, strict=True)]
+    assert jain(shares) >= 0.99
+    assert sum(shares) + max(batches) >= 0.99 * 999 * 40
+
+
+def test_streams_alike_at_every_level_share_equally_whatever_their_batches() -> None:
+    """Each of six topics has a limit, a namespace has three of them, and the proxy's total is what is scarce."""
+    world = Governed()
+    world.put((Setting.PROXY, ""), Limit(rate(1200), rate(10**6), rate(2400)))
+    world.put((Setting.TENANT, "t"), Limit(rate(1500)))
+    world.put((Setting.NAMESPACE, "t/n"), Limit(rate(1400)))
+    world.put((Setting.TOPIC_OF_NAMESPACE, "t/n"), Limit(rate(600), peak_messages=rate(900)))
+    streams = [world.open(f"topic-{number}") for number in range(6)]
+    for stream, batch in zip(streams, (2, 5, 10, 20, 60, 120), strict=True):
+        world.keep_busy(stream, repeat((batch, batch)))
+    world.run(100)
+    assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
+    assert sum(map(world.messages_of, streams)) >= 0.99 * 1200 * 100

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -12,6 +11,7 @@ from limiter.rates import NANOS_PER_SECOND, Limit, Mode, rate
 from limiter.registry import Registry
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
+from tests.limiter.long_run import long_run
 from tests.limiter.world import limiter as some_limiter
 
 SECOND = NANOS_PER_SECOND
@@ -122,7 +122,5 @@ class Crossing(Clockwork):
         self.world.gate.woken([self.all[whose]], self.now)
 
 
-TestHierarchy = Hierarchy.TestCase
-TestHierarchy.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
-TestCrossing = Crossing.TestCase
-TestCrossing.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestHierarchy = long_run(Hierarchy, at_least=30_000)
+TestCrossing = long_run(Crossing, at_least=25_000)

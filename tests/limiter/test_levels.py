@@ -4,7 +4,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
@@ -14,6 +13,7 @@ from limiter.registry import Registry
 from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
+from tests.limiter.long_run import long_run
 
 TENANTS, SPACES, BASES, PARTITIONS = "tu", "no", "xy", ("", "-partition-0", "-partition-1")
 GROUPS = {"t/n": "gold", "u": "gold", "t/o": "iron"}
@@ -198,5 +198,4 @@ class Levels(Clockwork):
                 assert all(self.registry.limiters[limiter.scope] is limiter for limiter in chain)
 
 
-TestLevels = Levels.TestCase
-TestLevels.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestLevels = long_run(Levels, at_least=15_000)

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.policies import Setting
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Stream
 from limiter.usage import LimiterUsage, StreamUsage
 from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE
+from tests.limiter.long_run import Counted, long_run
 from tests.limiter.world import Governed
 
 LEVELS = ((Setting.PROXY, ""), (Setting.NAMESPACE, "t/n"), (Setting.TOPIC_OF_NAMESPACE, "t/n"))
@@ -31,7 +31,7 @@ def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
     return {**found, "throttled": usage.throttled.read(now)}
 
 
-class Rehearsal(RuleBasedStateMachine):
+class Rehearsal(Counted):
     """A world whose limits are enforced or observed, and beside it one where the observed ones are enforced.
 
     Whatever the first lets pass is offered to the second, at that moment. Proves: what the first counts as observed is
@@ -40,8 +40,6 @@ class Rehearsal(RuleBasedStateMachine):
     observed, that is the same arrivals through the same limits, and then everything passes at once. The second is
     always offered entry by entry, the first whole chunks, too.
     """
-
-    steps_taken = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,10 +167,5 @@ class Rehearsal(RuleBasedStateMachine):
         due = {limiter.scope: at for limiter, at in self.real.rehearsals.due.items()}
         assert due == {limiter.scope: at for limiter, at in self.reference.alarms.due.items()}
 
-    @invariant()
-    def one_step_more(self) -> None:
-        type(self).steps_taken += 1
 
-
-TestRehearsal = Rehearsal.TestCase
-TestRehearsal.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestRehearsal = long_run(Rehearsal, at_least=15_000)

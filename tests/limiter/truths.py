@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import invariant
 
 from limiter.gate import LEAST_SLEEP_NS
 from limiter.limiter import Limiter
 from limiter.stream import Entry, Stream
 from tests.limiter.ledger import Ledger
+from tests.limiter.long_run import Counted
 from tests.limiter.world import World
 
 MOST_ROOM = 30
@@ -18,7 +19,7 @@ MOST_PLAYED = 300_000
 FATES = ("passed", "dropped", "rejected", "held")
 
 
-class Truths(RuleBasedStateMachine):
+class Truths(Counted):
     """A world, books kept beside it, and the invariants that hold the two together.
 
     Proves: each offered message is passed, held, dropped or rejected, once; who holds waits in exactly one queue, in

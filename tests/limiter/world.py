@@ -97,6 +97,11 @@ class World:
     def greedy(self, *chain: Limiter, entries: Iterator[tuple[int, int]]) -> Stream:
         """A stream that always has a next entry waiting."""
         stream = self.stream(*chain)
+        self.keep_busy(stream, entries)
+        return stream
+
+    def keep_busy(self, stream: Stream, entries: Iterator[tuple[int, int]]) -> None:
+        """From now on a next entry of this stream is always waiting."""
 
         def release(entry: Entry) -> None:
             self.note(stream, entry.messages, entry.size)
@@ -107,7 +112,6 @@ class World:
             self.offer(stream, *next(entries))
         while not stream.held:
             self.offer(stream, *next(entries))
-        return stream
 
     def note(self, stream: Stream, messages: int, size: int) -> None:
         self.log.append(Passed(self.clock.now, stream, messages, size))

@@ -1,0 +1,38 @@
+"""How long the machines run: 10^5 steps in all where CI=true, the same ones each time; elsewhere a fifth, new ones."""
+
+import os
+from typing import Any
+from unittest import TestCase
+
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+STEPS = 50
+SHARE = 1.0 if os.environ.get("CI") else 0.2
+
+
+class Counted(RuleBasedStateMachine):
+    """A machine that knows how many steps it has taken."""
+
+    steps_taken = 0
+
+    @invariant()
+    def one_step_more(self) -> None:
+        type(self).steps_taken += 1
+
+
+def long_run(machine: type[Counted], at_least: int) -> type[TestCase]:
+    """A test that lets `machine` take that many steps, and counts them: hypothesis ends some examples early."""
+    base: Any = machine.TestCase
+    wanted = round(at_least * SHARE)
+
+    class LongRun(base):
+        def runTest(self) -> None:  # noqa: N802 - unittest's name
+            before = machine.steps_taken
+            super().runTest()
+            taken = machine.steps_taken - before
+            assert taken >= wanted, f"{taken} steps of {wanted}: more examples are needed"
+
+    examples = round(1.25 * wanted / STEPS)
+    LongRun.settings = settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
+    return LongRun
