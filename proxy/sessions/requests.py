@@ -50,7 +50,8 @@ class Requests:
     def own(self, answered: Callable[[], None]) -> int:
         """The id for a request of the proxy's own; `answered` is called with its answer, be it an error.
 
-        Clients count upwards from 0, the proxy downwards from the top, past what a strange client uses up there.
+        C++ clients count upwards from 0 and Java's from a random number under 2^62; the proxy counts downwards from the
+        top, past what a strange client uses up there.
         """
         while self._next_own in self._answered:
             self._next_own -= 1

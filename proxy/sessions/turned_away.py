@@ -2,8 +2,8 @@
 
 An ERROR in answer to CONNECT would be shorter. But C++ and Python clients take that, whatever its code, for a broken
 connection: they connect again and again until their operation times out, and nobody reads the reason. An error in
-answer to a request ends their operation there and then. Lookups lead back here, so that a producer that was open
-before asks for PRODUCER, and can be ended for good.
+answer to a request ends their operation there and then, and Java's too. Lookups lead back here: so a producer that was
+open before asks for PRODUCER, and can be ended for good.
 """
 
 from collections.abc import Callable

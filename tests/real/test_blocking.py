@@ -1,0 +1,153 @@
+"""Blocking at run time, as applications with the official client meet it."""
+
+import base64
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pulsar
+import pytest
+
+from tests.real.pulsar_rest import PulsarRest
+from tests.real.sluice_process import SluiceProcess
+from tests.real.traffic import assert_silent, digest, open_sender, payload, quiet_client, read_all, receive
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
+
+SOON_S = 5.0
+CLAIMS = base64.urlsafe_b64encode(b'{"sub": "billing"}').decode().rstrip("=")
+TOKEN = f"e30.{CLAIMS}.c2ln"
+"""The broker of these tests does not authenticate, so it takes this claim as Sluice does: unverified."""
+
+Refusal = type[Exception]
+
+
+@dataclass
+class Blocks:
+    """The blocks of the module's Sluice."""
+
+    sluice: SluiceProcess
+
+    def put(self, kind: str, name: str, **where: str) -> dict[str, int]:
+        """Block; gives what that ended."""
+        body = {"kind": kind, "name": name, "reason": "too loud", **where}
+        ended: dict[str, int] = self.sluice.send("POST", "/sluice/blocks", body)["ended"]
+        return ended
+
+    def remove_all(self) -> None:
+        for rule in self.sluice.get("/sluice/blocks")["blocks"]:
+            query = urllib.parse.urlencode({key: rule[key] for key in ("kind", "name", "topic", "namespace")})
+            assert self.sluice.send("DELETE", f"/sluice/blocks?{query}")["unblocked"]
+
+
+@pytest.fixture
+def blocks(sluice_proxy: SluiceProcess) -> Iterator[Blocks]:
+    """At the end nothing is blocked any more."""
+    blocks = Blocks(sluice_proxy)
+    yield blocks
+    blocks.remove_all()
+
+
+@contextmanager
+def refused_at_once(error: Refusal) -> Iterator[None]:
+    """Not after the client's own timeout of 30 s."""
+    began = time.monotonic()
+    with pytest.raises(error):
+        yield
+    assert time.monotonic() - began < SOON_S
+
+
+def send_until_refused(producer: pulsar.Producer) -> Exception:
+    deadline = time.monotonic() + SOON_S
+    while time.monotonic() < deadline:
+        try:
+            producer.send(b"more")
+        except Exception as error:  # noqa: BLE001 - which one, the test judges
+            return error
+    raise AssertionError(f"nothing was refused in {SOON_S} s")
+
+
+def is_gone(look: Callable[[], Any]) -> bool:
+    deadline = time.monotonic() + SOON_S
+    while look() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not look()
+
+
+def test_a_producer_blocked_while_it_sends_is_fenced_off_and_its_neighbour_goes_on(
+    client: pulsar.Client,
+    direct_client: pulsar.Client,
+    rest: PulsarRest,
+    topic: str,
+    blocks: Blocks,
+) -> None:
+    loud, neighbour = open_sender(client, topic, "loud"), client.create_producer(f"{topic}-neighbour")
+    contents = [payload("loud", index) for index in range(500)]
+    loud.send_all(contents[:100])
+    for content in contents[100:]:
+        loud.send_async(content)
+    assert blocks.put("producer", "loud", topic=topic) == {"connections": 0, "streams": 1}
+    neighbour.send(b"undisturbed")
+    assert isinstance(send_until_refused(loud.producer), pulsar.ProducerFenced)
+    assert is_gone(lambda: rest.stats(topic)["publishers"]), "the broker was told, too"
+    neighbour.send(b"still undisturbed")
+    (publisher,) = rest.stats(f"{topic}-neighbour")["publishers"]
+    with refused_at_once(pulsar.NotAllowedError):
+        client.create_producer(topic, producer_name="loud")
+    blocks.remove_all()
+    client.create_producer(topic, producer_name="loud").send(b"back", properties={"producer": "loud"})
+    (again,) = rest.stats(topic)["publishers"]
+    assert again["address"] == publisher["address"], "all on the connection of the beginning"
+    arrived = [digest(message.data()) for message in read_all(direct_client, topic)]
+    assert arrived[: len(loud.sent)] == loud.sent, "what has a receipt is there, in order"
+    assert arrived[-1] == digest(b"back")
+
+
+def test_a_consumer_of_a_blocked_subscription_gets_nothing_and_its_neighbour_everything(
+    client: pulsar.Client,
+    direct_client: pulsar.Client,
+    rest: PulsarRest,
+    topic: str,
+    blocks: Blocks,
+) -> None:
+    consumer, neighbour = client.subscribe(topic, "s"), client.subscribe(topic, "other")
+    sender = open_sender(direct_client, topic, "p")
+    sender.send_all([payload("p", index) for index in range(5)])
+    receive(consumer, 5)
+    assert blocks.put("subscription", "s", topic=topic) == {"connections": 0, "streams": 1}
+    assert is_gone(lambda: rest.stats(topic)["subscriptions"]["s"]["consumers"])
+    sender.send_all([payload("p", index) for index in range(5, 10)])
+    receive(neighbour, 10)
+    assert_silent(consumer)
+    with refused_at_once(pulsar.NotAllowedError):
+        client.subscribe(topic, "s")
+    blocks.remove_all()
+    receive(consumer, 5)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("role", "billing"), ("address", "127.0.0.0/8")])
+def test_a_blocked_client_is_told_at_once_and_let_in_again_at_once(
+    sluice_proxy: SluiceProcess, topic: str, blocks: Blocks, kind: str, name: str
+) -> None:
+    authentication = pulsar.AuthenticationToken(TOKEN)
+    client = quiet_client(sluice_proxy.service_url, authentication=authentication)
+    producer = client.create_producer(topic)
+    producer.send(b"fine")
+    assert blocks.put(kind, name)["connections"] >= 1
+    assert isinstance(send_until_refused(producer), pulsar.ProducerFenced)
+    with refused_at_once(pulsar.NotAllowedError):
+        client.create_producer(topic)
+    with refused_at_once(pulsar.NotAllowedError):
+        client.subscribe(topic, "s")
+    other = quiet_client(sluice_proxy.service_url, authentication=authentication)
+    with refused_at_once(pulsar.NotAllowedError):
+        other.create_producer(topic)
+    blocks.remove_all()
+    began = time.monotonic()
+    for one in (client, other):
+        one.create_producer(topic).send(b"back")
+        one.close()
+    assert time.monotonic() - began < SOON_S
