@@ -45,10 +45,11 @@ def unblock(kind: Kind, name: Name, *, topic: Topic = "", namespace: Namespace =
 def blocks(admin: Admin = _ADMIN) -> None:
     """Show what is blocked, since when, why, and how often each block refused or ended something."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     answer = _ask(admin, "GET")
-    table = Table("kind", "name", "only in", "reason", "since", "from", "hits", title="blocked")
+    titles = ("kind", "name", "only in", "reason", "since (UTC)", "from", "hits")
+    table = Table(*(Column(title, overflow="fold") for title in titles), title="blocked")
     for rule in answer["blocks"]:
         table.add_row(*_cells(rule), rule["origin"], str(rule["hits"]))
     for rule in answer["lifted"]:
@@ -59,8 +60,9 @@ def blocks(admin: Admin = _ADMIN) -> None:
 def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
     from rich.text import Text
 
+    since = rule["since"].removesuffix("+00:00").replace("T", " ")
     where = rule["topic"] or rule["namespace"]
-    return tuple(Text(str(cell)) for cell in (rule["kind"], rule["name"], where, rule["reason"], rule["since"]))
+    return tuple(Text(str(cell)) for cell in (rule["kind"], rule["name"], where, rule["reason"], since))
 
 
 def _ask(admin: str, method: str, body: object = None, query: dict[str, str] | None = None) -> Any:

@@ -21,10 +21,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-async def sluice(address: str, *arguments: str) -> Result:
+async def sluice(address: str, *arguments: str, columns: int = 200) -> Result:
     """Beside the loop that answers it."""
     command = [*arguments, "--admin", address]
-    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, env={"COLUMNS": "200"}))
+    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, env={"COLUMNS": str(columns)}))
 
 
 def address_of(admin: Admin) -> str:
@@ -43,6 +43,15 @@ async def test_blocking_showing_and_unblocking(make_admin) -> None:
     done = await sluice(address_of(admin), "unblock", "producer", "p [x]", *where)
     assert (done.exit_code, done.stdout) == (0, "unblocked: producer p [x]\n")
     assert (await sluice(address_of(admin), "blocks")).stdout == "nothing is blocked\n"
+
+
+async def test_a_narrow_terminal_cuts_nothing_off(make_admin) -> None:
+    admin: Admin = await make_admin()
+    name = "".join(chr(ord("a") + number % 26) for number in range(120))
+    await sluice(address_of(admin), "block", "role", name)
+    table = (await sluice(address_of(admin), "blocks", columns=60)).stdout
+    cells = [line.split("│")[2].strip() for line in table.splitlines() if line.startswith("│")]
+    assert "".join(cells) == name
 
 
 async def test_a_name_may_hold_whatever_a_query_holds(make_admin) -> None:
