@@ -1,0 +1,253 @@
+"""Whatever clients, brokers and operators do: every pause has its reason, its bound and its end.
+
+Whole sessions run here, without sockets: several clients, each with four producers of two tenants, whose connections
+are cut into any chunks; brokers answer when they like; limits change; producers and clients end at any time.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from limiter.policies import Setting, Value
+from limiter.rates import Limit, rate
+from proxy.sessions.relay import ENTRY_OVERHEAD
+from proxy.sessions.session import Session
+from proxy.sessions.throttle import Cause
+from tests.proxy.conversation import Peer, World
+from tests.proxy.wire import PING, PONG, UNLIMITED_TOPIC, body, close_producer, name_of, producer, receipt, send
+
+TOPICS = ["persistent://acme/shop/a", "persistent://acme/shop/b", "persistent://umbrella/shop/a", UNLIMITED_TOPIC]
+MOST_SIZE = 60
+ENTRY = len(send(250, 4, size=MOST_SIZE)) + ENTRY_OVERHEAD
+"""Most memory of a held entry."""
+HOLD_CONNECTION, HOLD_TOTAL = 5 * ENTRY, 8 * ENTRY
+MOST_CLIENTS = 4
+
+
+@dataclass(eq=False)
+class Party:
+    """One client with its broker, and what they have said."""
+
+    session: Session
+    client: Peer
+    broker: Peer
+    unsent: bytes = b""
+    sent: dict[int, list[bytes]] = field(default_factory=lambda: {number: [] for number in (1, 2, 3, 4)})
+    came: dict[int, list[bytes]] = field(default_factory=lambda: {number: [] for number in (1, 2, 3, 4)})
+    answered: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3, 4), 0))
+    closed: set[int] = field(default_factory=set)
+    pongs: int = 0
+
+    def hear(self) -> None:
+        """Take what the broker got."""
+        for frame in self.broker.heard():
+            if name_of(frame) == "SEND":
+                self.came[body(frame).producer_id].append(frame)
+            self.pongs += frame == PONG
+
+    def answer(self, number: int) -> None:
+        """The broker answers the oldest publish of a producer."""
+        self.answered[number] += 1
+        self.broker >> receipt(self.answered[number] - 1, number)
+
+    def answer_all(self) -> None:
+        """And what passes because of that."""
+        self.hear()
+        while waiting := [number for number in self.came if self.pending(number) > 0]:
+            for number in waiting:
+                self.answer(number)
+            self.hear()
+
+    def pending(self, number: int) -> int:
+        return 0 if number in self.closed else len(self.came[number]) - self.answered[number]
+
+    @property
+    def causes(self) -> set[Cause]:
+        return self.session.client.tracker.causes
+
+
+NUMBERS = st.integers(0, MOST_CLIENTS - 1)
+PRODUCERS = st.integers(1, 4)
+
+
+class Pauses(RuleBasedStateMachine):
+    """Sessions that share one small budget."""
+
+    @initialize(mode=st.sampled_from(["hold", "pause"]), most=st.sampled_from([0, 1, 2, 5]))
+    def begin(self, mode: str, most: int) -> None:
+        publish = {"mode": mode, "max_pending": most, "hold_connection": HOLD_CONNECTION, "hold_total": HOLD_TOTAL}
+        limits = {topic: {"publish": {"messages": number}} for number, topic in enumerate(TOPICS[:3], start=2)}
+        self.world = World(publish=publish, limits={"topics": limits})
+        self.mode, self.most = mode, most
+        self.parties: list[Party] = []
+        for _ in range(2):
+            self.join()
+
+    @precondition(lambda self: len(self.parties) < MOST_CLIENTS)
+    @rule()
+    def join(self) -> None:
+        """A client comes."""
+        client, broker = self.world.pair()
+        for number, topic in enumerate(TOPICS, start=1):
+            client >> producer(number, topic)
+        broker.heard()
+        self.parties.append(Party(self.world.sessions[-1], client, broker))
+
+    @precondition(lambda self: len(self.parties) > 1)
+    @rule(which=NUMBERS)
+    def leave(self, which: int) -> None:
+        """A client is gone at once."""
+        party = self._party(which)
+        party.client.leave()
+        self.parties.remove(party)
+
+    @rule(which=NUMBERS, kinds=st.lists(st.tuples(PRODUCERS, st.integers(0, MOST_SIZE)), min_size=1, max_size=14))
+    def write(self, which: int, kinds: list[tuple[int, int]]) -> None:
+        """A client has something to send, which leaves it in any portions."""
+        party = self._party(which)
+        for number, size in kinds:
+            frame = send(len(party.sent[number]) % 251, number, size=size)
+            party.unsent += frame
+            party.sent[number].append(frame)
+
+    @rule(which=NUMBERS, share=st.floats(0, 1))
+    def deliver(self, which: int, share: float) -> None:
+        party = self._party(which)
+        amount = round(len(party.unsent) * share)
+        chunk, party.unsent = party.unsent[:amount], party.unsent[amount:]
+        if chunk:
+            party.client.send_bytes(chunk)
+
+    @rule(which=NUMBERS)
+    def deliver_all(self, which: int) -> None:
+        self.deliver(which, 1.0)
+
+    @rule(which=NUMBERS, number=PRODUCERS)
+    def answer(self, which: int, number: int) -> None:
+        """A broker answers all that it has of a producer."""
+        party = self._party(which)
+        while party.pending(number) > 0:
+            party.answer(number)
+            party.hear()
+
+    @rule(seconds=st.sampled_from([0.1, 0.3, 1.0, 2.5]))
+    def wait(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @rule(topic=st.sampled_from(TOPICS[:3]), per_second=st.sampled_from([1, 3, 100, None]))
+    def change_limit(self, topic: str, per_second: int | None) -> None:
+        policies = self.world.engine.registry.policies
+        value = None if per_second is None else Value(Limit(rate(per_second)), "test")
+        policies.put("publish", Setting.TOPIC, topic, value)
+        self.world.loop.run(self.world.engine.policies_changed)
+
+    @rule(which=NUMBERS, number=PRODUCERS)
+    def broker_closes(self, which: int, number: int) -> None:
+        """Its topic is unloaded: what the broker has of it, it does not answer."""
+        party = self._party(which)
+        party.closed.add(number)
+        party.broker >> close_producer(number)
+
+    @rule(which=NUMBERS)
+    def ping(self, which: int) -> None:
+        """The broker's probe is answered at once: by the client, or in its place while it is not read."""
+        party = self._party(which)
+        party.hear()
+        was_read, pongs = party.client.is_read, party.pongs
+        party.client.heard()
+        party.broker >> PING
+        party.hear()
+        if was_read:
+            assert party.client.heard() == [PING]
+        else:
+            assert party.pongs == pongs + 1
+
+    @invariant()
+    def every_pause_has_its_reasons_and_no_count_is_negative(self) -> None:
+        throttled = self.world.counters.throttled
+        assert all(count >= 0 for count in throttled.values())
+        for cause in Cause:
+            assert throttled[f"client {cause}"] == sum(cause in party.causes for party in self.parties)
+        for party in self.parties:
+            assert party.client.is_read == (not party.causes)
+
+    @invariant()
+    def held_bytes_are_counted_and_bounded(self) -> None:
+        held = {party: self._held(party) for party in self.parties}
+        assert self.world.engine.held.used == sum(sum(each.values()) for each in held.values())
+        assert self.world.engine.held.used < HOLD_TOTAL + ENTRY * len(self.parties)
+        for each in held.values():
+            assert sum(each.values()) < (1 if self.mode == "pause" else HOLD_CONNECTION) + ENTRY
+
+    @invariant()
+    def paused_for_what_is_held_are_exactly_those_who_hold(self) -> None:
+        own = Cause.PUBLISH_RATE if self.mode == "pause" else Cause.HOLD_CONNECTION
+        for party in self.parties:
+            held = self._held(party)
+            over = any(self.world.engine.held.is_over(tenant) for tenant, size in held.items() if size)
+            assert (Cause.HOLD_PROCESS in party.causes) == over
+            if self.mode == "pause":
+                assert (own in party.causes) == (sum(held.values()) > 0)
+            else:
+                assert sum(held.values()) < HOLD_CONNECTION or own in party.causes
+                assert sum(held.values()) > HOLD_CONNECTION // 2 or own not in party.causes
+
+    @invariant()
+    def each_producers_entries_pass_in_order_and_once(self) -> None:
+        for party in self.parties:
+            party.hear()
+            for number, came in party.came.items():
+                assert came == party.sent[number][: len(came)]
+
+    @invariant()
+    def what_the_broker_has_not_answered_is_counted(self) -> None:
+        for party in self.parties:
+            sent = party.session._to_broker.sent
+            assert (sent is None) == (self.most == 0)
+            if sent is None:
+                continue
+            party.hear()
+            pending = sum(party.pending(number) for number in party.came)
+            assert sent.count - pending in ({0, 1} if party.session._to_broker.outlet.mid_frame else {0})
+            assert sent.count < self.most or Cause.PENDING_PUBLISHES in party.causes
+            assert sent.count > self.most // 2 or Cause.PENDING_PUBLISHES not in party.causes
+
+    def teardown(self) -> None:
+        """Left alone, everything passes; nobody is paused; everything is given back."""
+        if not hasattr(self, "world"):
+            return
+        try:
+            for party in self.parties:
+                party.client.send_bytes(party.unsent)
+            for _ in range(20):
+                self.world.advance(20)
+                for party in self.parties:
+                    party.answer_all()
+            for party in self.parties:
+                party.hear()
+                assert party.client.is_read
+                assert not self.world.engine.held.used
+                for number in set(party.came) - party.closed:
+                    assert party.came[number] == party.sent[number]
+        finally:
+            self.world.close()
+
+    def _party(self, which: int) -> Party:
+        return self.parties[which % len(self.parties)]
+
+    def _held(self, party: Party) -> dict[str, int]:
+        """By tenant."""
+        held: dict[str, int] = {}
+        for stream in self.world.engine.registry.live():
+            if stream.connection is party.session.connection:
+                size = sum(entry.memory for entry in stream.held)
+                held[stream.name.tenant] = held.get(stream.name.tenant, 0) + size
+        return held
+
+
+TestPauses: Any = Pauses.TestCase
+# Without shrinking: whole sessions are slow to shrink (minutes), and the steps of a failure are readable as they are.
+TestPauses.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.generate])
