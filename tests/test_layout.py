@@ -17,7 +17,6 @@ WITHOUT_TEST = {
     "compliance/run.py": "puts the parts together, seen through test_report.py",
     "compliance/session.py": "starts Spark, as every test of the job does",
     "loadgen/bench_limits/errors.py": "one exception",
-    "loadgen/bench_limits/rows/row.py": "values only",
     "loadgen/commands.py": "hangs up options; tests/sluice/test_cli.py reads its help",
     "loadgen/real/errors.py": "one exception",
 }

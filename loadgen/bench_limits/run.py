@@ -1,7 +1,6 @@
 """Runs the rows, peer by peer, round by round."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def measure(rows: Sequence[Row], peers: Peers, folder: Path, progress: Progress)
         rows: What to measure.
         peers: Both, running.
         folder: For the trials' files.
-        progress: Gets a line for each trial that is done.
+        progress: Gets a line for each round that is done.
     """
     own = Stage(peers.own, peers.broker_url, peers.broker, folder)
     stages = (own, replace(own, peer=peers.sluice))
@@ -41,17 +40,13 @@ def warm_up(stage: Stage) -> None:
 
 def _measure_row(row: Row, stages: tuple[Stage, Stage], progress: Progress) -> tuple[Samples, Samples]:
     found: tuple[Samples, Samples] = ({}, {})
-
-    def one(stage: Stage, book: Samples, number: int) -> None:
-        samples = row.measure(stage)
-        for key, values in samples.items():
-            book.setdefault(key, []).extend(values)
-        first = row.figures[0]
-        told = first.shown(samples[first.key])
-        progress(f"{row.name}, {number} of {row.rounds}, {stage.peer.name}: {first.text}: {told}")
-
-    # by turns, so that what the machine does beside this reaches both
+    first = row.figures[0]
+    # round by round, so that what the machine does beside this reaches both
     for number in range(1, row.rounds + 1):
-        with ThreadPoolExecutor(max_workers=2 if row.together else 1) as threads:
-            list(threads.map(one, stages, found, (number, number)))
+        told = []
+        for stage, book, samples in zip(stages, found, row.measure(stages), strict=True):
+            told.append(f"{stage.peer.name} {first.shown(samples[first.key])}")
+            for key, values in samples.items():
+                book.setdefault(key, []).extend(values)
+        progress(f"{row.name}, {number} of {row.rounds}: {first.text}: {', '.join(told)}")
     return found

@@ -8,7 +8,7 @@ from math import inf
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.measures import count_between, percentile
 from loadgen.bench_limits.orders import LaneOrder, LaneResult
-from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 
 LIMIT = 10
@@ -44,7 +44,7 @@ def row(*, quick: bool) -> Row:
     times = Times(1, 3, 4, 7) if quick else Times(2, 8, 9, 19)
     seconds = times.end - times.beside
     load = f"one connection: A held at {LIMIT}/s ({HELD_PENDING} pending), B free at {RATE}/s, {seconds:g} s"
-    return Row("neighbour", load, FIGURES, partial(_measure, times), rounds=1 if quick else 3)
+    return Row("neighbour", load, FIGURES, by_turns(partial(_measure, times)), rounds=1 if quick else 3)
 
 
 def _measure(times: Times, stage: Stage) -> Samples:

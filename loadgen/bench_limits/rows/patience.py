@@ -1,7 +1,8 @@
 """A producer has minutes of debt: does its connection live, and does its limit hold?"""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 from loadgen.bench_limits.errors import BenchError
@@ -28,26 +29,44 @@ def row(*, quick: bool) -> Row:
     """The row; quick: so short that nothing can be lost yet."""
     seconds = 5 if quick else 100
     load = f"a batch of {BATCH} at {LIMIT}/s (two minutes of debt), then more, {seconds} s"
-    return Row("patience", load, FIGURES, partial(_measure, seconds), rounds=1, together=True)
+    return Row("patience", load, FIGURES, partial(_measure, seconds), rounds=1)
 
 
-def _measure(seconds: int, stage: Stage) -> Samples:
-    topic = stage.topic(LIMIT).name
+def _measure(seconds: int, stages: Sequence[Stage]) -> Sequence[Samples]:
+    """All stages at once: the load costs nothing, and takes long."""
+    topics = [stage.topic(LIMIT).name for stage in stages]
+    connections: list[set[str]] = [set() for _ in stages]
+    with ExitStack() as open_trials:
+        trials = [
+            open_trials.enter_context(stage.trial(_lanes(topic, seconds), drain_s=0))
+            for stage, topic in zip(stages, topics, strict=True)
+        ]
+        while any(trial.now_s < seconds for trial in trials):
+            for stage, topic, seen in zip(stages, topics, connections, strict=True):
+                seen.update(stage.broker.connections(topic))
+            time.sleep(SAMPLE_S)
+    return [samples(seen, trial.arrivals, seconds) for seen, trial in zip(connections, trials, strict=True)]
+
+
+def _lanes(topic: str, seconds: int) -> list[LaneOrder]:
     order = partial(LaneOrder, client="patient", topic=topic, batch=BATCH)
-    lanes = [
+    return [
         order(index=DEBT, end_s=FOLLOWERS_S, most=BATCH),
         order(index=WAITING, begin_s=FOLLOWERS_S, end_s=seconds, rate=1),
     ]
-    connections: set[str] = set()
-    with stage.trial(lanes, drain_s=0) as trial:
-        while trial.now_s < seconds:
-            connections |= stage.broker.connections(topic)
-            time.sleep(SAMPLE_S)
-    if len(trial.arrivals[DEBT]) < BATCH or not connections:
-        raise BenchError(f"the batch of {BATCH} did not arrive {stage.peer.name}: there was no debt to be patient with")
-    return samples(connections, len(trial.arrivals[WAITING]))
 
 
-def samples(connections: Collection[str], slipped: int) -> Samples:
-    """The figures of one trial: each connection that the producer had, and how many messages passed after the batch."""
-    return {"lost": [len(connections) - 1], "slipped": [slipped]}
+def samples(connections: Collection[str], arrivals: dict[int, list[float]], seconds: float) -> Samples:
+    """The figures of one trial.
+
+    Args:
+        connections: All that its producer had, one after the other.
+        arrivals: By index, ascending seconds.
+        seconds: How long is looked at; what passes when the client leaves does not count.
+
+    Raises:
+        BenchError: If there was no debt to be patient with.
+    """
+    if len(arrivals[DEBT]) < BATCH or not connections:
+        raise BenchError(f"patience: {len(arrivals[DEBT])} of the {BATCH} messages arrived that make the debt")
+    return {"lost": [len(connections) - 1], "slipped": [sum(at < seconds for at in arrivals[WAITING])]}

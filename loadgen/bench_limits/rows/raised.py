@@ -7,7 +7,7 @@ from time import monotonic
 
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.orders import LaneOrder
-from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 
 LOW, HIGH = 1, 1000
@@ -23,7 +23,7 @@ def row(*, quick: bool) -> Row:
     """The row: three topics at once; quick: one, and a smaller debt."""
     batch, topics = (6, 1) if quick else (20, 3)
     load = f"a batch of {batch} at {LOW}/s; {RAISED_S:g} s later the limit is raised to {HIGH}/s"
-    return Row("raised", load, FIGURES, partial(_measure, batch, topics), rounds=1)
+    return Row("raised", load, FIGURES, by_turns(partial(_measure, batch, topics)), rounds=1)
 
 
 def _measure(batch: int, count: int, stage: Stage) -> Samples:

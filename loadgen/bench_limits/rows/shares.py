@@ -6,7 +6,7 @@ from functools import partial
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.measures import jain
 from loadgen.bench_limits.orders import LaneOrder
-from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 
 LIMIT = 1000
@@ -26,7 +26,7 @@ def row(*, quick: bool) -> Row:
     """The row; quick: four seconds instead of ten."""
     seconds = 4 if quick else 10
     load = f"{LIMIT}/s shared by batches of {BATCH} and single messages, {seconds} s"
-    return Row("shares", load, FIGURES, partial(_measure, seconds), rounds=1 if quick else 3)
+    return Row("shares", load, FIGURES, by_turns(partial(_measure, seconds)), rounds=1 if quick else 3)
 
 
 def _measure(seconds: int, stage: Stage) -> Samples:

@@ -7,7 +7,7 @@ from heapq import merge
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.measures import jain, pair_means, per_second, worst_deviation
 from loadgen.bench_limits.orders import LaneOrder
-from loadgen.bench_limits.rows.row import Row
+from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 from loadgen.load.line import Line, max_excess
 
@@ -37,7 +37,7 @@ def row(*, quick: bool) -> Row:
     """The row; quick: five seconds instead of twelve."""
     seconds = 5 if quick else 12
     load = f"{LIMIT}/s shared by {PRODUCERS} greedy clients, {seconds} s"
-    return Row("sustained", load, FIGURES, partial(_measure, seconds), rounds=1 if quick else 3)
+    return Row("sustained", load, FIGURES, by_turns(partial(_measure, seconds)), rounds=1 if quick else 3)
 
 
 def _measure(seconds: int, stage: Stage) -> Samples:

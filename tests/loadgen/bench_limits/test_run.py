@@ -1,4 +1,3 @@
-import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from loadgen.bench_limits.figures import Figure
 from loadgen.bench_limits.peers import Peer, Peers
 from loadgen.bench_limits.rest import Rest
 from loadgen.bench_limits.rows.row import Row
-from loadgen.bench_limits.run import measure
 
 REST = Rest("http://127.0.0.1:1")
 PEERS = Peers(Peer("own", "pulsar://o", REST), Peer("sluice", "pulsar://s", REST), "pulsar://o", REST)
@@ -23,32 +21,15 @@ def warmed_up(monkeypatch) -> list[str]:
     return warmed
 
 
-def test_peers_are_measured_by_turns_and_their_samples_are_kept_apart(warmed_up):
-    seen = []
+def test_each_round_s_samples_are_kept_and_told_apart_by_peer(warmed_up):
+    rounds = iter(range(1, 10))
 
-    def trial(stage):
+    def measure(stages):
         assert warmed_up == ["own", "sluice"]
-        seen.append(stage.peer.name)
-        return {"number": [len(seen)]}
+        number = next(rounds)
+        return [{"number": [number]}, {"number": [-number]}]
 
     told: list[str] = []
-    found = measure([Row("row", "", FIGURES, trial, rounds=2)], PEERS, Path(), told.append)
-    assert seen == ["own", "sluice", "own", "sluice"]
-    assert found == {"row": ({"number": [1, 3]}, {"number": [2, 4]})}
-    assert told == [
-        "row, 1 of 2, own: number: 1",
-        "row, 1 of 2, sluice: number: 2",
-        "row, 2 of 2, own: number: 3",
-        "row, 2 of 2, sluice: number: 4",
-    ]
-
-
-def test_a_row_can_measure_both_at_the_same_time():
-    both = threading.Barrier(2, timeout=20)
-
-    def trial(_stage):
-        both.wait()
-        return {"number": [1]}
-
-    measure([Row("row", "", FIGURES, trial, rounds=1, together=True)], PEERS, Path(), lambda _line: None)
-    assert not both.broken
+    found = run.measure([Row("row", "", FIGURES, measure, rounds=2)], PEERS, Path(), told.append)
+    assert found == {"row": ({"number": [1, 2]}, {"number": [-1, -2]})}
+    assert told == ["row, 1 of 2: number: own 1, sluice -1", "row, 2 of 2: number: own 2, sluice -2"]

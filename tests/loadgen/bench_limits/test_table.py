@@ -6,7 +6,7 @@ from loadgen.bench_limits.table import BEGIN, END, PageError, missed, put_into, 
 
 
 def row(*figures: Figure) -> Row:
-    return Row("shares", "two share 1000/s", figures, lambda _stage: {})
+    return Row("shares", "two share 1000/s", figures, lambda _stages: [])
 
 
 JAIN = Figure("jain", "Jain's index", digits=2, goal=Goal("≥", 0.99))
