@@ -9,6 +9,7 @@ import loadgen.commands
 import protocol.scanner
 import proxy.blocking.commands
 import proxy.commands
+import proxy.console.commands
 
 app = typer.Typer(
     name="sluice",
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command()(proxy.commands.serve)
 app.command()(proxy.commands.check)
+app.command()(proxy.console.commands.top)
 app.command()(proxy.blocking.commands.block)
 app.command()(proxy.blocking.commands.unblock)
 app.command()(proxy.blocking.commands.blocks)

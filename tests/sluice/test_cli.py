@@ -50,7 +50,18 @@ def next_line(process: "subprocess.Popen[str]") -> dict[str, Any]:
 def test_help_names_every_command_with_what_it_does() -> None:
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert set(COMMANDS) == {"serve", "check", "block", "unblock", "blocks", "broker", "load", "report", "version"}
+    assert set(COMMANDS) == {
+        "serve",
+        "check",
+        "top",
+        "block",
+        "unblock",
+        "blocks",
+        "broker",
+        "load",
+        "report",
+        "version",
+    }
     for name, command in COMMANDS.items():
         assert name in result.output
         assert command.help, f"{name} says what it does"

@@ -1,0 +1,1 @@
+"""`sluice top`: what a running proxy does, as a live table."""

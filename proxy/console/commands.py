@@ -1,0 +1,43 @@
+"""`sluice top`, which watches a running proxy; what it needs is imported when it runs."""
+
+from typing import Annotated, Literal
+
+import typer
+
+Admin = Annotated[str, typer.Option(metavar="HOST:PORT", help="Admin address of the proxy.")]
+Interval = Annotated[str, typer.Option(metavar="DURATION", help="Between two looks, which the rates are made from.")]
+Once = Annotated[bool, typer.Option(help="Print one table, after two looks, and end.")]
+Sort = Annotated[
+    Literal["held", "rate", "wait"],
+    typer.Option(help="What comes first: most messages held, highest rate passed, or longest held."),
+]
+Rows = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown at a time.")]
+
+
+def top(
+    *,
+    admin: Admin = "127.0.0.1:8080",
+    interval: Interval = "1s",
+    once: Once = False,
+    sort: Sort = "held",
+    rows: Rows = 20,
+) -> None:
+    """Show who is held, by which limit and since when, and who passes how much; live, until Ctrl-C.
+
+    What goes into a pipe or a file is plain text.
+    """
+    from proxy.config_values import read_span
+    from proxy.console.poll import NoAnswerError
+    from proxy.console.top import Request, run
+
+    try:
+        interval_s = read_span(interval)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--interval") from None
+    if not 0.1 <= interval_s <= 3600:
+        raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
+    try:
+        run(Request(admin, interval_s, once, sort, rows))
+    except NoAnswerError as error:
+        typer.echo(f"sluice: {error}", err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,70 @@
+"""The table, for a terminal or as plain text."""
+
+import io
+
+from rich.console import Console
+
+from proxy.console.poll import Poll, Waiting
+from proxy.console.table import View, plain, rendered, show
+from tests.proxy.console_states import poll, state
+
+HELD = state(
+    held_messages=1200,
+    held_bytes=120_000,
+    held_for_ms=3200.0,
+    offered_messages=300,
+    passed_messages=100,
+    waits_on=Waiting("topic", "persistent://acme/shop/orders", 100.0, None, 250.0),
+)
+FREE = state(stream_id=2, topic="persistent://acme/shop/returns", producer_name="\x1b[31mred", passed_messages=50)
+VIEW = View("12:00:00 127.0.0.1:8080", "held", 20)
+
+
+def looks(left_out: int = 0) -> tuple[Poll, Poll]:
+    return poll(2000, FREE, HELD, left_out=left_out), poll(1000, state(), state(stream_id=2, topic=FREE.topic))
+
+
+def test_plain_text_is_aligned_and_whole() -> None:
+    lines = plain(show(*looks(), VIEW)).splitlines()
+    assert lines == [
+        "12:00:00 127.0.0.1:8080   2 streams, 1 held · 1,200 messages, 120 kB held · offered 300/s · passed 150/s",
+        "topic              way  who       client           offered/s  passed/s   held   bytes  since  waits on",
+        "acme/shop/orders   pub  p         192.0.2.7:40001        300       100  1,200  120 kB   3.2s  topic 100/s",
+        "acme/shop/returns  pub  \ufffd[31mred  192.0.2.7:40001          0        50      0     0 B",
+    ]
+
+
+def test_rows_are_as_many_as_wanted_and_sums_are_over_all() -> None:
+    shown = show(*looks(), View("t", "held", 1))
+    assert [cells[0] for cells in shown.cells] == ["acme/shop/orders"]
+    assert "2 streams, 1 held" in shown.heading[0]
+    assert "passed 150/s" in shown.heading[0]
+
+
+def test_what_the_answer_leaves_out_is_said() -> None:
+    shown = show(*looks(left_out=90_000), VIEW)
+    assert "90,002 streams" in shown.heading[0]
+    assert shown.heading[1].startswith("rates and rows without 90,000 streams")
+
+
+def test_what_is_rejected_stands_in_the_sums_if_there_is_any() -> None:
+    assert "rejected" not in show(*looks(), VIEW).heading[0]
+    now = poll(2000, state(rejected_messages=30))
+    assert "rejected 30/s" in show(now, poll(1000, state()), VIEW).heading[0]
+
+
+def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, color_system=None)
+    console.print(rendered(show(*looks(), VIEW), problem="no answer"))
+    text = out.getvalue()
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "1,200" in text
+    assert "no answer" in text
+    assert "\x1b[31m" not in text
+
+
+def test_without_streams_there_is_a_table_all_the_same() -> None:
+    shown = show(poll(1000), None, VIEW)
+    assert shown.cells == []
+    assert plain(shown).splitlines()[1].startswith("topic")

@@ -1,0 +1,97 @@
+"""Looks at a proxy again and again."""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from proxy.console import top
+from proxy.console.poll import NoAnswerError, Poll
+from proxy.console.top import Request, run
+from tests.proxy.console_states import poll, state
+
+REQUEST = Request("127.0.0.1:8080", 2.0, once=True, sort="held", rows=20)
+Answers = Callable[[list[Poll | Exception]], list[float]]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """Sets what the proxy will answer; when there is nothing more, somebody presses Ctrl-C. Gives the pauses made."""
+
+    def set_up(coming: list[Poll | Exception]) -> list[float]:
+        left: Iterator[Poll | Exception] = iter(coming)
+
+        def fetch(_admin: str) -> Poll:
+            answer = next(left, KeyboardInterrupt())
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(top, "fetch", fetch)
+        return []
+
+    return set_up
+
+
+def watched(request: Request, pauses: list[float], *, terminal: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=120, height=30, color_system=None)
+    run(request, console, pauses.append)
+    return out.getvalue()
+
+
+def counting(number: int) -> list[Poll | Exception]:
+    return [poll(1000.0 * n, state(passed_messages=100 * n)) for n in range(number)]
+
+
+def test_once_is_two_looks_an_interval_apart_and_one_table(answers: Answers) -> None:
+    pauses = answers(counting(5))
+    text = watched(REQUEST, pauses, terminal=False)
+    assert pauses == [2.0]
+    assert text.count("topic ") == 1
+    assert "passed 100/s" in text
+
+
+def test_into_a_pipe_goes_one_plain_table_after_the_other(answers: Answers) -> None:
+    pauses = answers(counting(4))
+    text = watched(replace(REQUEST, once=False), pauses, terminal=False)
+    assert text.count("topic ") == 3
+    assert "\x1b" not in text
+    assert len(pauses) == 4
+
+
+def test_a_terminal_gets_a_live_table_until_ctrl_c(answers: Answers) -> None:
+    pauses = answers(counting(3))
+    text = watched(replace(REQUEST, once=False), pauses, terminal=True)
+    assert "\x1b[?1049h" in text, "a screen of its own"
+    assert text.rstrip().endswith(("\x1b[?25h", "\x1b[?1049l")), "which is left again"
+    assert "passed 100/s" in text
+
+
+def test_a_live_table_waits_for_a_proxy_that_is_gone_and_shows_no_rate_over_the_gap(answers: Answers) -> None:
+    gap = NoAnswerError("127.0.0.1:8080: no answer (refused)")
+    pauses = answers([*counting(2), gap, gap, poll(90_000, state(passed_messages=900)), *counting(0)])
+    text = watched(replace(REQUEST, once=False), pauses, terminal=True)
+    assert "no answer (refused)" in text
+    assert len(pauses) == 5, "it asks no more often than otherwise"
+    assert "passed 0/s" in text.rpartition("no answer")[2]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_without_a_first_answer_there_is_nothing_to_watch(answers: Answers, *, terminal: bool) -> None:
+    pauses = answers([NoAnswerError("127.0.0.1:8080: no answer")])
+    with pytest.raises(NoAnswerError):
+        watched(replace(REQUEST, once=False), pauses, terminal=terminal)
+
+
+def test_a_terminal_that_is_low_gets_fewer_rows(answers: Answers) -> None:
+    many = [poll(1000.0 * n, *(state(stream_id=k, producer_name=f"p{k}.") for k in range(50))) for n in range(2)]
+    pauses = answers([*many])
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, height=12, color_system=None)
+    run(replace(REQUEST, once=False), console, pauses.append)
+    last = out.getvalue().rpartition("topic ")[2]
+    assert "p7." in last
+    assert "p8." not in last

@@ -1,0 +1,97 @@
+"""Numbers, durations and names as people read them."""
+
+import pytest
+
+from proxy.console.poll import Waiting, WouldHold
+from proxy.console.words import limit, obstacle, printable, rate, short_topic, size, span, who
+from tests.proxy.console_states import state
+
+TOPIC = "persistent://acme/shop/orders"
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (0.5, "0.5"),
+        (9.96, "10.0"),
+        (12.4, "12"),
+        (3.0, "3"),
+        (1234.5, "1,234"),
+        (1e6, "1,000,000"),
+    ],
+)
+def test_rates(per_s: float | None, text: str) -> None:
+    assert rate(per_s) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1550, "1.6 kB"),
+        (99_940, "99.9 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.0 MB"),
+        (5e15, "5000 TB"),
+    ],
+)
+def test_sizes(number: float, text: str) -> None:
+    assert size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (None, ""),
+        (0.4, "0ms"),
+        (999.0, "999ms"),
+        (3210.0, "3.2s"),
+        (250_000.0, "4m10s"),
+        (7_500_000.0, "2h05m"),
+        (273_600_000.0, "3d04h"),
+    ],
+)
+def test_durations(ms: float | None, text: str) -> None:
+    assert span(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [(1500.0, "1,500/s"), (1.0, "1/s"), (0.5, "30/min"), (1 / 3600, "1/h"), (1 / 86400, "1/d"), (1.5, "1.5/s")],
+)
+def test_slow_limits_are_told_by_the_minute_hour_or_day(per_s: float, text: str) -> None:
+    assert limit(per_s) == text
+
+
+def test_names_cannot_command_a_terminal() -> None:
+    """Clients choose the names of topics and producers."""
+    assert printable("a\x1b[2Jb\nc\x07\u202ed") == "a\ufffd[2Jb\ufffdc\ufffd\ufffdd"
+    assert printable("grün-日本") == "grün-日本"
+
+
+def test_topics_are_shown_without_the_usual_domain() -> None:
+    assert short_topic(TOPIC) == "acme/shop/orders"
+    assert short_topic("non-persistent://a/b/c") == "non-persistent://a/b/c"
+
+
+def test_a_stream_is_known_by_subscription_or_producer_or_number() -> None:
+    assert who(state(producer_name="p")) == "p"
+    assert who(state(producer_name="", subscription="s")) == "s"
+    assert who(state(producer_name="", stream_id=7)) == "#7"
+
+
+def test_the_obstacle_is_named_with_its_value() -> None:
+    by_both = Waiting("namespace", "acme/shop", 500.0, 1e6, 10.0)
+    assert obstacle(state(waits_on=by_both)) == "namespace acme/shop 500/s, 1.0 MB/s"
+    assert obstacle(state(topic=TOPIC, waits_on=Waiting("topic", TOPIC, 0.5, None, 1.0))) == "topic 30/min"
+    assert obstacle(state(waits_on=Waiting("proxy", "", None, 200.0, 1.0))) == "proxy 200 B/s"
+
+
+def test_what_is_only_observed_is_told_where_nothing_is_held() -> None:
+    assert obstacle(state(observed=WouldHold(1200))) == "observed: would hold 1,200"
+    assert obstacle(state(observed=WouldHold(0))) == ""
+    assert obstacle(state()) == ""
