@@ -144,6 +144,13 @@ def wait_for_all(watcher: Watcher, senders: list[Sender], timeout_s: float = 20)
         time.sleep(0.2)
 
 
+def wait_until_held(sluice: SluiceProcess, topic: str, timeout_s: float = 5) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not any(stream["held_messages"] for stream in sluice.streams(topic)):
+        assert time.monotonic() < deadline, f"Sluice holds nothing of {topic}"
+        time.sleep(0.01)
+
+
 def test_a_throttled_topic_that_moves_gains_nothing_and_loses_nothing(
     cluster: PulsarCluster, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
@@ -165,8 +172,7 @@ def test_a_debt_moves_with_its_topic(
     )
     sender.send_all([payload("p", index) for index in range(BATCH)])
     sender.send_async(payload("p", BATCH))
-    while not [stream for stream in sluice_proxy.streams(IN_DEBT) if stream["held_messages"]]:
-        time.sleep(0.01)
+    wait_until_held(sluice_proxy, IN_DEBT)
     cluster.unload(IN_DEBT, to=1 - before)
     sender.producer.flush()
     messages = read_all(direct_client, IN_DEBT)
