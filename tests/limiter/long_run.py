@@ -33,6 +33,6 @@ def long_run(machine: type[Counted], at_least: int) -> type[TestCase]:
             taken = machine.steps_taken - before
             assert taken >= wanted, f"{taken} steps of {wanted}: more examples are needed"
 
-    examples = round(1.25 * wanted / STEPS)
+    examples = 20 + round(1.25 * wanted / STEPS)
     LongRun.settings = settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
     return LongRun

@@ -153,6 +153,19 @@ def test_who_waits_when_its_limit_begins_to_reject_still_gets_through_and_newcom
     assert world.messages_of(first) == 3
 
 
+def test_while_others_wait_newcomers_are_refused_even_if_tokens_have_just_come() -> None:
+    """Nobody overtakes: the tokens are theirs, whose alarm has not rung yet."""
+    world = governed()
+    waiting, newcomer = world.open("x"), world.open("x")
+    assert [offer(world, waiting, 1) for _ in range(2)] == ["passed", "held"]
+    to(world, "reject")
+    world.clock.now += SECOND
+    assert newcomer.chain[0].is_open(world.clock.now)
+    assert offer(world, newcomer, 1) == "refused"
+    world.run(0)
+    assert [passed.stream for passed in world.log] == [waiting, waiting]
+
+
 def test_a_changed_mode_strands_nobody_who_also_waits_elsewhere() -> None:
     world = governed(1000)
     world.put(TOTAL, Limit(rate(10)))
