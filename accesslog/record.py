@@ -190,7 +190,7 @@ class ConnectionLine(_Line, kw_only=True, tag="connection"):
 
 
 class ThrottleLine(_Line, kw_only=True, tag="throttle"):
-    """One pause of reading for one cause, written at its end."""
+    """One pause of reading for one cause, of 50 ms at least, written at its end."""
 
     connection_id: int
     client_address: str

@@ -9,6 +9,10 @@ from proxy.observe.intervals import Intervals
 from proxy.sessions.ends import End
 from proxy.sessions.throttle import Cause
 
+SHORTEST_LINE_NS = 50_000_000
+"""Shorter pauses are counted only: a thousand a second are ordinary where each entry or receipt may make one, and
+their lines would crowd out those of the streams."""
+
 
 class SessionLog:
     """Shared by all sessions.
@@ -47,7 +51,9 @@ class SessionLog:
             return
         self._counters.resumes[label] += 1
         self._counters.throttled[label] -= 1
-        self._access.throttle(self._intervals.span_since(self._pauses.pop(key)), connection, side, str(cause))
+        started_at = self._pauses.pop(key)
+        if now - started_at >= SHORTEST_LINE_NS:
+            self._access.throttle(self._intervals.span_since(started_at), connection, side, str(cause))
 
     def ended(self, connection: Connection, end: End, bytes_read: tuple[int, int], started_at: int) -> None:
         """A connection is over."""

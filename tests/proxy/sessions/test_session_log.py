@@ -34,6 +34,16 @@ def test_a_pause_is_counted_when_it_begins_and_logged_when_it_ends(world: World)
     assert +world.counters.throttled == {}
 
 
+@pytest.mark.parametrize(("seconds", "lines"), [(0.049, 0), (0.05, 1)])
+def test_short_pauses_are_only_counted(world: World, seconds: float, lines: int) -> None:
+    """Where each entry or receipt may make one, their lines would crowd out all others."""
+    world.session_log.throttle_changed(CONNECTION, "client", Cause.PUBLISH_RATE, is_raised=True, now=world.clock())
+    world.advance(seconds)
+    world.session_log.throttle_changed(CONNECTION, "client", Cause.PUBLISH_RATE, is_raised=False, now=world.clock())
+    assert len(world.lines(ThrottleLine)) == lines
+    assert world.counters.pauses == world.counters.resumes == {"client publish_rate": 1}
+
+
 @pytest.mark.parametrize(
     ("cause", "is_trouble"),
     [("client_closed", False), ("broker_closed", False), ("shutdown", False), ("client_reset", False)]
