@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandCloseConsumer, ProducerFenced, ServiceNotReady
+from protocol.pulsar_pb2 import CommandCloseConsumer, CommandCloseProducer, ProducerFenced, ServiceNotReady
 from proxy.blocking.blocklist import Ended
 from tests.proxy.blocks import OWN, block, close_to_broker, close_to_client, refused, unblock
 from tests.proxy.conversation import NOTHING, Peer, World, consumer, publisher
@@ -118,6 +118,30 @@ def test_the_same_id_is_usable_once_the_broker_gave_it_up(world: World, answer: 
     client << producer_success()
     client >> send(0)
     broker << send(0)
+
+
+def test_who_is_not_meant_goes_on(world: World) -> None:
+    """A name on another topic, a topic whose name only begins alike, and Pulsar's own topics."""
+    client, broker = publisher(world)
+    client >> producer(2, "acme/shop/__change_events", producer_name="named-by-broker")
+    broker >> producer_success(2)
+    client.heard()
+    assert block(world, "producer", "named-by-broker", topic=OTHER_TOPIC) == Ended(0, 0)
+    assert block(world, "topic", TOPIC[:-1]) == Ended(0, 0)
+    client << NOTHING
+    assert block(world, "producer", "named-by-broker") == Ended(0, 1)
+    client << close_to_client(1)
+
+
+def test_what_the_broker_closed_while_it_was_opened_is_not_closed_again(world: World) -> None:
+    block(world, "producer", "p")
+    client, broker = world.pair()
+    client >> producer()
+    broker.heard()
+    closed = encode(CommandCloseProducer(producer_id=1, request_id=NO_REQUEST))
+    broker >> [closed, producer_success(name="p")]
+    client << [closed, producer_success(name="p")]
+    broker << NOTHING
 
 
 def test_blocking_twice_ends_nothing_more(world: World) -> None:

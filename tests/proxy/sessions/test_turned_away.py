@@ -28,11 +28,11 @@ class Client:
     def __init__(self) -> None:
         self.rule: Rule | None = Rule(read_key("role", "billing"), "too loud")
         self.heard: list[bytes] = []
-        self.is_gone = False
+        self.left = 0
         self._turned_away = TurnedAway(connect(), lambda: self.rule, self.heard.append, self._leave)
 
     def _leave(self) -> None:
-        self.is_gone = True
+        self.left += 1
 
     def says(self, *said: Message | bytes) -> list[bytes]:
         self.heard.clear()
@@ -85,7 +85,7 @@ def test_once_it_is_unblocked_it_is_sent_away_unanswered() -> None:
     client = Client()
     client.rule = None
     assert client.says(producer(), producer(2)) == []
-    assert client.is_gone
+    assert client.left == 1
 
 
 def test_the_reason_is_the_one_in_force() -> None:
