@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
-from compliance.schema import LIMITER
+from compliance.schema import LIMITER, OBSERVED
 
 UNITS = ("messages", "bytes")
 # The wall clock went back between two lines: no window spans that moment.
@@ -31,9 +31,12 @@ def _so_far() -> WindowSpec:
 def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     """Lines with a limit in that unit, numbered by the run of lines in which the same value was in force.
 
+    A limit that is only observed is none: nobody was held to it.
+
     Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s` and `idle_s`, the time since the line before.
     """
-    rate, burst = F.col(f"limit_{unit}"), F.col(f"burst_{unit}")
+    rate = F.when(F.col("mode") != OBSERVED, F.col(f"limit_{unit}"))
+    burst = F.when(F.col("mode") != OBSERVED, F.col(f"burst_{unit}"))
     idle_s = seconds(F.col("start")) - seconds(F.lag("end").over(_by_seq()))
     is_same = rate.eqNullSafe(F.lag(rate).over(_by_seq())) & burst.eqNullSafe(F.lag(burst).over(_by_seq()))
     begins = F.when(is_same & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)

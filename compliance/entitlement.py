@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339
-from compliance.schema import LIMITER
+from compliance.schema import LIMITER, OBSERVED
 
 OWED_SHARE = 0.99
 WINDOW_S = 10
@@ -24,12 +24,13 @@ def _window() -> WindowSpec:
 
 
 def served_lines(limit_lines: DataFrame) -> DataFrame:
-    """Lines in which somebody waited on a limit, with `waited_s`, `served_s` and `slack_s`.
+    """Lines in which somebody waited on a limit that was not only observed, with `waited_s`, `served_s` and `slack_s`.
 
     The slack is the largest entry of the limiter's whole run (of lines, waited or not): it may have been passed just
     before the window and be paid back in it. It is never under one message.
     """
-    limited = limit_lines.where(F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull())
+    in_force = limit_lines.where(F.col("mode") != OBSERVED)
+    limited = in_force.where(F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull())
     largest = F.greatest(F.col("largest_entry_messages"), F.lit(1))
     entry_s = _in_seconds(largest, F.col("largest_entry_bytes"))
     slack = F.max(entry_s).over(Window.partitionBy(*LIMITER))

@@ -43,6 +43,8 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     tenant: str
     namespace: str
     source: str
+    mode: str
+    """The mode last in force."""
     limit_messages: float | None
     """The value last in force."""
     limit_bytes: float | None
@@ -51,8 +53,9 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     values: int
     """How many values were in force, one after the other."""
     was_limited: bool
-    """Some line has a limit."""
+    """Some line has a limit that was not only observed."""
     passed_messages: int
+    """While it was not only observed; so `throttled_s`."""
     passed_bytes: int
     throttled_s: float
     first: datetime
@@ -114,6 +117,9 @@ class TopicFacts(Struct, frozen=True, kw_only=True):
     passed_bytes: int
     dropped_messages: int
     dropped_bytes: int
+    rejected_messages: int
+    """Refused at once, with an error to the client."""
+    rejected_bytes: int
     held_messages: int
     held_bytes: int
     throttled_s: float

@@ -25,6 +25,8 @@ LINE_KEY = ("proxy_id", "boot_id", "seq")
 """What makes a line one of a kind."""
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
+OBSERVED = "observe"
+"""The `mode` of limit lines that tell of no limit, but of what one would have done."""
 
 # Times are read as text first: Spark's JSON reader would take a bare number for a time.
 _SPARK_TYPES: dict[Any, DataType] = {

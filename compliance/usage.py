@@ -4,23 +4,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance.clock import rfc3339
-from compliance.schema import BOOT, LIMITER
+from compliance.schema import BOOT, LIMITER, OBSERVED
 
 TOPIC = ("tenant", "namespace", "topic", "direction")
 STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
 _FLOWS = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
-_IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "tenant", "namespace")
+_LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
+_IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "mode", "tenant", "namespace")
 
 
 def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     """Each limiter of each run, as `LimiterFacts`."""
+    is_in_force = F.col("mode") != OBSERVED
     is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
     sums = limit_lines.groupBy(*LIMITER).agg(
         F.max_by(F.struct(*_IN_FORCE), "seq").alias("in_force"),
         F.count_distinct(F.struct("limit_messages", "limit_bytes")).alias("values"),
-        F.bool_or(is_limited).alias("was_limited"),
-        *_sums("passed_messages", "passed_bytes"),
-        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
+        F.bool_or(is_in_force & is_limited).alias("was_limited"),
+        *(_sum(F.when(is_in_force, F.col(name))).alias(name) for name in ("passed_messages", "passed_bytes")),
+        (_sum(F.when(is_in_force, F.col("throttled_ms"))) / 1e3).alias("throttled_s"),
         rfc3339(F.min("start")).alias("first"),
         rfc3339(F.max("end")).alias("last"),
     )
@@ -31,7 +33,7 @@ def topic_facts(interval_lines: DataFrame) -> DataFrame:
     """Each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
     last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")
     streams = interval_lines.groupBy(*STREAM).agg(
-        *_sums(*_FLOWS, "dropped_messages", "dropped_bytes", "throttled_ms"),
+        *_sums(*_FLOWS, *_LOST, "throttled_ms"),
         F.max("delay_max_ms").alias("delay_max_ms"),
         F.min("start").alias("first"),
         F.max("end").alias("last_end"),
@@ -39,7 +41,7 @@ def topic_facts(interval_lines: DataFrame) -> DataFrame:
     )
     limit = F.struct("last.limit_level", "last.limit_messages", "last.limit_bytes")
     topics = streams.groupBy(*TOPIC).agg(
-        *_sums(*_FLOWS, "dropped_messages", "dropped_bytes"),
+        *_sums(*_FLOWS, *_LOST),
         F.sum("last.held_messages").alias("held_messages"),
         F.sum("last.held_bytes").alias("held_bytes"),
         (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
@@ -58,4 +60,9 @@ def usage_facts(interval_lines: DataFrame) -> DataFrame:
 
 
 def _sums(*names: str) -> list[Column]:
-    return [F.sum(name).alias(name) for name in names]
+    return [_sum(F.col(name)).alias(name) for name in names]
+
+
+def _sum(values: Column) -> Column:
+    """Nothing to add up is 0, as is a field that is left out because it is 0."""
+    return F.coalesce(F.sum(values), F.lit(0))

@@ -34,6 +34,8 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     tenant: str
     namespace: str
     source: str
+    mode: str
+    """The mode last in force; a limit that is only observed is none for the verdicts."""
     limit_messages: float | None
     """The value last in force, per second; null for none."""
     limit_bytes: float | None
@@ -145,6 +147,7 @@ def _judge(
         tenant=latest.tenant,
         namespace=latest.namespace,
         source=latest.source,
+        mode=latest.mode,
         limit_messages=latest.limit_messages,
         limit_bytes=latest.limit_bytes,
         burst_messages=latest.burst_messages,

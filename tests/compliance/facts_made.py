@@ -29,7 +29,7 @@ def run_fact(**more):
 
 
 def topic_fact(**more):
-    amounts = ("offered", "passed", "dropped", "held")
+    amounts = ("offered", "passed", "dropped", "rejected", "held")
     values: dict[str, Any] = {f"{amount}_{unit}": 0 for amount in amounts for unit in ("messages", "bytes")}
     values |= {"tenant": "acme", "namespace": "orders", "topic": TOPIC, "direction": "publish", "throttled_s": 0.0}
     values |= {"delay_max_ms": 0.0, "limit_level": "topic", "limit_messages": 100.0, "limit_bytes": None}
@@ -42,6 +42,7 @@ def limiter_fact(**more):
         "tenant": "acme",
         "namespace": "orders",
         "source": "topic file",
+        "mode": "enforce",
         "limit_messages": 100.0,
         "limit_bytes": None,
         "burst_messages": 10.0,

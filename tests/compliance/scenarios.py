@@ -15,6 +15,8 @@ def write_scenarios(folder):
         changed(passed_after=50, proxy_id="changed"),
         changed(passed_after=59, proxy_id="changed-and-over"),
         unlimited(),
+        only_observed(),
+        rejecting(),
         bypassed(),
         byte_bound(),
         batches(),
@@ -82,6 +84,27 @@ def unlimited():
     for _ in range(3):
         log.interval(5000, limit_level="", limit_messages=None)
         log.limit(5000, rate=None, throttled_ms=0.0)
+        log.beat()
+    return log
+
+
+def only_observed():
+    """Everything passes, five times the limit; its line says what enforcing would have done, and that was little."""
+    log = PlantedLog(proxy_id="observed", topic=topic_of("observed"))
+    for _ in range(12):
+        log.interval(500, limit_level="", limit_messages=None, would_hold_messages=400, would_throttle_ms=1000.0)
+        log.limit(20, mode="observe")
+        log.beat()
+    return log
+
+
+def rejecting():
+    """What is over the limit is refused: offered, not passed, not held, not owed."""
+    log = PlantedLog(proxy_id="rejecting", topic=topic_of("rejecting"))
+    for second in range(12):
+        passed = 110 if second == 0 else 100
+        log.interval(passed, offered=300, held_messages=0, held_bytes=0, rejected_messages=300 - passed)
+        log.limit(passed, mode="reject", throttled_ms=0.0, rejected_messages=300 - passed)
         log.beat()
     return log
 

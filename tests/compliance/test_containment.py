@@ -55,3 +55,28 @@ def test_bytes_are_judged_by_their_own_limit(spark):
     log.limit(10, limit_messages=None, burst_messages=None, limit_bytes=500.0, burst_bytes=50.0)
     (worst,) = worst_window(frame(spark, [log], "limit"), "bytes").collect()
     assert (worst.unit, worst.passed, worst.allowed) == ("bytes", 1000, 50 + 500 + 100)
+
+
+def test_a_limit_that_is_only_observed_cannot_be_exceeded(spark):
+    log = PlantedLog()
+    for _ in range(3):
+        log.limit(500, mode="observe")
+        log.beat()
+    assert worst_window(frame(spark, [log], "limit"), "messages").count() == 0
+
+
+def test_a_limit_that_rejects_is_judged_as_one_that_holds(spark):
+    log = PlantedLog()
+    log.limit(150, mode="reject", rejected_messages=50)
+    (worst,) = worst_window(frame(spark, [log], "limit"), "messages").collect()
+    assert worst.excess == 150 - (10 + 100 + 1)
+
+
+def test_no_window_spans_a_time_in_which_the_limit_was_only_observed(spark):
+    """What went on then is not in these lines."""
+    log = PlantedLog()
+    for mode, passed in (("enforce", 111), ("observe", 900), ("enforce", 111)):
+        log.limit(passed, mode=mode)
+        log.second += 1
+    (worst,) = worst_window(frame(spark, [log], "limit"), "messages").collect()
+    assert (worst.passed, worst.excess) == (111, 0)

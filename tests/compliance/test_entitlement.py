@@ -68,3 +68,21 @@ def test_a_long_wait_for_less_than_one_message_is_no_shortfall(spark):
     (row,) = entitlement_facts(frame(spark, [log], "limit")).collect()
     assert row.deficit_s < 0
     assert row.whole_deficit_s < 0
+
+
+def test_a_limit_that_is_only_observed_owes_nothing(spark):
+    log = PlantedLog()
+    for _ in range(12):
+        log.limit(20, mode="observe")
+        log.beat()
+    lines = frame(spark, [log], "limit")
+    assert entitlement_facts(lines).count() == 0
+
+
+def test_a_limit_that_rejects_owes_its_rate_while_somebody_waits(spark):
+    log = PlantedLog()
+    for _ in range(12):
+        log.limit(50, mode="reject", rejected_messages=30)
+        log.beat()
+    (row,) = entitlement_facts(frame(spark, [log], "limit")).collect()
+    assert (row.waited_s, row.served_s) == (10, 5)

@@ -29,6 +29,8 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("changed", C, C),
         ("changed-and-over", V, C),
         ("unlimited", N, N),
+        ("observed", N, N),
+        ("rejecting", C, C),
         ("bypassed", V, C),
         ("bytes", C, C),
         ("batches", C, C),

@@ -80,3 +80,9 @@ def test_the_page_says_what_it_leaves_out():
     assert "500 are shown" not in page(topics=[topic_fact()])
     assert "1 more are in report.json" in page(topics=[topic_fact(topic=f"t{number}") for number in range(501)])
     assert "7 left out" in page(charts_left_out=7)
+
+
+def test_a_limit_that_holds_nobody_says_so():
+    assert "only observed" in page(limiters=[limiter_fact(mode="observe", was_limited=False)])
+    assert "rejects" in page(limiters=[limiter_fact(mode="reject")])
+    assert "only observed" not in page()

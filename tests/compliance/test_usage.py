@@ -1,4 +1,5 @@
 import pytest
+from pyspark.sql import functions as F
 
 from compliance.usage import limiter_facts, topic_facts, usage_facts
 from tests.compliance.planted import PlantedLog, frame
@@ -39,3 +40,29 @@ def test_a_limiter_shows_the_value_last_in_force(spark):
     log.limit(50, rate=50.0)
     (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
     assert (row.limit_messages, row.values, row.passed_messages, row.throttled_s) == (50, 2, 150, 2.0)
+
+
+def test_what_was_rejected_was_offered_and_did_not_pass(spark):
+    log = PlantedLog()
+    log.interval(5, offered=9, held_messages=1, rejected_messages=3, rejected_bytes=300)
+    log.beat()
+    log.interval(1, offered=0, held_messages=0)
+    (row,) = topic_facts(frame(spark, [log], "interval")).collect()
+    assert (row.offered_messages, row.passed_messages, row.rejected_messages, row.rejected_bytes) == (9, 6, 3, 300)
+
+
+def test_lines_of_proxies_that_could_not_reject_say_nothing_of_it_and_count_as_none(spark):
+    old = frame(spark, [two_streams()], "interval").withColumn("rejected_messages", F.lit(None).cast("long"))
+    assert {row.rejected_messages for row in topic_facts(old).collect()} == {0}
+
+
+def test_a_limit_that_is_only_observed_was_no_limit(spark):
+    log = PlantedLog()
+    log.limit(100, mode="observe")
+    log.limit(100, mode="observe")
+    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (row.mode, row.was_limited, row.limit_messages) == ("observe", False, 100)
+    assert (row.passed_messages, row.passed_bytes, row.throttled_s) == (0, 0, 0)
+    log.limit(70, mode="reject")
+    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (row.mode, row.was_limited, row.passed_messages, row.throttled_s) == ("reject", True, 70, 1)
