@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import signal
 import sys
 import tempfile
 from functools import partial
@@ -29,6 +30,7 @@ def main() -> int:
         return _fail("--write: a page gets full runs only: leave out --quick and --only", BAD_INPUT)
     if missing := available():
         return _fail(f"a real Pulsar broker is needed: {missing}", CANNOT_START)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
     try:
         _run(arguments)
     except PageError as error:
