@@ -114,8 +114,8 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     would_delay_max_ms: float = 0.0
     """Longest time for which they would have held an entry that they would have passed on in this interval."""
     would_exceed_messages: int = 0
-    """Messages that came although those limits would already have held as much as a connection may hold: with the
-    limits enforced they would not have been read yet. They are in no other `would_…`."""
+    """Messages that came although those limits would already have held as much as a connection may hold (with the
+    limits enforced they would not have been read yet), or that would still have been held when the stream ended."""
     permits_asked: int
     """Dispatch: permits that the consumer asked for in the interval."""
     permits_granted: int

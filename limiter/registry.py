@@ -51,7 +51,8 @@ class Registry:
         self._known.pop(stream, None)
         stream.is_open = False
         dropped = self._gate.leave(stream, now)
-        self._observe(stream, (), now)
+        if stream.observed is not None:
+            stream.observed.leave(now)  # it stays: its counts have not all been told yet
         if stream.permits is not None:
             stream.permits.close()
         return dropped

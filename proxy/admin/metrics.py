@@ -31,7 +31,7 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ),
     (
         "sluice_would_exceed_messages",
-        "Messages that came while limits in mode observe would have held all that a connection may hold",
+        "Messages over what a connection may hold, or left at its end, had limits in mode observe been enforced",
         lambda t: t.would_exceed_messages,
     ),
 )

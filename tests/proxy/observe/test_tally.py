@@ -100,6 +100,19 @@ def test_what_no_connection_could_hold_is_told_apart(make_world: Make) -> None:
     assert world.totals.by_name[SHOP].would_exceed_messages == 3
 
 
+def test_what_would_have_been_held_is_told_of_a_stream_that_has_ended_too(make_world: Make) -> None:
+    """Short lives count: else a limit that is tried out would seem to hold nobody."""
+    world = limited(make_world, mode="observe")
+    client, _ = publisher(world)
+    client >> sends(4, size=100)
+    world.advance(0.5)
+    client.leave()
+    world.advance(1)
+    (line,) = world.lines(IntervalLine)
+    assert (line.would_throttle_ms, line.would_hold_messages, line.would_exceed_messages) == (500, 0, 3)
+    assert world.totals.by_name[SHOP].would_throttle_ns == 500_000_000
+
+
 def test_lines_without_streams_are_not_looked_for(world: World) -> None:
     world.intervals.settle()
     assert {type(line) for line in world.lines()} == {HeartbeatLine}
