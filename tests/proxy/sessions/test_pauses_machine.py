@@ -25,6 +25,8 @@ ENTRY = len(send(250, 4, size=MOST_SIZE)) + ENTRY_OVERHEAD
 """Most memory of a held entry."""
 HOLD_CONNECTION, HOLD_TOTAL = 5 * ENTRY, 8 * ENTRY
 MOST_CLIENTS = 4
+MOST_ROUNDS = 1000
+"""Until all is drained: with `mode: pause` and one publish under way, entries pass one a round."""
 
 
 @dataclass(eq=False)
@@ -222,10 +224,12 @@ class Pauses(RuleBasedStateMachine):
         try:
             for party in self.parties:
                 party.client.send_bytes(party.unsent)
-            for _ in range(20):
-                self.world.advance(20)
+            for _ in range(MOST_ROUNDS):
+                self.world.advance(2)
                 for party in self.parties:
                     party.answer_all()
+                if not any(self._has_more(party) for party in self.parties):
+                    break
             for party in self.parties:
                 party.hear()
                 assert party.client.is_read
@@ -234,6 +238,10 @@ class Pauses(RuleBasedStateMachine):
                     assert party.came[number] == party.sent[number]
         finally:
             self.world.close()
+
+    @staticmethod
+    def _has_more(party: Party) -> bool:
+        return any(len(party.came[number]) < len(party.sent[number]) for number in set(party.came) - party.closed)
 
     def _party(self, which: int) -> Party:
         return self.parties[which % len(self.parties)]
