@@ -76,17 +76,6 @@ class Gate:
         self._pass(stream, messages, size, now)
         return True
 
-    @staticmethod
-    def refused_by(stream: Stream, now: int) -> Limiter | None:
-        """The limit in mode `reject` that an entry is over which did not pass; None if it may be held.
-
-        What another limit holds already waits for this one too: it was within it when it came.
-        """
-        for limiter in stream.chain:
-            if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
-                return limiter
-        return None
-
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Note an entry that was refused because of `limiter`."""
         stream.usage.rejected_messages += messages

@@ -21,6 +21,17 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
     return None
 
 
+def rejecting(stream: Stream, now: int) -> Limiter | None:
+    """The limit in mode `reject` that a newcomer is over which may not pass; None if it may be held.
+
+    What another limit holds already waits for this one too: it was within it when it came.
+    """
+    for limiter in stream.chain:
+        if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
+            return limiter
+    return None
+
+
 def refusing(stream: Stream, now: int) -> Limiter | None:
     """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
     all_open = True

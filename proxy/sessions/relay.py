@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from limiter.gate import Gate
 from limiter.stream import Entry, Stream, StreamName
+from limiter.turns import rejecting
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
@@ -243,7 +244,7 @@ class Relay:
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
-        limiter = self._gate.refused_by(stream, now)
+        limiter = rejecting(stream, now)
         if limiter is None:
             self.rejections.accepted(stream, _command_of(data, piece))
             return False

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from limiter.gate import Gate
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Scope
 from limiter.rates import NANOS_PER_SECOND, Limit
 from limiter.stream import Entry, Stream, StreamName
+from limiter.turns import rejecting
 from tests.limiter.ledger import Charge, named
 from tests.limiter.truths import MOST_ROOM, Truths
 from tests.limiter.world import Telling
@@ -20,6 +21,9 @@ WHOSE = st.integers(0, MOST_STREAMS - 1)
 # Tables: hypothesis draws from one several times faster than from strategies within strategies.
 SIZES = st.sampled_from(list(product((1, 2, 3, 7, 40, 101, 1000), (1, 10, 99, 1003, 29_999, 100_000))))
 SPANS = st.integers(0, 5_000_000) | st.integers(0, 3 * NANOS_PER_SECOND)
+
+
+Tokens = dict[tuple[Scope, int], int]
 
 
 class Clockwork(Truths):
@@ -101,7 +105,7 @@ class Clockwork(Truths):
                 self.went_on(stream, messages, size)
                 continue
             assert stream.held or obstacles, "nobody waits for nothing"
-            refuses = gate.refused_by(stream, self.now)
+            refuses = rejecting(stream, self.now)
             assert refuses is next((one for one in obstacles if one.limit.mode == "reject"), None)
             if refuses is None:
                 self.holds(stream, messages, size)
@@ -136,10 +140,19 @@ class Clockwork(Truths):
             gate.count_admitted(stream, (1, messages, size), (messages, size))
             self.went_on(stream, messages, size)
 
-    def tokens(self) -> dict[Limiter, list[int]]:
+    def tokens(self) -> Tokens:
+        """What every bucket holds, by limit and kind."""
         return {
-            one: [bucket.tokens(self.now) for bucket in (*one._counting, *one._weighing)] for one in self.limiters()
+            (limiter.scope, kind): bucket.tokens(self.now)
+            for limiter in self.limiters()
+            for kind, bucket in enumerate(limiter._buckets)
+            if bucket is not None
         }
+
+    def gave_nothing(self, before: Tokens) -> None:
+        """Whatever changed, no bucket holds more than before, and a debt became no credit."""
+        for bucket, tokens in self.tokens().items():
+            assert tokens <= max(before.get(bucket, tokens), 0)
 
     @precondition(lambda self: any(stream.held for stream in self.streams))
     @rule(whose=WHOSE)

@@ -6,6 +6,7 @@ from limiter.limiter import Limiter
 from limiter.policies import Setting
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Entry, Stream
+from limiter.turns import rejecting
 from tests.limiter.world import Governed, World, limiter
 
 SECOND = 1_000_000_000
@@ -13,7 +14,7 @@ EACH_TOPIC = (Setting.TOPIC_OF_NAMESPACE, "t/n")
 TOTAL = (Setting.NAMESPACE, "t/n")
 
 
-def rejecting(per_s: int, name: str = "r") -> Limiter:
+def strict(per_s: int, name: str = "r") -> Limiter:
     one = limiter(per_s, name=name)
     return Limiter(one.scope, Limit(one.limit.messages, mode="reject"), "test", 0)
 
@@ -25,7 +26,7 @@ def offer(world: World, stream: Stream, messages: int) -> str:
     if world.gate.pass_entry(stream, messages, 1, now):
         world.note(stream, messages, 1)
         return "passed"
-    over = world.gate.refused_by(stream, now)
+    over = rejecting(stream, now)
     if over is not None:
         world.gate.count_rejected(stream, over, messages, 1)
         return "refused"
@@ -45,7 +46,7 @@ def to(world: Governed, mode: Mode, per_s: int = 10) -> None:
 
 
 def test_what_is_over_a_rejecting_limit_is_refused_and_nothing_waits() -> None:
-    world, one = World(), rejecting(10)
+    world, one = World(), strict(10)
     stream = world.stream(one)
     assert [offer(world, stream, each) for each in (5, 1, 1)] == ["passed", "refused", "refused"]
     world.run(0.5)
@@ -54,7 +55,7 @@ def test_what_is_over_a_rejecting_limit_is_refused_and_nothing_waits() -> None:
 
 
 def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_and_limit() -> None:
-    world, total, one = World(), limiter(1000, name="total"), rejecting(10)
+    world, total, one = World(), limiter(1000, name="total"), strict(10)
     stream = world.stream(total, one)
     assert [offer(world, stream, each) for each in (1, 70, 8)] == ["passed", "refused", "refused"]
     assert total.fits(99, 1, 0)
@@ -68,7 +69,7 @@ def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_
 
 
 def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() -> None:
-    world, slow, one = World(), limiter(1, name="slow"), rejecting(10)
+    world, slow, one = World(), limiter(1, name="slow"), strict(10)
     stream = world.stream(slow, one)
     assert [offer(world, stream, 1) for _ in range(3)] == ["passed", "refused", "refused"], "over both: refused"
     world.run(0.1)
@@ -77,7 +78,7 @@ def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() ->
 
 def test_what_waited_elsewhere_is_not_refused_later_but_newcomers_are() -> None:
     """Within the rejecting limit when it came, it waits there like anywhere; so P2 holds."""
-    world, slow, one = World(), limiter(10, name="slow"), rejecting(10)
+    world, slow, one = World(), limiter(10, name="slow"), strict(10)
     holding, quick = world.stream(slow, one), world.stream(one)
     slow.charge(5, 1, 0)
     assert offer(world, holding, 1) == "held"
@@ -91,7 +92,7 @@ def test_what_waited_elsewhere_is_not_refused_later_but_newcomers_are() -> None:
 
 
 def test_many_entries_held_before_the_limit_is_used_up_stay_within_it() -> None:
-    world, slow, one = World(), limiter(100, name="slow"), rejecting(10)
+    world, slow, one = World(), limiter(100, name="slow"), strict(10)
     stream = world.stream(slow, one)
     slow.charge(10, 1, 0)
     assert [offer(world, stream, 1) for _ in range(30)] == ["held"] * 30
@@ -181,6 +182,17 @@ def test_a_changed_mode_strands_nobody_who_also_waits_elsewhere() -> None:
     assert [offer(world, stream, 1) for stream in streams] == ["held", "held"]
     world.run(5)
     assert [world.messages_of(stream) for stream in streams] == [6, 6]
+
+
+def test_a_raised_limit_that_is_only_observed_lets_play_go_on_at_once() -> None:
+    world = governed(1, "observe")
+    stream = world.open("x")
+    for _ in range(301):
+        assert offer(world, stream, 1) == "passed"
+    to(world, "observe", 1000)
+    world.run(0.31)
+    assert stream.observed is not None
+    assert stream.observed.usage.passed_messages == 301
 
 
 def test_a_limit_that_is_only_observed_stops_nobody_whatever_another_mode_does() -> None:
