@@ -66,10 +66,12 @@ class Hierarchy(Clockwork):
     @rule(own=LIMITS, total=LIMITS, topic=st.none() | LIMITS)
     def change_the_values(self, own: Limit, total: Limit, topic: Limit | None) -> None:
         self.ledger.values_changed()
+        before = self.tokens()
         self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", own)
         self.put(Setting.NAMESPACE, "t/n", total)
         self.put(Setting.TOPIC, TOPIC_Y, topic)
         self.registry.apply(self.now)
+        self.gave_nothing(before)
 
     @rule(modes=st.tuples(MODES, MODES, MODES))
     def change_the_modes(self, modes: tuple[Mode, Mode, Mode]) -> None:
@@ -118,8 +120,10 @@ class Crossing(Clockwork):
     @rule(whose=st.integers(0, 2), limit=LIMITS.filter(lambda limit: bool(limit) and limit.mode != "observe"))
     def change_a_value(self, whose: int, limit: Limit) -> None:
         self.ledger.values_changed()
+        before = self.tokens()
         self.all[whose].retune(limit, "changed", self.now)
         self.world.gate.woken([self.all[whose]], self.now)
+        self.gave_nothing(before)
 
 
 TestHierarchy = long_run(Hierarchy, at_least=30_000)

@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from limiter.limiter import Limiter
 from limiter.policies import Client, Policies, Setting, Value
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
@@ -102,7 +103,7 @@ class Levels(Clockwork):
         self.policies.groups_of_namespaces.update({name: group for name, group in GROUPS.items() if "/" in name})
         self.policies.groups_of_tenants.update({name: group for name, group in GROUPS.items() if "/" not in name})
 
-    @initialize(values=st.lists(st.none() | VALUES, min_size=len(SETTINGS), max_size=len(SETTINGS)))
+    @initialize(values=st.lists(st.none() | st.none() | VALUES, min_size=len(SETTINGS), max_size=len(SETTINGS)))
     def begin(self, values: list[Limit | None]) -> None:
         for setting, limit in zip(SETTINGS, values, strict=True):
             self.put(setting, limit)
@@ -183,19 +184,26 @@ class Levels(Clockwork):
     @rule(setting=st.sampled_from(SETTINGS), limit=st.none() | VALUES)
     def change(self, setting: tuple[Setting, str], limit: Limit | None) -> None:
         self.ledger.values_changed()
+        before = self.tokens()
         self.put(setting, limit)
         self.registry._sweep_at = 0
         self.registry.apply(self.now)
+        self.gave_nothing(before)
 
     @invariant()
     def a_stream_is_under_the_limits_that_it_should_be_under(self) -> None:
+        """And streams share a limiter exactly where they share what it is of."""
+        found: dict[Hashable, Limiter] = {}
         for stream in self.streams:
             chains = stream.chain, stream.observed.chain if stream.observed is not None else ()
             expected = self.cover(self.who[stream])
-            for chain, observed in zip(chains, (False, True), strict=True):
-                levels = [(name[0], limit) for name, limit in expected if (limit.mode == "observe") == observed]
-                assert [(limiter.scope.level, limiter.limit) for limiter in chain] == levels
-                assert all(self.registry.limiters[limiter.scope] is limiter for limiter in chain)
+            for chain, is_observed in zip(chains, (False, True), strict=True):
+                names = [(name, limit) for name, limit in expected if (limit.mode == "observe") == is_observed]
+                assert [(one.scope.level, one.limit) for one in chain] == [(name[0], limit) for name, limit in names]
+                for limiter, (name, _) in zip(chain, names, strict=True):
+                    assert found.setdefault(name, limiter) is limiter
+        assert len(set(found.values())) == len(found)
+        assert all(self.registry.limiters[limiter.scope] is limiter for limiter in found.values())
 
 
 TestLevels = long_run(Levels, at_least=15_000)

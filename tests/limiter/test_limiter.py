@@ -84,6 +84,15 @@ def test_a_new_kind_of_limit_starts_full_and_an_old_one_keeps_its_debt() -> None
     assert one.is_open(0)
 
 
+def test_a_changed_value_gives_no_free_burst_and_forgives_no_debt() -> None:
+    one = limiter(100, 1000)
+    one.charge(10, 300, 0)
+    one.retune(Limit(rate(200), rate(3000)), "raised", 0)
+    assert one.wait_ns(0) == 201 * SECOND // 3000
+    one.retune(Limit(rate(200)), "messages only", 0)
+    assert one.wait_ns(0) == SECOND // 200
+
+
 def test_a_retuned_limiter_is_not_left_with_an_alarm_of_the_old_value() -> None:
     """Nobody waited when it was raised: who came next waited for the old, late alarm."""
     world, one = World(), limiter(1)
