@@ -1,0 +1,207 @@
+"""Scenes with publishers behind Sluice and receivers at the broker itself: many at once, judged when all are over."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import pulsar
+
+from tests.real.arrivals import Arrival, Watcher
+from tests.real.probe import Probe
+from tests.real.stages import Stage
+from tests.real.traffic import Sender, digests, payload, sent_by
+
+ARRIVE_S = 60
+Scene = TypeVar("Scene")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent: by each of `clients` clients to each of the topics `count` messages, at once.
+
+    Attributes:
+        pending: Most messages without receipt of each producer; all at once would take this process some tenths of a
+            second, in which it measures nothing.
+        consumers: Of a Shared subscription to each topic; one is Exclusive.
+        producer: Name of the producers; None: the broker gives them names.
+        options: Of the producers.
+    """
+
+    topics: tuple[str, ...]
+    count: int
+    size: int = 100
+    clients: int = 1
+    pending: int = 100
+    consumers: int = 1
+    producer: str | None = "{topic}.{client}"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Flow:
+    """One load on its way. Opens everything: what counts is what happens in `run`.
+
+    Args:
+        stage: Where.
+        load: What.
+    """
+
+    def __init__(self, stage: Stage, load: Load) -> None:
+        self._stage = stage
+        self._load = load
+        for topic in load.topics:
+            stage.warm_up(topic)
+        self._before = {topic: stage.counters(topic) for topic in load.topics}
+        kind = pulsar.ConsumerType.Shared if load.consumers > 1 else pulsar.ConsumerType.Exclusive
+        self._watchers = [
+            Watcher(stage.at_broker.subscribe(topic, "watch", kind))
+            for topic in load.topics
+            for _ in range(load.consumers)
+        ]
+        self.then_at = 0.0
+        self.senders = [sender for number in range(load.clients) for sender in self._open(stage.client(), number)]
+        # To make them takes this process, and with it all that is measured.
+        self._contents = {sender.name: self._contents_of(sender) for sender in self.senders}
+
+    def run(self, then: Callable[[], object] | None = None, after_s: float = 0) -> None:
+        """Send everything and receive everything; `then` is done `after_s` seconds after the first arrival."""
+        threads = [threading.Thread(target=self._send, args=(sender,)) for sender in self.senders]
+        with ExitStack() as watching:
+            for watcher in self._watchers:
+                watching.enter_context(watcher)
+            for thread in threads:
+                thread.start()
+            if then is not None:
+                first = self._wait_for(1)
+                time.sleep(max(0.0, first + after_s - time.monotonic()))
+                self.then_at = time.monotonic()
+                then()
+            self._wait_for(self._load.count * len(self.senders))
+        for thread in threads:
+            thread.join()
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """All, in order of time."""
+        return sorted(arrival for watcher in self._watchers for arrival in watcher.arrivals)
+
+    def arrivals_on(self, *topics: str) -> list[Arrival]:
+        """Those on some of the topics."""
+        watchers = [watcher for watcher in self._watchers if watcher.messages[0].topic_name() in topics]
+        return sorted(arrival for watcher in watchers for arrival in watcher.arrivals)
+
+    def before_and_after(self) -> tuple[list[Arrival], list[Arrival]]:
+        """Those before `then` was done, and the others."""
+        before = [arrival for arrival in self.arrivals if arrival[0] < self.then_at]
+        return before, self.arrivals[len(before) :]
+
+    def shares_within(self, seconds: float) -> list[int]:
+        """How many messages of each producer arrived in the first seconds."""
+        until = self.arrivals[0][0] + seconds
+        return list(
+            Counter(
+                message.properties()["producer"]
+                for watcher in self._watchers
+                for message, (at, _) in zip(watcher.messages, watcher.arrivals, strict=True)
+                if at < until
+            ).values()
+        )
+
+    def entry_bytes(self, topic: str) -> int:
+        """What each message of a topic is to a limit in bytes: what the broker counts."""
+        size, messages = self._stage.counters(topic)
+        size_before, messages_before = self._before[topic]
+        entry, rest = divmod(size - size_before, messages - messages_before)
+        assert rest == 0, "they are not all alike: fewer than 128 keep the sequence id in one byte"
+        return entry
+
+    def assert_whole(self) -> None:
+        """Each message has its receipt and arrived once; and in order, where one consumer got all."""
+        marks = digests([message for watcher in self._watchers for message in watcher.messages])
+        assert not any(sender.failed for sender in self.senders)
+        expected = sent_by(*self.senders)
+        if self._load.consumers > 1:
+            marks, expected = ({name: sorted(found[name]) for name in found} for found in (marks, expected))
+        assert marks == expected
+        assert all(len(sent) == self._load.count for sent in expected.values())
+
+    def _open(self, client: pulsar.Client, number: int) -> list[Sender]:
+        options = {"max_pending_messages": 10_000, "send_timeout_millis": 0, **self._load.options}
+        senders = []
+        for topic in self._load.topics:
+            known_as = f"{topic}.{number}"
+            name = self._load.producer and self._load.producer.format(topic=topic.partition("://")[2], client=number)
+            senders.append(Sender(client.create_producer(topic, producer_name=name, **options), known_as))
+        return senders
+
+    def _contents_of(self, sender: Sender) -> list[bytes]:
+        size = self._load.size
+        return [payload(sender.name, index, size)[-size:] for index in range(self._load.count)]
+
+    def _send(self, sender: Sender) -> None:
+        for index, content in enumerate(self._contents[sender.name]):
+            while index - len(sender.sent) - len(sender.failed) >= self._load.pending:
+                time.sleep(0.005)
+            sender.send_async(content)
+        sender.producer.flush()
+
+    def _wait_for(self, count: int) -> float:
+        deadline = time.monotonic() + ARRIVE_S
+        while sum(len(watcher.arrivals) for watcher in self._watchers) < count:
+            assert time.monotonic() < deadline, f"{len(self.arrivals)} of {count} messages within {ARRIVE_S} s"
+            time.sleep(0.01)
+        return self.arrivals[0][0]
+
+
+class Receipts:
+    """A producer of single messages, when each was sent and when its receipt came.
+
+    Args:
+        producer: Behind Sluice; without a send timeout.
+    """
+
+    def __init__(self, producer: pulsar.Producer) -> None:
+        self.producer = producer
+        self.sent: list[float] = []
+        self.came: list[float] = []
+        self.errors: list[pulsar.Result] = []
+
+    def send(self, content: bytes, wait_s: float = 0) -> None:
+        """Send one more; wait so long for all receipts."""
+        self.sent.append(time.monotonic())
+        self.producer.send_async(content, self._settled)
+        while len(self.came) < len(self.sent) and time.monotonic() < self.sent[-1] + wait_s:
+            time.sleep(0.002)
+
+    @property
+    def latencies(self) -> list[float]:
+        """Of those that have a receipt."""
+        return [came - sent for sent, came in zip(self.sent, self.came, strict=False)]
+
+    def _settled(self, result: pulsar.Result, _: object) -> None:
+        if result == pulsar.Result.Ok:
+            self.came.append(time.monotonic())
+        else:
+            self.errors.append(result)
+
+
+class Played(Generic[Scene]):
+    """Scenes that went on at once, each in a thread of its own.
+
+    Args:
+        probe: Runs meanwhile.
+        scenes: Each is opened already; called, it plays.
+    """
+
+    def __init__(self, probe: Probe, scenes: Mapping[str, Callable[[], Scene]]) -> None:
+        with probe, ThreadPoolExecutor(len(scenes)) as pool:
+            self._ends: dict[str, Future[Scene]] = {name: pool.submit(play) for name, play in scenes.items()}
+        self.stall_s = probe.stall_s
+
+    def __getitem__(self, name: str) -> Scene:
+        """What the scene made, or its error."""
+        return self._ends[name].result()
