@@ -4,8 +4,8 @@ A namespace's policy in Pulsar's sense is the value of *each* of its topics; a *
 all topics of a tenant, a namespace or a partitioned topic together. All levels apply at once (AND); within the level
 `topic` the narrowest setting that is there gives the value.
 
-    proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ producer ─ role ─ address
-    outermost                                                                                innermost
+    proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ subscription or producer ─ role ─ address
+    outermost                                                                                                innermost
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
@@ -31,6 +31,10 @@ class Setting(StrEnum):
     TOPIC = "topic"  # full name without partition: each partition
     TOPIC_OF_NAMESPACE = "topic_of_namespace"  # tenant/namespace: each of its topics
     TOPIC_OF_BROKER = "topic_of_broker"  # the name is empty: each topic
+    SUBSCRIPTION = "subscription"  # subscription@topic, the topic without partition: on each partition
+    SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"  # full name without partition: each of its subscriptions
+    SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"  # tenant/namespace: each subscription there
+    SUBSCRIPTION_OF_BROKER = "subscription_of_broker"  # the name is empty: each subscription
     PRODUCER = "producer"  # producer name, or *: on each topic, its partitions together
     ROLE = "role"  # what clients authenticated as, or *: each role
     ADDRESS = "address"  # address or network: each address in it
@@ -74,11 +78,13 @@ class Client:
         producer_name: Given by the client, or by the broker once it has accepted the producer.
         role: What the client authenticated as.
         address: Where it connects from, without the port.
+        subscription: Of a consumer.
     """
 
     producer_name: str = ""
     role: str = ""
     address: str = ""
+    subscription: str = ""
 
 
 ANYBODY = Client()
@@ -169,6 +175,8 @@ class Policies:
         )
 
     def _of_client(self, direction: Direction, topic: Topic, client: Client) -> Iterator[InForce | None]:
+        if client.subscription:
+            yield self._of_subscription(direction, topic, client.subscription)
         if client.producer_name:
             known_as = f"{client.producer_name}@{topic.partitioned}"
             producer = Scope(direction, "producer", known_as, topic.tenant, topic.namespace)
@@ -178,6 +186,16 @@ class Policies:
         if client.address:
             address = Scope(direction, "address", counted_as(client.address), "", "")
             yield self._found(address, Setting.ADDRESS, client.address, "address")
+
+    def _of_subscription(self, direction: Direction, topic: Topic, subscription: str) -> InForce | None:
+        scope = Scope(direction, "subscription", f"{subscription}@{topic.full}", topic.tenant, topic.namespace)
+        own = f"{subscription}@{topic.partitioned}"
+        return (
+            self._found(scope, Setting.SUBSCRIPTION, own, "subscription")
+            or self._found(scope, Setting.SUBSCRIPTION_OF_TOPIC, topic.partitioned, "topic")
+            or self._found(scope, Setting.SUBSCRIPTION_OF_NAMESPACE, topic.namespace_name, "namespace")
+            or self._found(scope, Setting.SUBSCRIPTION_OF_BROKER, "", "broker")
+        )
 
     def _found(self, scope: Scope, setting: Setting, name: str, where: str) -> InForce | None:
         value = self.get(scope.direction, setting, name)

@@ -96,6 +96,13 @@ class NamespaceLimits(_Section):
     dispatch: DispatchLimit | None = Field(None, description="of each of its topics")
     publish_total: RateLimit | None = Field(None, description="of all its topics together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all its topics together")
+    subscription_dispatch: DispatchLimit | None = Field(None, description="of each subscription of its topics")
+
+
+class SubscriptionLimits(_Section):
+    """The limit of one subscription."""
+
+    dispatch: DispatchLimit | None = Field(None, description="of the subscription, on each partition")
 
 
 class TopicLimits(_Section):
@@ -105,6 +112,10 @@ class TopicLimits(_Section):
     dispatch: DispatchLimit | None = Field(None, description="in place of the namespace's value")
     publish_total: RateLimit | None = Field(None, description="of all partitions together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
+    subscription_dispatch: DispatchLimit | None = Field(None, description="of each of its subscriptions")
+    subscriptions: dict[str, SubscriptionLimits] = Field(
+        default_factory=dict, description="NAME is a subscription's; in place of subscription_dispatch"
+    )
 
 
 class Limits(_Section):
@@ -122,6 +133,9 @@ class Limits(_Section):
     )
     topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
     each_topic: Both | None = Field(None, description="of each topic that neither it nor its namespace has a value for")
+    each_subscription: SubscriptionLimits | None = Field(
+        None, description="of each subscription for which nothing narrower has a value"
+    )
     producers: dict[str, ProducerLimits] = Field(
         default_factory=dict, description="NAME is a producer's name, or * for each other"
     )
@@ -159,9 +173,9 @@ def policies_of(limits: Limits) -> Policies:
     """The limits of the file, as the limiter takes them."""
     policies = Policies()
     directions: tuple[Direction, ...] = ("publish", "dispatch")
-    for setting, name, section, suffix in _sections(limits):
+    for setting, name, section, key in _sections(limits):
         for direction in directions:
-            value: RateLimit | None = getattr(section, f"{direction}{suffix}", None)
+            value: RateLimit | None = getattr(section, key.format(direction), None)
             if value is not None:
                 policies.put(direction, setting, name, Value(value.limit(), "file"))
     for group, section in limits.resource_groups.items():
@@ -171,20 +185,29 @@ def policies_of(limits: Limits) -> Policies:
 
 
 def _sections(limits: Limits) -> Iterator[tuple[Setting, str, BaseModel | None, str]]:
-    """Each setting with its name, its section, and what follows the direction in the section's keys."""
-    yield Setting.PROXY, "", limits.proxy, ""
-    yield Setting.TOPIC_OF_BROKER, "", limits.each_topic, ""
+    """Each setting with its name, its section, and the section's key for a direction."""
+    yield Setting.PROXY, "", limits.proxy, "{}"
+    yield Setting.TOPIC_OF_BROKER, "", limits.each_topic, "{}"
+    yield Setting.SUBSCRIPTION_OF_BROKER, "", limits.each_subscription, "{}"
+    subscriptions = {
+        f"{name}@{topic}": section
+        for topic, topic_section in limits.topics.items()
+        for name, section in topic_section.subscriptions.items()
+    }
     by_name: tuple[tuple[Setting, dict[str, BaseModel], str], ...] = (
-        (Setting.TENANT, {**limits.tenants}, ""),
-        (Setting.NAMESPACE, {**limits.namespaces}, "_total"),
-        (Setting.TOPIC_OF_NAMESPACE, {**limits.namespaces}, ""),
-        (Setting.RESOURCE_GROUP, {**limits.resource_groups}, ""),
-        (Setting.PARTITIONED_TOPIC, {**limits.topics}, "_total"),
-        (Setting.TOPIC, {**limits.topics}, ""),
-        (Setting.PRODUCER, {**limits.producers}, ""),
-        (Setting.ROLE, {**limits.roles}, ""),
-        (Setting.ADDRESS, {**limits.addresses}, ""),
+        (Setting.TENANT, {**limits.tenants}, "{}"),
+        (Setting.NAMESPACE, {**limits.namespaces}, "{}_total"),
+        (Setting.TOPIC_OF_NAMESPACE, {**limits.namespaces}, "{}"),
+        (Setting.RESOURCE_GROUP, {**limits.resource_groups}, "{}"),
+        (Setting.PARTITIONED_TOPIC, {**limits.topics}, "{}_total"),
+        (Setting.TOPIC, {**limits.topics}, "{}"),
+        (Setting.SUBSCRIPTION_OF_NAMESPACE, {**limits.namespaces}, "subscription_{}"),
+        (Setting.SUBSCRIPTION_OF_TOPIC, {**limits.topics}, "subscription_{}"),
+        (Setting.SUBSCRIPTION, {**subscriptions}, "{}"),
+        (Setting.PRODUCER, {**limits.producers}, "{}"),
+        (Setting.ROLE, {**limits.roles}, "{}"),
+        (Setting.ADDRESS, {**limits.addresses}, "{}"),
     )
-    for setting, sections, suffix in by_name:
+    for setting, sections, key in by_name:
         for name, section in sections.items():
-            yield setting, name, section, suffix
+            yield setting, name, section, key

@@ -191,7 +191,8 @@ class Streams:
             raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
         relay.streams[stream.name.stream_id] = stream
         self._opening.add(stream)
-        client = Client(stream.name.producer_name, self.connection.client_role, self.connection.client_host)
+        name, whose = stream.name, self.connection
+        client = Client(name.producer_name, whose.client_role, whose.client_host, name.subscription)
         self._engine.registry.open(stream, topic, self._engine.clock(), client)
         return True
 

@@ -135,6 +135,29 @@ def test_what_is_taken_back_limits_nobody() -> None:
     assert in_force(policies, client=Client(address="10.0.0.1")) == []
 
 
+@pytest.mark.parametrize("set_there", range(4))
+def test_a_subscriptions_value_is_the_narrowest_that_is_set(set_there: int) -> None:
+    settings = [
+        (Setting.SUBSCRIPTION, f"s@{TOPIC}", "subscription"),
+        (Setting.SUBSCRIPTION_OF_TOPIC, TOPIC, "topic"),
+        (Setting.SUBSCRIPTION_OF_NAMESPACE, "t/n", "namespace"),
+        (Setting.SUBSCRIPTION_OF_BROKER, "", "broker"),
+    ][set_there:]
+    policies = policies_of(
+        *((setting, name, value(number)) for number, (setting, name, _) in enumerate(settings, start=1)),
+        direction="dispatch",
+    )
+    found = in_force(policies, f"{TOPIC}-partition-1", "dispatch", Client(subscription="s"))
+    assert found == [("subscription", f"s@{TOPIC}-partition-1", 1, f"{settings[0][2]} file")]
+    assert in_force(policies, direction="dispatch") == []
+
+
+def test_a_subscription_is_limited_besides_its_topic() -> None:
+    policies = policies_of((Setting.TOPIC, TOPIC, value(7)), (Setting.SUBSCRIPTION_OF_TOPIC, TOPIC, value(5)))
+    found = in_force(policies, client=Client(subscription="s"))
+    assert [(level, messages) for level, _, messages, _ in found] == [("topic", 7), ("subscription", 5)]
+
+
 def test_a_topics_empty_value_lifts_its_namespaces() -> None:
     policies = policies_of((Setting.TOPIC, TOPIC, Value(Limit(), "file")), (OF_NAMESPACE, "t/n", value(5)))
     assert in_force(policies) == []

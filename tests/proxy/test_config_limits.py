@@ -9,6 +9,7 @@ from protocol.topic_name import parse_topic
 from proxy.config_limits import Limits, policies_of
 
 SECOND = 1_000_000_000
+TWO = {"messages": 2}
 ONE = {"publish": {"messages": 1}, "dispatch": {"messages": 2}}
 
 
@@ -50,6 +51,27 @@ def test_each_section_is_a_setting_of_both_directions(section: dict[str, Any], s
     assert {name: value.limit for name, value in policies.put_under("dispatch", setting).items()} == {
         name: Limit(rate(2))
     }
+
+
+@pytest.mark.parametrize(
+    ("section", "setting", "name"),
+    [
+        (
+            {"topics": {"t/n/x": {"subscriptions": {"s": {"dispatch": TWO}}}}},
+            Setting.SUBSCRIPTION,
+            "s@persistent://t/n/x",
+        ),
+        ({"topics": {"t/n/x": {"subscription_dispatch": TWO}}}, Setting.SUBSCRIPTION_OF_TOPIC, "persistent://t/n/x"),
+        ({"namespaces": {"t/n": {"subscription_dispatch": TWO}}}, Setting.SUBSCRIPTION_OF_NAMESPACE, "t/n"),
+        ({"each_subscription": {"dispatch": TWO}}, Setting.SUBSCRIPTION_OF_BROKER, ""),
+    ],
+)
+def test_subscriptions_have_a_dispatch_limit_only(section: dict[str, Any], setting: Setting, name: str) -> None:
+    policies = policies_of(Limits.model_validate(section))
+    assert {name: value.limit for name, value in policies.put_under("dispatch", setting).items()} == {
+        name: Limit(rate(2))
+    }
+    assert policies.put_under("publish", setting) == {}
 
 
 def test_producers_have_a_publish_limit_only() -> None:

@@ -3,16 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.proxy.conversation import BROKER, NOTHING, Peer, World, publisher
+from tests.proxy.conversation import BROKER, NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
     UNLIMITED_TOPIC,
     connect,
     connected,
+    flow,
+    message,
     producer,
     producer_success,
     send,
     sends,
+    subscribe,
+    success,
 )
 
 Make = Callable[..., World]
@@ -146,3 +150,17 @@ def test_a_peak_holds_while_the_burst_lasts(make_world: Make) -> None:
         world.advance(1)
         seconds.append(len(broker.heard()))
     assert seconds == [22, 20, 18, 10, 10, 10]
+
+
+def test_consumers_of_one_subscription_share_its_limit_and_other_subscriptions_do_not(make_world: Make) -> None:
+    world = make_world(limits={"each_subscription": {"dispatch": {"messages": 1}}})
+    client, broker = consumer(world, permits=1000)
+    for consumer_id, subscription in ((8, "sub"), (9, "other")):
+        client >> [subscribe(consumer_id, subscription=subscription), flow(1000, consumer_id)]
+        broker.heard()
+        broker >> success(300 + consumer_id)
+        client.heard()
+    broker >> [message(0), message(1, consumer_id=8), message(2, consumer_id=9)]
+    client << [message(0), message(2, consumer_id=9)]
+    world.advance(1.01)
+    client << message(1, consumer_id=8)
