@@ -30,6 +30,7 @@ class Load:
         consumers: Of a Shared subscription to each topic; one is Exclusive.
         producer: Name of the producers; None: the broker gives them names.
         options: Of the producers.
+        client_options: Of the clients.
     """
 
     topics: tuple[str, ...]
@@ -40,6 +41,7 @@ class Load:
     consumers: int = 1
     producer: str | None = "{topic}.{client}"
     options: Mapping[str, Any] = field(default_factory=dict)
+    client_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Flow:
@@ -55,7 +57,7 @@ class Flow:
         self._load = load
         for topic in load.topics:
             stage.warm_up(topic)
-        self._before = {topic: stage.counters(topic) for topic in load.topics}
+        self._before: dict[str, tuple[int, int]] = {}
         kind = pulsar.ConsumerType.Shared if load.consumers > 1 else pulsar.ConsumerType.Exclusive
         self._watchers = [
             Watcher(stage.at_broker.subscribe(topic, "watch", kind))
@@ -63,9 +65,15 @@ class Flow:
             for _ in range(load.consumers)
         ]
         self.then_at = 0.0
-        self.senders = [sender for number in range(load.clients) for sender in self._open(stage.client(), number)]
+        clients = [stage.client(**load.client_options) for _ in range(load.clients)]
+        self.senders = [sender for number, client in enumerate(clients) for sender in self._open(client, number)]
         # To make them takes this process, and with it all that is measured.
         self._contents = {sender.name: self._contents_of(sender) for sender in self.senders}
+
+    def played(self) -> "Flow":
+        """The same after its run: a scene."""
+        self.run()
+        return self
 
     def run(self, then: Callable[[], object] | None = None, after_s: float = 0) -> None:
         """Send everything and receive everything; `then` is done `after_s` seconds after the first arrival."""
@@ -110,6 +118,11 @@ class Flow:
                 if at < until
             ).values()
         )
+
+    def metered(self) -> "Flow":
+        """The same, of which `entry_bytes` will be asked."""
+        self._before = {topic: self._stage.counters(topic) for topic in self._load.topics}
+        return self
 
     def entry_bytes(self, topic: str) -> int:
         """What each message of a topic is to a limit in bytes: what the broker counts."""

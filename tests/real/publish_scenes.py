@@ -88,7 +88,7 @@ def namespace_messages(stage: Stage) -> Play:
 
 def namespace_bytes(stage: Stage) -> Play:
     set_rate(stage, "numbers-bytes", size=400)
-    flow = Flow(stage, Load((topic("t", "numbers-bytes"),), count=125, size=1))
+    flow = Flow(stage, Load((topic("t", "numbers-bytes"),), count=125, size=1)).metered()
     return Play(flow, lambda: set_rate(stage, "numbers-bytes", size=FREE))
 
 
@@ -99,7 +99,7 @@ def broker_messages(stage: Stage) -> Play:
 def broker_and_topic_bytes(stage: Stage) -> Callable[[], tuple[Flow, Flow]]:
     """One topic reaches its own limit; three reach the broker's."""
     one = Flow(stage, Load((topic("bytes-0"),), count=20, size=80))
-    three = Flow(stage, Load(tuple(topic(f"bytes-{number}") for number in (1, 2, 3)), count=20, size=80))
+    three = Flow(stage, Load(tuple(topic(f"bytes-{number}") for number in (1, 2, 3)), count=20, size=80)).metered()
 
     def play() -> tuple[Flow, Flow]:
         one.run()

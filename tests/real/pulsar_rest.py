@@ -23,10 +23,10 @@ class PulsarRest:
             text = answer.read()
         return json.loads(text) if text else None
 
-    def ensure_namespace(self, name: str) -> None:
-        """Make `TENANT/name` if it is not there; waits until topics can be made in it."""
-        tenant = {"adminRoles": [], "allowedClusters": ["standalone"]}
-        for path, body in ((f"tenants/{TENANT}", tenant), (f"namespaces/{TENANT}/{name}", {})):
+    def ensure_namespace(self, name: str, tenant: str = TENANT) -> None:
+        """Make `tenant/name` if it is not there; waits until topics can be made in it."""
+        of_tenant = {"adminRoles": [], "allowedClusters": ["standalone"]}
+        for path, body in ((f"tenants/{tenant}", of_tenant), (f"namespaces/{tenant}/{name}", {})):
             try:
                 self.call("PUT", f"/admin/v2/{path}", body)
             except urllib.error.HTTPError as refusal:
