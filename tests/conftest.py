@@ -1,19 +1,31 @@
 """What all tests share: tests that need what this machine has not are left out, loudly."""
 
 import shutil
+import subprocess
 from collections.abc import Callable, Generator
 
 import pytest
 
 from loadgen.real.jars import available
+from loadgen.real.java import OLDEST_JAVA, find_java
 
 
 def _prometheus() -> str | None:
     return None if shutil.which("prometheus") else "install Prometheus (Debian: apt-get install prometheus)"
 
 
+def _compiler() -> str | None:
+    java = find_java()
+    if java is not None:
+        told = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
+        if "jdk.compiler@" in told.stdout:
+            return None
+    return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
+
+
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "real": ("a real Pulsar broker", available),
+    "jdk": ("a Java client of its own", _compiler),
     "prometheus": ("a real Prometheus", _prometheus),
 }
 """By marker: what such tests need, and who says what to do to have it (None: it is there)."""
