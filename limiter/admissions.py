@@ -1,0 +1,118 @@
+"""Who is let in: so often per period, and so many at once, each counted by a key (an address, a consumer, a topic …).
+
+Unlike a message, what asks here is refused rather than held. So a bound is asked before anything is taken, and who is
+refused by one of several bounds has taken nothing from the others.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Protocol, TypeVar
+
+from limiter.rates import Rate
+from limiter.token_bucket import TokenBucket
+
+MOST_KEYS = 100_000
+"""Buckets of one bound that are remembered."""
+
+
+class Bound(Protocol):
+    """What may refuse."""
+
+    def admits(self, key: Hashable, now: int) -> bool:
+        """Whether one more of `key` may come in; nothing changes."""
+
+    def take(self, key: Hashable, now: int) -> None:
+        """One more of `key` comes in."""
+
+
+B = TypeVar("B", bound=Bound)
+
+
+def take_all(asked: Sequence[tuple[B, Hashable]], now: int) -> B | None:
+    """Take one from each bound. If one refuses, nothing is taken, and it is given."""
+    for bound, key in asked:
+        if not bound.admits(key, now):
+            return bound
+    for bound, key in asked:
+        bound.take(key, now)
+    return None
+
+
+class KeyedBuckets:
+    """A bucket for each key: in t seconds at most `rate.burst + rate · t` of one key come in.
+
+    Bounded: full buckets, which are as new ones, are forgotten; when all are in use, the one that was used longest ago
+    goes. Then its key may come in a burst too early, after `most_keys` others have come in within one period.
+
+    Args:
+        rate: Of each key.
+        most_keys: Buckets that are remembered.
+    """
+
+    def __init__(self, rate: Rate, most_keys: int = MOST_KEYS) -> None:
+        self.rate = rate
+        self._most_keys = most_keys
+        self._buckets: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+        """Who was used longest ago comes first."""
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def admits(self, key: Hashable, now: int) -> bool:
+        """Whether one more of `key` may come in."""
+        bucket = self._buckets.get(key)
+        return bucket is None or bucket.holds(1, now)
+
+    def take(self, key: Hashable, now: int) -> None:
+        """One more of `key` comes in."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._forget(now)
+            bucket = self._buckets[key] = TokenBucket(self.rate, now)
+        self._buckets.move_to_end(key)
+        bucket.take(1, now)
+
+    def _forget(self, now: int) -> None:
+        """Make room for one; two looks at a time keep ahead of the newcomers."""
+        for _ in range(2):
+            if not self._buckets:
+                return
+            oldest = next(iter(self._buckets))
+            if not self._buckets[oldest].is_full(now) and len(self._buckets) < self._most_keys:
+                return
+            del self._buckets[oldest]
+
+
+class Places:
+    """At most `most` of one key at once; whoever took a place gives it back.
+
+    It remembers as many keys as have a place taken, and no others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._taken: Counter[Hashable] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
+        """Whether a place is free."""
+        return self._taken[key] < self.most
+
+    def take(self, key: Hashable, now: int) -> None:  # noqa: ARG002 - as a Bound is asked
+        """Take one."""
+        self._taken[key] += 1
+
+    def give_back(self, key: Hashable) -> None:
+        """One is free again.
+
+        Raises:
+            ValueError: If none is taken.
+        """
+        left = self._taken[key] - 1
+        if left < 0:
+            raise ValueError(f"no place of {key!r} is taken")
+        self._taken[key] = left
+        if left == 0:
+            del self._taken[key]

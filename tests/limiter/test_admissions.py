@@ -1,0 +1,113 @@
+"""Bounds on who is let in: exact, bounded, and nothing is taken by who is refused."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.admissions import KeyedBuckets, Places, take_all
+from limiter.rates import NANOS_PER_SECOND, Rate
+
+FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
+KEYS = st.sampled_from("abc")
+
+
+def admitted(buckets: KeyedBuckets, key: str, now: int) -> bool:
+    return take_all([(buckets, key)], now) is None
+
+
+def test_five_come_in_at_once_and_then_one_each_six_seconds() -> None:
+    """Pulsar's own example: 5 subscribes per 30 s."""
+    buckets = KeyedBuckets(FIVE_PER_30_S)
+    tries = [second for second in range(31) for _ in range(6) if admitted(buckets, "a", second * NANOS_PER_SECOND)]
+    assert tries == [0, 0, 0, 0, 0, 6, 12, 18, 24, 30]
+
+
+def test_hundred_at_once_are_five() -> None:
+    buckets = KeyedBuckets(FIVE_PER_30_S)
+    assert sum(admitted(buckets, "a", 0) for _ in range(100)) == 5
+    assert sum(admitted(buckets, "b", 0) for _ in range(100)) == 5, "each key has its own"
+
+
+@given(
+    steps=st.lists(st.tuples(KEYS, st.integers(0, 20 * NANOS_PER_SECOND)), max_size=200),
+    tokens=st.integers(1, 7),
+)
+def test_in_no_interval_more_of_one_key_come_in_than_burst_and_rate(steps: list[tuple[str, int]], tokens: int) -> None:
+    rate = Rate(tokens, 30 * NANOS_PER_SECOND, tokens)
+    buckets, now = KeyedBuckets(rate), 0
+    came: dict[str, list[int]] = {key: [] for key in "abc"}
+    for key, pause in steps:
+        now += pause
+        if admitted(buckets, key, now):
+            came[key].append(now)
+    for times in came.values():
+        for first, begin in enumerate(times):
+            for last in range(first, len(times)):
+                assert (last - first + 1 - rate.burst) * rate.period_ns <= rate.tokens * (times[last] - begin)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 30), st.integers(0, NANOS_PER_SECOND)), max_size=200),
+    most=st.integers(1, 10),
+)
+def test_never_more_keys_are_remembered_than_allowed(steps: list[tuple[int, int]], most: int) -> None:
+    buckets, now = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2), most), 0
+    for key, pause in steps:
+        now += pause
+        admitted(buckets, str(key), now)
+        assert len(buckets) <= most
+
+
+def test_idle_keys_are_forgotten_long_before_the_table_is_full() -> None:
+    buckets = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2))
+    for number in range(1000):
+        admitted(buckets, str(number), number * NANOS_PER_SECOND)
+    assert len(buckets) <= 2
+
+
+def test_of_keys_in_use_the_one_used_longest_ago_is_forgotten() -> None:
+    buckets = KeyedBuckets(FIVE_PER_30_S, most_keys=2)
+    for key in ("old", "new"):
+        for _ in range(5):
+            assert admitted(buckets, key, 0)
+    admitted(buckets, "third", 1)
+    assert admitted(buckets, "old", 1)
+    assert len(buckets) == 2
+
+
+@given(steps=st.lists(st.tuples(KEYS, st.booleans()), max_size=300), most=st.integers(1, 4))
+def test_places_are_exact_and_forgotten_when_free(steps: list[tuple[str, bool]], most: int) -> None:
+    places, inside = Places(most), Counter[str]()
+    for key, comes in steps:
+        if comes:
+            was_admitted = take_all([(places, key)], 0) is None
+            assert was_admitted == (inside[key] < most)
+            inside[key] += was_admitted
+        elif inside[key]:
+            places.give_back(key)
+            inside[key] -= 1
+        assert len(places) == len(+inside)
+
+
+def test_a_place_that_nobody_took_cannot_be_given_back() -> None:
+    places = Places(1)
+    places.take("a", 0)
+    places.give_back("a")
+    with pytest.raises(ValueError, match="'a'"):
+        places.give_back("a")
+
+
+def test_who_is_refused_by_one_bound_took_nothing_of_the_others() -> None:
+    buckets, places = KeyedBuckets(FIVE_PER_30_S), Places(1)
+    asked: list[tuple[KeyedBuckets | Places, str]] = [(buckets, "a"), (places, "a")]
+    assert take_all(asked, 0) is None
+    for _ in range(50):
+        assert take_all(asked, 0) is places
+    places.give_back("a")
+    assert sum(admitted(buckets, "a", 0) for _ in range(10)) == 4
+
+
+def test_without_a_bound_everybody_comes_in() -> None:
+    assert take_all([], 0) is None
