@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from proxy.blocking.config import Block, each_once
+from proxy.config_admission import AdmissionBounds
 from proxy.config_limits import Limits
 from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
 
@@ -69,6 +70,7 @@ class Config(_Section):
     access_log: AccessLog = AccessLog()
     publish: Publish = Publish()
     limits: Limits = Limits()
+    admission: AdmissionBounds = AdmissionBounds()
     blocks: tuple[Block, ...] = Field(
         (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
     )

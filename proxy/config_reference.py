@@ -17,7 +17,7 @@ _HEAD = """\
 
 One YAML file, given as `sluice serve --config FILE`; flags override it. `sluice check --config FILE` names every
 mistake. Sizes are written `4096`, `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second),
-`500/s`, `30/min`, `10MB/s`. This page is made from the model in `proxy/config.py`.
+`500/s`, `30/min`, `5/30s`, `10MB/s`. This page is made from the model in `proxy/config.py`.
 
 | key | default | meaning |
 |---|---|---|

@@ -14,6 +14,7 @@ from proxy.brokers.targets import split_address
 _MOST_TOKENS = 2**63 - 1
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_PERIOD = re.compile(r"^(\d+(?:\.\d+)?)?([a-z]+)$")
 _NUMBER_AND_WORD = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
 
 
@@ -41,24 +42,31 @@ def read_span(value: Any) -> float:
 
 
 def read_rate(value: Any) -> tuple[int, int]:
-    """`500`, `500/s`, `30/min`, `10MB/s` as (tokens, nanoseconds of the period)."""
-    amount, _, span = str(value).partition("/")
-    tokens = _number_of_bytes(amount)
-    if tokens is None or (span and span not in _SPANS):
-        raise ValueError("write a rate as 500, 500/s, 30/min, 10MB/s")
+    """`500`, `500/s`, `30/min`, `5/30s`, `10MB/s` as (tokens, nanoseconds of the period)."""
+    amount, slash, span = str(value).partition("/")
+    tokens, period_ns = _number_of_bytes(amount), _period_ns(span if slash else "s")
+    if tokens is None or not period_ns:
+        raise ValueError("write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s")
     if tokens.denominator != 1:
         raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
     if tokens > _MOST_TOKENS:
         raise ValueError(f"a rate is at most {_MOST_TOKENS}; leave the key out for no limit")
     if tokens <= 0:
         raise ValueError("a rate is above 0; leave the key out for no limit")
-    return int(tokens), round(_SPANS[span or "s"] * NANOS_PER_SECOND)
+    return int(tokens), period_ns
+
+
+def _period_ns(span: str) -> int | None:
+    match = _PERIOD.match(span.replace(" ", ""))
+    if not match or match[2] not in _SPANS:
+        return None
+    return round(float(match[1] or 1) * _SPANS[match[2]] * NANOS_PER_SECOND)
 
 
 def read_count_rate(value: Any) -> tuple[int, int]:
-    """`500`, `500/s`, `30/min`: a rate of things that are counted and have no unit."""
+    """`500`, `500/s`, `30/min`, `5/30s`: a rate of things that are counted and have no unit."""
     if not str(value).partition("/")[0].strip().replace(".", "", 1).isdigit():
-        raise ValueError("write a rate of messages as 500, 500/s, 30/min")
+        raise ValueError("write a rate of what is counted as 500, 500/s, 30/min, 5/30s")
     return read_rate(value)
 
 

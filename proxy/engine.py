@@ -8,6 +8,7 @@ from limiter.journal import Journal
 from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
+from proxy.admission import Admission
 from proxy.alarms import Alarms
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.lookup import LookupSlots
@@ -50,6 +51,7 @@ class Engine:
         self.registry = Registry(policies, self.gate, observer)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.lookups = LookupSlots(config.max_lookups_in_flight)
+        self.admission = Admission(config, counters, clock)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.sessions: set[Blockable] = set()

@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from limiter.stream import Stream
+from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
@@ -63,6 +64,7 @@ class SluiceCollector(Collector):
         yield from _pauses(self._engine.counters)
         yield from _loop(self._engine.counters)
         yield from self._blocked()
+        yield _not_admitted(self._engine.counters)
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
         )
@@ -170,6 +172,16 @@ def _connections(counters: Counters) -> Iterator[Metric]:
         "Connections closed because a peer broke the protocol",
         ("side", "cause"),
         counters.frame_errors,
+    )
+
+
+def _not_admitted(counters: Counters) -> Metric:
+    return _labelled(
+        CounterMetricFamily,
+        "sluice_admission_refused",
+        "Connections, lookups, producers and consumers over a bound of `admission`, by its key",
+        ("what",),
+        {what.value: counters.not_admitted[what] for what in What},
     )
 
 

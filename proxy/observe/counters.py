@@ -27,6 +27,8 @@ class Counters:
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
     blocked: Counter[str] = field(default_factory=Counter)
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
+    not_admitted: Counter[str] = field(default_factory=Counter)
+    """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

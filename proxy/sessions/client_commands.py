@@ -13,7 +13,6 @@ from protocol.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandFlow,
-    CommandLookupTopic,
     CommandProducer,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
@@ -22,8 +21,11 @@ from protocol.pulsar_pb2 import (
     InvalidTopicName,
     TooManyRequests,
 )
+from proxy.admission import NotAdmittedError
 from proxy.refusals import request_refused
+from proxy.sessions.admittance import error_of
 from proxy.sessions.blocks import SessionBlocks
+from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams, TooManyStreamsError
 
@@ -35,7 +37,7 @@ class ClientCommands:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
         blocks: What of that is blocked.
-        look_up: Takes a LOOKUP; the frame that goes on, or None.
+        lookups: Takes what asks for topics.
         reply: Sends a frame to the client.
     """
 
@@ -44,13 +46,12 @@ class ClientCommands:
         streams: Streams,
         requests: Requests,
         blocks: SessionBlocks,
-        look_up: Callable[[CommandLookupTopic, bytes], bytes | None],
+        lookups: SessionLookups,
         reply: Callable[[bytes], None],
     ) -> None:
         self._streams = streams
         self._requests = requests
         self._blocks = blocks
-        self._look_up = look_up
         self._reply = reply
         self._handlers: dict[int, Callable[[Any, bytes], bytes | None]] = {
             BaseCommand.PRODUCER: self._producer,
@@ -61,7 +62,9 @@ class ClientCommands:
             BaseCommand.UNSUBSCRIBE: self._unsubscribe,
             BaseCommand.SEEK: self._seek,
             BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: self._redeliver,
-            BaseCommand.LOOKUP: self._look_up,
+            BaseCommand.LOOKUP: lookups.asked,
+            BaseCommand.PARTITIONED_METADATA: lookups.asked_partitions,
+            BaseCommand.GET_TOPICS_OF_NAMESPACE: lookups.asked_topics,
         }
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
@@ -87,6 +90,9 @@ class ClientCommands:
             return None
         except TooManyStreamsError as error:
             self._reply(request_refused(command.request_id, TooManyRequests, str(error)))
+            return None
+        except NotAdmittedError as error:
+            self._reply(request_refused(command.request_id, error_of(error.what), str(error)))
             return None
         if stream is not None:
             self._requests.sent(command.request_id, partial(self._opened, stream, command.request_id))

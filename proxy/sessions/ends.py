@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
+
 
 class EndCause(StrEnum):
     """A fixed word for each kind of end: a label of `sluice_connections_ended_total`, and a field of the access log."""
@@ -20,6 +22,9 @@ class EndCause(StrEnum):
     BROKER_UNREACHABLE = "broker_unreachable"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    """In all, or of one address; the operator's log has these, and the next, as a sum."""
+    CONNECTION_RATE = "connection_rate"
+    """Too many of them were new."""
     BLOCKED = "blocked"
     """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
 
@@ -29,13 +34,20 @@ class EndCause(StrEnum):
         return self in _TROUBLE
 
     @property
+    def error(self) -> ServerError:
+        """What the client is told, if it is told."""
+        return _ERRORS.get(self, ServiceNotReady)
+
+    @property
     def is_of_peer(self) -> bool:
         """Whether a peer ended its connection itself."""
         return self in _OF_PEER
 
 
 _OF_PEER = frozenset({EndCause.CLIENT_CLOSED, EndCause.CLIENT_RESET, EndCause.BROKER_CLOSED, EndCause.BROKER_RESET})
-_TROUBLE = frozenset(EndCause) - _OF_PEER - {EndCause.SHUTDOWN, EndCause.BLOCKED}
+_NOT_ADMITTED = frozenset({EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE})
+_TROUBLE = frozenset(EndCause) - _OF_PEER - _NOT_ADMITTED - {EndCause.SHUTDOWN, EndCause.BLOCKED}
+_ERRORS = {EndCause.BLOCKED: NotAllowedError, **dict.fromkeys(_NOT_ADMITTED, TooManyRequests)}
 
 
 class End(NamedTuple):

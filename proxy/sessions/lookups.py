@@ -1,9 +1,21 @@
 """The lookups of one session."""
 
+from collections.abc import Callable
+
 from protocol.commands import text
-from protocol.pulsar_pb2 import CommandLookupTopic, CommandLookupTopicResponse
+from protocol.pulsar_pb2 import (
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    ServerError,
+    TooManyRequests,
+)
+from proxy.admission import NotAdmittedError
 from proxy.brokers.lookup import Redirected, follow, through_proxy, too_many
 from proxy.engine import Engine
+from proxy.refusals import lookup_refused, metadata_refused, request_refused
+from proxy.sessions.admittance import Admittance
 from proxy.sessions.replies import Replies
 from proxy.tasks import Tasks
 
@@ -15,13 +27,15 @@ class SessionLookups:
         engine: Slots and allow-list.
         tasks: Where redirects are followed.
         replies: Where refusals and late answers go.
+        admittance: Says whether the client asks too often.
     """
 
-    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies) -> None:
+    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies, admittance: Admittance) -> None:
         self.greeting = b""
         self._engine = engine
         self._tasks = tasks
         self._replies = replies
+        self._admittance = admittance
         self._asked: dict[int, CommandLookupTopic] = {}
 
     def asked(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
@@ -29,8 +43,19 @@ class SessionLookups:
         if command.request_id in self._asked or not self._engine.lookups.take():
             self._replies.send(too_many(command.request_id))
             return None
+        if not self._is_admitted(command.request_id, lookup_refused):
+            self._engine.lookups.give()
+            return None
         self._asked[command.request_id] = command
         return frame
+
+    def asked_partitions(self, command: CommandPartitionedTopicMetadata, frame: bytes) -> bytes | None:
+        """The question how many partitions a topic has goes by; None if there are too many already."""
+        return frame if self._is_admitted(command.request_id, metadata_refused) else None
+
+    def asked_topics(self, command: CommandGetTopicsOfNamespace, frame: bytes) -> bytes | None:
+        """The question for a namespace's topics goes by; the same."""
+        return frame if self._is_admitted(command.request_id, request_refused) else None
 
     def answered(self, answer: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
         """The broker's answer: changed, left alone (failures), or None while a redirect is followed."""
@@ -50,6 +75,15 @@ class SessionLookups:
         """The session ends."""
         for request_id in list(self._asked):
             self._done(request_id)
+
+    def _is_admitted(self, request_id: int, refused: Callable[[int, ServerError, str], bytes]) -> bool:
+        try:
+            self._admittance.look_up()
+        except NotAdmittedError as error:
+            # Not ServiceNotReady: it makes Java clients drop the connection.
+            self._replies.send(refused(request_id, TooManyRequests, str(error)))
+            return False
+        return True
 
     async def _follow(self, redirected: Redirected) -> None:
         frame = await follow(redirected, self.greeting, self._engine.targets)

@@ -16,18 +16,14 @@ from functools import partial
 from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
-from protocol.pulsar_pb2 import (
-    CommandConnected,
-    CommandPong,
-    NotAllowedError,
-    ServiceNotReady,
-)
+from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from protocol.scanner import MESSAGE, SEND
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
+from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.brakes import count_pending, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
@@ -100,12 +96,13 @@ class Session:
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
-        self._lookups = SessionLookups(engine, self._tasks, self._replies)
+        self._admittance = Admittance(engine.admission, self.connection)
+        self._lookups = SessionLookups(engine, self._tasks, self._replies, self._admittance)
         self._blocks = SessionBlocks(
             engine.blocklist, self._streams, self._requests, self._replies.send, self._to_broker.outlet
         )
-        asked, reply = self._lookups.asked, self._replies.send
-        from_client = ClientCommands(self._streams, self._requests, self._blocks, asked, reply)
+        lookups, reply = self._lookups, self._replies.send
+        from_client = ClientCommands(self._streams, self._requests, self._blocks, lookups, reply)
         from_broker = BrokerCommands(self._streams, self._requests, self._lookups.answered, self, engine.counters)
         for leg, relay, handler in (
             (self.client, self._to_broker, from_client.handle),
@@ -125,9 +122,9 @@ class Session:
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
             self._dialling.begin()
-            most = self._engine.config.max_connections
-            if len(self._engine.sessions) > most:
-                self._refuse(End(EndCause.TOO_MANY_CONNECTIONS, f"this proxy serves {most} connections"))
+            refused = self._admittance.connect()
+            if refused is not None:
+                self._refuse(refused)
 
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read."""
@@ -270,8 +267,7 @@ class Session:
 
     def _refuse(self, end: End) -> None:
         """End, and tell the client why."""
-        error = NotAllowedError if end.cause is EndCause.BLOCKED else ServiceNotReady
-        self._to_client.outlet.insert([request_refused(NO_REQUEST, error, f"{end.cause}: {end.detail}")])
+        self._to_client.outlet.insert([request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")])
         self._end(end)
 
     async def _linger(self) -> None:
@@ -289,6 +285,7 @@ class Session:
         self._keep_alive.stop()
         self._streams.close_all()
         self._lookups.close()
+        self._admittance.disconnect()
         self._tasks.cancel()
         self._engine.sessions.discard(self)
         for leg in (self.client, self.broker):

@@ -21,6 +21,7 @@ from protocol.pulsar_pb2 import (
 from protocol.topic_name import TopicName, parse_topic
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
+from proxy.sessions.admittance import Admittance
 from proxy.sessions.relay import Relay
 
 MOST_STREAMS = 65_536
@@ -48,6 +49,7 @@ class Streams:
         self.connection = connection
         self._to_broker = to_broker
         self._to_client = to_client
+        self._admittance = Admittance(engine.admission, connection)
         self._closing: set[Stream] = set()
         self._opening: set[Stream] = set()
 
@@ -57,6 +59,7 @@ class Streams:
         Raises:
             ValueError: If its topic has no valid name.
             TooManyStreamsError: If the connection has too many streams.
+            NotAdmittedError: If there are too many for a bound of `admission`.
         """
         topic = parse_topic(command.topic)
         name = StreamName(
@@ -102,6 +105,7 @@ class Streams:
             return
         self._closing.discard(stream)
         self._opening.discard(stream)
+        self._admittance.close(stream)
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             relay.forget(stream)
@@ -189,6 +193,7 @@ class Streams:
             self.close(before)
         if len(relay.streams) >= MOST_STREAMS:
             raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
+        self._admittance.open(stream, topic)
         relay.streams[stream.name.stream_id] = stream
         self._opening.add(stream)
         name, whose = stream.name, self.connection

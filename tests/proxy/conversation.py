@@ -162,11 +162,11 @@ class World:
         self.broker_answers = True
         self._clients: list[Peer] = []
 
-    def client(self) -> Peer:
+    def client(self, address: str = "192.0.2.7") -> Peer:
         """A client connects."""
         session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append)
         self.sessions.append(session)
-        transport = FakeTransport(self.loop, ("192.0.2.7", 40_000 + len(self.sessions)))
+        transport = FakeTransport(self.loop, (address, 40_000 + len(self.sessions)))
         peer = Peer("client", transport, self.loop)
         self._clients.append(peer)
         self.loop.run(transport.connect, session.client)
@@ -186,9 +186,9 @@ class World:
         """Let the pending attempt to connect fail."""
         self.loop.run(self.dials[-1].fail, error)
 
-    def pair(self, target: str | None = None) -> tuple[Peer, Peer]:
+    def pair(self, target: str | None = None, address: str = "192.0.2.7") -> tuple[Peer, Peer]:
         """A client and its broker, past the handshake."""
-        client = self.client()
+        client = self.client(address)
         client >> connect(target)
         broker = self.dialled()
         broker << connect()
@@ -230,6 +230,7 @@ class World:
         assert self.engine.held.used == 0, "held bytes are given back"
         assert not self.engine.registry.live(), "streams end with their sessions"
         assert self.engine.lookups.in_flight == 0, "lookups are given back"
+        assert self.engine.admission.taken == 0, "places are given back"
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
         assert not +self.counters.connections_open, "no connection is counted as open"

@@ -118,7 +118,7 @@ def test_a_wrong_value_gives_one_line(path: Path, settings: Any, key: str, value
     [
         (0, "above 0"),
         (-5, "500/s, 30/min"),
-        ("100/fortnight", "500, 500/s, 30/min, 10MB/s"),
+        ("100/fortnight", "500, 500/s, 30/min, 5/30s, 10MB/s"),
         ("fast", "500/s, 30/min"),
         (1.5, "whole number"),
         ("0.4/s", "whole number"),

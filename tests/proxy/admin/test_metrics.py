@@ -188,4 +188,14 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
         assert family.name.startswith("sluice_")
         assert family.documentation
         for sample in family.samples:
-            assert set(sample.labels) <= {"tenant", "namespace", "direction", "level", "role", "cause", "side", "kind"}
+            assert set(sample.labels) <= {
+                "tenant",
+                "namespace",
+                "direction",
+                "level",
+                "role",
+                "cause",
+                "side",
+                "kind",
+                "what",
+            }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
 from proxy.sessions.ends import End, EndCause, end_by_peer
 
 
@@ -13,8 +14,23 @@ def test_a_peer_that_goes_is_named_with_the_way_it_went(side: str) -> None:
 
 def test_every_end_is_a_peers_own_or_trouble_or_meant_by_the_operator() -> None:
     others = [cause for cause in EndCause if not cause.is_of_peer and not cause.is_trouble]
-    assert others == [EndCause.SHUTDOWN, EndCause.BLOCKED]
+    told_as_sums = [EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE]
+    assert others == [EndCause.SHUTDOWN, *told_as_sums, EndCause.BLOCKED]
     assert not [cause for cause in EndCause if cause.is_of_peer and cause.is_trouble]
+
+
+@pytest.mark.parametrize(
+    ("cause", "error"),
+    [
+        (EndCause.BLOCKED, NotAllowedError),
+        (EndCause.TOO_MANY_CONNECTIONS, TooManyRequests),
+        (EndCause.CONNECTION_RATE, TooManyRequests),
+        (EndCause.TARGET_REFUSED, ServiceNotReady),
+        (EndCause.BROKER_UNREACHABLE, ServiceNotReady),
+    ],
+)
+def test_the_error_says_whether_to_come_again(cause: EndCause, error: ServerError) -> None:
+    assert cause.error == error
 
 
 def test_an_end_needs_no_sentence() -> None:

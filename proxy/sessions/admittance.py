@@ -1,0 +1,115 @@
+"""What one session asks for at the process's admission, and gives back when it is over.
+
+A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients take
+that, whatever its code, for a broken connection and come again after 0.1 s, 0.2 s, 0.4 s … until their operation times
+out; so they are in as soon as there is room. A blocked client is kept and answered instead (`turned_away.py`), but what
+keeps the connections that are too many does not bound them.
+"""
+
+from collections.abc import Iterator
+
+from limiter.networks import counted_as
+from limiter.stream import Stream
+from protocol.pulsar_pb2 import ConsumerBusy, NotAllowedError, ProducerBusy, ServerError, TooManyRequests
+from protocol.topic_name import TopicName
+from proxy.admission import Admission, Asked, GiveBack, NotAdmittedError, What
+from proxy.observe.connection import Connection
+from proxy.sessions.ends import End, EndCause
+
+_COMPACTION = "__compaction"
+_ERRORS = {
+    What.SUBSCRIBE_RATE: NotAllowedError,
+    What.PRODUCERS: ProducerBusy,
+    What.CONSUMERS: ConsumerBusy,
+    What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
+}
+_RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
+
+
+def error_of(what: What) -> ServerError:
+    """The error that Pulsar has for what a bound refuses.
+
+    Source: org.apache.pulsar.broker.service.BrokerServiceException, getClientErrorCode
+    """
+    return _ERRORS.get(what, TooManyRequests)
+
+
+class Admittance:
+    """Keeps what a session has to give back.
+
+    Args:
+        admission: The bounds.
+        connection: Whose session it is.
+    """
+
+    def __init__(self, admission: Admission, connection: Connection) -> None:
+        self._admission = admission
+        self._connection = connection
+        self._places: dict[Stream | None, tuple[GiveBack, ...]] = {}
+        """By stream; None for the connection itself."""
+
+    def connect(self) -> End | None:
+        """The client is there, and its address is known; the reason if it may not stay."""
+        address = self._address()
+        asked = (
+            (What.CONNECTIONS, ""),
+            (What.CONNECTIONS_PER_ADDRESS, address),
+            (What.CONNECTION_RATE, ""),
+            (What.CONNECTION_RATE_PER_ADDRESS, address),
+        )
+        try:
+            self._enter(None, asked)
+        except NotAdmittedError as error:
+            cause = EndCause.CONNECTION_RATE if error.what in _RATES else EndCause.TOO_MANY_CONNECTIONS
+            return End(cause, str(error))
+        return None
+
+    def disconnect(self) -> None:
+        """The client goes."""
+        self._leave(None)
+
+    def look_up(self) -> None:
+        """The client asks where a topic is, how many partitions it has, or which topics there are.
+
+        Counted by address, not by connection: to connect again gains nothing.
+
+        Raises:
+            NotAdmittedError: If it does so too often.
+        """
+        self._admission.admit([(What.LOOKUP_RATE, self._address())], self._connection.client_address)
+
+    def open(self, stream: Stream, topic: TopicName) -> None:
+        """A producer or consumer is to be opened.
+
+        Raises:
+            NotAdmittedError: If there are too many, or if it subscribes too often.
+        """
+        if not topic.is_system:
+            self._enter(stream, self._asked_by(stream))
+
+    def close(self, stream: Stream) -> None:
+        """It is over, however it ended."""
+        self._leave(stream)
+
+    def _asked_by(self, stream: Stream) -> Iterator[Asked]:
+        name = stream.name
+        if name.direction == "publish":
+            yield What.PRODUCERS, name.topic
+            return
+        if name.subscription != _COMPACTION:
+            # As Pulsar's: a consumer that its client opens anew has another id, and counts as another one.
+            yield What.SUBSCRIBE_RATE, (name.topic, self._address(), name.consumer_name, name.stream_id)
+        yield What.CONSUMERS, name.topic
+        yield What.CONSUMERS_OF_SUBSCRIPTION, (name.topic, name.subscription)
+
+    def _address(self) -> str:
+        return counted_as(self._connection.client_host)
+
+    def _enter(self, who: Stream | None, asked: tuple[Asked, ...] | Iterator[Asked]) -> None:
+        places = self._admission.admit(asked, self._connection.client_address)
+        if places:
+            self._places[who] = places
+
+    def _leave(self, who: Stream | None) -> None:
+        for give_back in self._places.pop(who, ()):
+            give_back()
