@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_IPV6_HOST = 64
+IPV6_HOST = 64
 """Bits that tell IPv6 clients apart: whoever has one address there has a whole /64 of them."""
 
 
@@ -54,7 +54,7 @@ def counted_as(address: str) -> str:
     """Under which name the client at `address` is counted: an IPv4 address is itself, an IPv6 address its /64."""
     parsed = _parsed(address)
     if isinstance(parsed, IPv6Address):
-        return str(ip_network((int(parsed), _IPV6_HOST), strict=False))
+        return str(ip_network((int(parsed), IPV6_HOST), strict=False))
     return str(parsed) if parsed else address
 
 

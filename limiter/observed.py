@@ -31,6 +31,7 @@ class Observed:
     def __init__(self, of: Stream, observer: "Observer") -> None:
         self._gate = observer.gate
         self._observer = observer
+        self._holder = of.connection or of, of.name.direction
         self._stream = Stream(of.name, (), self._release, of)
 
     @property
@@ -55,7 +56,8 @@ class Observed:
     def leave(self, now: int) -> None:
         """The stream ends."""
         self._stream.is_open = False
-        self._observer.room += len(self._gate.leave(self._stream, now))
+        for entry in self._gate.leave(self._stream, now):
+            self._release(entry)
 
     def admit(self, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth if nobody would have held any of it; else it must be offered entry by entry."""
@@ -75,14 +77,14 @@ class Observed:
         gate.count_offered(stream, 1, messages, size)
         if gate.pass_entry(stream, messages, size, now):
             return
-        if self._observer.room == 0 or stream.usage.held_size + size > self._observer.most_size:
+        memory = size + self._observer.overhead
+        if self._observer.take(self._holder, memory):
+            gate.hold(stream, Entry([], messages, size, memory, now), now)
+        else:
             gate.count_dropped(stream, messages, size)
-            return
-        self._observer.room -= 1
-        gate.hold(stream, Entry([], messages, size, 0, now), now)
 
-    def _release(self, _entry: Entry) -> None:
-        self._observer.room += 1
+    def _release(self, entry: Entry) -> None:
+        self._observer.give(self._holder, entry.memory)
 
 
 class Observer:
@@ -91,16 +93,38 @@ class Observer:
     Args:
         wake_at: As for `Gate`, but whom to wake is this one's `gate`.
         journal: Told of the streams that are observed.
-        most_size: Metered bytes that one stream may play at holding.
-        room: Entries that all together may.
+        budget: Bytes of memory from which on one direction of a connection would not be read; and how many a held
+            entry takes besides its metered bytes.
+        room: Entries that all together may play at holding.
     """
 
     def __init__(
-        self, wake_at: Callable[[Limiter, int], None], journal: Notes, most_size: int, room: int = MOST_ENTRIES
+        self,
+        wake_at: Callable[[Limiter, int], None],
+        journal: Notes,
+        budget: tuple[int, int],
+        room: int = MOST_ENTRIES,
     ) -> None:
         self.gate = Gate(wake_at, _Beside(journal))
-        self.most_size = most_size
         self.room = room
+        self._most, self.overhead = budget
+        self._held: dict[object, int] = {}
+
+    def take(self, holder: object, memory: int) -> bool:
+        """Play at holding one more entry; False if its holder would not have been read any more."""
+        held = self._held.get(holder, 0)
+        if self.room == 0 or held >= self._most:
+            return False
+        self.room -= 1
+        self._held[holder] = held + memory
+        return True
+
+    def give(self, holder: object, memory: int) -> None:
+        """Such an entry is not held any more."""
+        self.room += 1
+        self._held[holder] -= memory
+        if self._held[holder] == 0:
+            del self._held[holder]
 
     def watch(self, stream: Stream) -> Observed:
         """Observe a stream, so far without limits."""

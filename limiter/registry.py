@@ -57,10 +57,16 @@ class Registry:
             stream.permits.close()
         return dropped
 
-    def apply(self, now: int) -> None:
-        """The policies changed: put them in force on every live stream, and wake who may go."""
-        for stream in list(self._known):
-            self._rewire(stream, now)
+    def apply(self, now: int, namespace: str | None = None) -> None:
+        """The policies changed: put them in force on every live stream, and wake who may go.
+
+        Args:
+            now: Monotonic nanoseconds.
+            namespace: The only one whose topics can be concerned; None if others can be.
+        """
+        for stream, (topic, _) in list(self._known.items()):
+            if namespace in {None, topic.namespace_name}:
+                self._rewire(stream, now)
         waiting = [limiter for limiter in self.limiters.values() if limiter.waiters]
         self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
         self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
@@ -79,9 +85,7 @@ class Registry:
             stream.permits.rewire(meters_of(chain))
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
-        if stream.observed is not None and not chain:
-            stream.observed.leave(now)
-            stream.observed = None
+        """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""
         if stream.observed is None and chain:
             stream.observed = self._observer.watch(stream)
         if stream.observed is not None and stream.observed.chain != chain:

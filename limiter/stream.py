@@ -63,6 +63,9 @@ class Stream:
         chain: Its limiters, outermost first. Empty: unlimited.
         release: Called with each held entry that may pass, in order.
         connection: The caller's own; not looked at here.
+
+    Attributes:
+        is_accepted: Whether the broker let it in. What comes before that is nobody's, and is charged to nobody.
     """
 
     name: StreamName
@@ -79,6 +82,7 @@ class Stream:
     last_reason: str = ""
     observed: "Observed | None" = None
     is_open: bool = True
+    is_accepted: bool = False
 
     @property
     def is_rejected(self) -> bool:

@@ -24,8 +24,11 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
 def rejecting(stream: Stream, now: int) -> Limiter | None:
     """The limit in mode `reject` that a newcomer is over which may not pass; None if it may be held.
 
-    What another limit holds already waits for this one too: it was within it when it came.
+    What is held already waits for this one too: it was within it when it came. So does what comes behind it, or its
+    refusal would have to wait for answers that are far away.
     """
+    if stream.held:
+        return None
     for limiter in stream.chain:
         if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
             return limiter

@@ -259,7 +259,8 @@ class FrameScanner:
                 self._messages = message_count(messages)
                 return length
             return self._inspect_metadata(data, at, end, length)
-        if kind == self._silent_a or kind == self._silent_b or have >= length:
+        is_silent: bool = kind == self._silent_a or kind == self._silent_b
+        if have >= length or (is_silent and length == _HEAD + command_size):
             return length
         return -length
 

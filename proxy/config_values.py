@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from limiter.networks import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
 from protocol.topic_name import parse_topic
 from proxy.brokers.targets import split_address
@@ -111,9 +112,13 @@ def _tenant(name: Any) -> str:
 
 def _network_name(name: Any) -> str:
     try:
-        return str(ip_network(str(name)))
+        network = ip_network(str(name))
     except ValueError as error:
         raise ValueError(f"write an address as 10.1.2.3 or a network as 10.0.0.0/8: {error}") from None
+    if network.version == 6 and network.prefixlen > IPV6_HOST:
+        wide = network.supernet(new_prefix=IPV6_HOST)
+        raise ValueError(f"an IPv6 client is limited by its /{IPV6_HOST}: write {wide}")
+    return str(network)
 
 
 TenantName = Annotated[str, BeforeValidator(_tenant)]

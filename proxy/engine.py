@@ -16,6 +16,7 @@ from proxy.brokers.targets import Targets, split_address
 from proxy.config import Config
 from proxy.observe.counters import Counters
 from proxy.observe.hold_log import HoldLog
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.shared_budget import SharedBudget
 
 
@@ -46,7 +47,8 @@ class Engine:
         self.gate = Gate(alarms.wake_at, self.journal)
         alarms.connect(self.gate)
         rehearsals = Alarms(clock, self.counters)
-        observer = Observer(rehearsals.wake_at, self.journal, config.publish.hold_connection)
+        budget = config.publish.hold_connection, ENTRY_OVERHEAD
+        observer = Observer(rehearsals.wake_at, self.journal, budget)
         rehearsals.connect(observer.gate)
         self.registry = Registry(policies, self.gate, observer)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
@@ -58,6 +60,6 @@ class Engine:
         """Those that are connected."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
 
-    def policies_changed(self) -> None:
-        """Put changed policies in force on live streams."""
-        self.registry.apply(self.clock())
+    def policies_changed(self, namespace: str | None = None) -> None:
+        """Put changed policies in force on live streams: those of one namespace, or of all."""
+        self.registry.apply(self.clock(), namespace)

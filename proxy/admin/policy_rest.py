@@ -4,6 +4,7 @@ Source: https://pulsar.apache.org/admin-rest-api/ (namespaces: publishRate, disp
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -52,7 +53,7 @@ class DispatchRate(msgspec.Struct):
     def of(cls, limit: Limit) -> "DispatchRate":
         """What Pulsar's tools are to see."""
         periods = [r.period_ns for r in (limit.messages, limit.size) if r]
-        period = max(NANOS_PER_SECOND, *periods)
+        period = max([NANOS_PER_SECOND, *periods])
         messages, size = _number(limit.messages, period), _number(limit.size, period)
         return cls(messages, size, ratePeriodInSecond=period // NANOS_PER_SECOND)
 
@@ -102,14 +103,16 @@ class NamespaceSetting:
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
     async def post(self, request: web.Request) -> web.Response:
-        """Set it, live."""
+        """Set it, live. A limit that was observed or rejecting stays so: Pulsar's tools know values only."""
         try:
             body: Body = msgspec.json.decode(await request.read(), type=_BODIES[self._direction])
         except msgspec.DecodeError as error:
             return refusal(400, f"the body is not a {self._direction}Rate: {error}")
         if getattr(body, "relativeToPublishRate", False):
             return refusal(412, "relativeToPublishRate is not served here; set a rate of its own")
-        self._change(request, Value(body.limit(), "rest"))
+        known = self._engine.registry.policies.get(self._direction, Setting.TOPIC_OF_NAMESPACE, _name(request))
+        mode = known.limit.mode if known else "enforce"
+        self._change(request, Value(replace(body.limit(), mode=mode), "rest"))
         return web.Response(status=204)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -120,7 +123,7 @@ class NamespaceSetting:
     def _change(self, request: web.Request, value: Value | None) -> None:
         self._before_change()
         self._engine.registry.policies.put(self._direction, Setting.TOPIC_OF_NAMESPACE, _name(request), value)
-        self._engine.policies_changed()
+        self._engine.policies_changed(_name(request))
 
 
 def _name(request: web.Request) -> str:

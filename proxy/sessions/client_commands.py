@@ -1,6 +1,7 @@
 """What the proxy does with a client's commands; all that is not named here passes as it came."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -94,13 +95,23 @@ class ClientCommands:
         except NotAdmittedError as error:
             self._reply(request_refused(command.request_id, error_of(error.what), str(error)))
             return None
-        if stream is not None:
-            self._requests.sent(command.request_id, partial(self._opened, stream, command.request_id))
+        answered = (
+            partial(self._opened, stream, command.request_id) if stream else partial(self._again, open_stream, command)
+        )
+        self._requests.sent(command.request_id, answered)
         return frame
 
     def _opened(self, stream: Stream, request_id: int, answer: Message | None) -> bool:
         self._streams.answered(answer, stream)
         return answer is None or not self._blocks.ends_opened(stream, request_id)
+
+    def _again(self, open_stream: Callable[[Any], Stream | None], command: Any, answer: Message | None) -> bool:
+        """An id that was in use is answered: if its first owner has gone meanwhile, there is a new one."""
+        stream = None
+        if answer is not None:
+            with suppress(TooManyStreamsError, NotAdmittedError):
+                stream = open_stream(command)
+        return stream is None or self._opened(stream, command.request_id, answer)
 
     def _when_answered(self, request_id: int, act: Callable[[Message | None, Stream], None], stream: Stream) -> None:
         def answered(answer: Message | None) -> bool:

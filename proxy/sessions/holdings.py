@@ -3,6 +3,9 @@
 from proxy.budget import Budget
 from proxy.shared_budget import Share
 
+ENTRY_OVERHEAD = 512
+"""Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
+
 
 class Holdings:
     """Counts held memory twice: for the connection, and for its tenant in the process.

@@ -19,8 +19,11 @@ from protocol.commands import body_of, decode, encode
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
 
-MOST_WAITING = 100_000
-"""Errors of one producer that wait for receipts."""
+MOST_WAITING = 20_000
+"""Errors of one connection that wait for receipts."""
+
+Mark = tuple[int, int]
+"""A sequence id, and how many messages of that id there were: chunks of one message share it."""
 
 
 class TooManyRejectionsError(ProtocolError):
@@ -33,12 +36,12 @@ class TooManyRejectionsError(ProtocolError):
 class _Answers:
     """What one producer awaits: the last message that went on or will, the last receipt, and errors between them."""
 
-    accepted: int | None = None
-    received: int | None = None
-    waiting: deque[tuple[int | None, bytes]] = field(default_factory=deque)
+    accepted: Mark | None = None
+    received: Mark | None = None
+    waiting: deque[tuple[Mark | None, bytes]] = field(default_factory=deque)
 
-    def is_due(self, behind: int | None) -> bool:
-        """Whether the receipt of message `behind` has come; sequence ids of a producer only grow."""
+    def is_due(self, behind: Mark | None) -> bool:
+        """Whether the receipt of `behind` has come; sequence ids of a producer only grow."""
         return behind is None or (self.received is not None and self.received >= behind)
 
 
@@ -54,11 +57,21 @@ class Rejections:
         self._reply = reply
         self._hear = hear
         self._answers: dict[int, _Answers] = {}
+        self._waiting = 0
+
+    def is_ready_for(self, stream: Stream) -> bool:
+        """Whether it is known what is under way of a producer.
+
+        It is not if its limit rejects only since a moment ago: what is over it then is held, and from its receipt on
+        everything is known.
+        """
+        return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
 
     def accepted(self, stream: Stream, command: bytes) -> None:
         """A SEND that some limit might have refused goes on, now or later."""
         self._hear()
-        self._of(stream).accepted = _send(command).sequence_id
+        answers = self._answers.setdefault(stream.name.stream_id, _Answers())
+        answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
     def refused(self, stream: Stream, limiter: Limiter, command: bytes) -> None:
         """A SEND is over a limit.
@@ -66,9 +79,9 @@ class Rejections:
         Raises:
             TooManyRejectionsError: If too many of them wait for receipts.
         """
-        send, answers = _send(command), self._of(stream)
-        if len(answers.waiting) >= MOST_WAITING:
-            raise TooManyRejectionsError(f"{MOST_WAITING} messages of one producer are refused and wait for receipts")
+        if self._waiting >= MOST_WAITING:
+            raise TooManyRejectionsError(f"{MOST_WAITING} messages of one connection are refused and wait for receipts")
+        send, answers = _send(command), self._answers.setdefault(stream.name.stream_id, _Answers())
         error = CommandSendError(
             producer_id=send.producer_id,
             sequence_id=send.sequence_id,
@@ -76,6 +89,7 @@ class Rejections:
             message=_explain(limiter),
         )
         answers.waiting.append((answers.accepted, encode(error)))
+        self._waiting += 1
         self._send_due(answers)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
@@ -84,20 +98,24 @@ class Rejections:
         if answers is None:
             return False
         self._reply(frame)
-        answers.received = command.sequence_id
+        answers.received = _mark(answers.received, command.sequence_id)
         self._send_due(answers)
         return True
 
     def closed(self, stream: Stream) -> None:
         """A producer is over; nobody awaits anything of it."""
-        self._answers.pop(stream.name.stream_id, None)
-
-    def _of(self, stream: Stream) -> _Answers:
-        return self._answers.setdefault(stream.name.stream_id, _Answers())
+        answers = self._answers.pop(stream.name.stream_id, None)
+        if answers is not None:
+            self._waiting -= len(answers.waiting)
 
     def _send_due(self, answers: _Answers) -> None:
         while answers.waiting and answers.is_due(answers.waiting[0][0]):
+            self._waiting -= 1
             self._reply(answers.waiting.popleft()[1])
+
+
+def _mark(last: Mark | None, sequence_id: int) -> Mark:
+    return (sequence_id, last[1] + 1 if last is not None and last[0] == sequence_id else 1)
 
 
 def _send(command: bytes) -> CommandSend:

@@ -15,15 +15,12 @@ from limiter.turns import rejecting
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
-from proxy.sessions.holdings import Holdings
+from proxy.sessions.holdings import ENTRY_OVERHEAD, Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 
 if TYPE_CHECKING:
     from proxy.sessions.pending import PendingPublishes
-
-ENTRY_OVERHEAD = 512
-"""Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
@@ -136,10 +133,11 @@ class Relay:
         self._hold(stream, Entry([frame], 0, 0, len(frame), self._clock()))
 
     def abandon(self) -> None:
-        """The session ends; a frame that was still being collected goes nowhere."""
+        """Its streams are over; a frame that was still being collected goes nowhere, nor does the rest of it."""
         if self._collecting is not None:
             stream, entry = self._collecting
             self._collecting = None
+            self._is_skipping = True
             self._gate.count_dropped(stream, entry.messages, entry.size)
 
     def _holds_any(self) -> bool:
@@ -154,7 +152,11 @@ class Relay:
         """Charge the whole chunk, or nothing."""
         for position, tally in enumerate(tallies):
             stream = self.streams.get(tally.owner)
-            if stream is None or not self._gate.admit(stream, tally.messages, tally.size, now):
+            if (
+                stream is None
+                or not stream.is_accepted
+                or not self._gate.admit(stream, tally.messages, tally.size, now)
+            ):
                 self._withdraw(tallies[:position])
                 return False
         for tally in tallies:
@@ -217,11 +219,11 @@ class Relay:
     def _offer(self, data: bytes, piece: Piece, now: int) -> None:
         """Pass an entry, or hold or refuse it.
 
-        One that belongs to no open stream goes nowhere: nothing would meter it, and neither brokers nor clients
-        do anything with it.
+        One of no stream that the broker let in goes nowhere: nothing would meter it, or somebody who was not let in
+        would be charged, to the debt of others; and neither brokers nor clients do anything with it.
         """
         stream = self.streams.get(piece.owner)
-        if stream is None:
+        if stream is None or not stream.is_accepted:
             self._counters.entries_ignored += 1
             self._is_skipping = not piece.whole
             return
@@ -244,7 +246,7 @@ class Relay:
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
-        limiter = rejecting(stream, now)
+        limiter = rejecting(stream, now) if self.rejections.is_ready_for(stream) else None
         if limiter is None:
             self.rejections.accepted(stream, _command_of(data, piece))
             return False

@@ -85,7 +85,7 @@ class Streams:
             subscription=text(command.subscription),
             consumer_name=text(command.consumer_name),
         )
-        stream = Stream(name, (), partial(self._to_client.release, name), self.connection)
+        stream = Stream(name, (), partial(self._to_client.release, name), self.connection, is_accepted=True)
         if not self._open(stream, topic, self._to_client):
             return None
         stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
@@ -131,15 +131,17 @@ class Streams:
     def answered(self, answer: Message | None, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it."""
         self._opening.discard(stream)
+        stream.is_accepted = answer is not None
         if answer is None:
             self.close(stream)
         elif isinstance(answer, CommandProducerSuccess):
             self._engine.registry.name(stream, text(answer.producer_name), self._engine.clock())
 
     def ended_if(self, answer: Message | None, stream: Stream) -> None:
-        """The broker answered an UNSUBSCRIBE."""
+        """The broker answered a CLOSE or an UNSUBSCRIBE; a refused one leaves everything as it was."""
         if answer is not None:
             self.close(stream)
+        self._closing.discard(stream)
 
     def sought(self, answer: Message | None, stream: Stream) -> None:
         """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted."""

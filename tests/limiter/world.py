@@ -84,7 +84,7 @@ class World:
         self.journal = Journal(lambda: None)
         self.gate = Gate(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
-        self.observer = Observer(self.rehearsals.wake_at, self.journal, most_size, room)
+        self.observer = Observer(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Entry], None] | None = None) -> Stream:

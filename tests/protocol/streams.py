@@ -131,8 +131,7 @@ def _expected(whole: bytes, start: int, direction: int) -> Expected:
     decoded = BaseCommand.FromString(command)
     kind = decoded.type if decoded.HasField("type") else _unknown_type(command)
     if kind != direction:
-        verdict = start + command_end if kind in SILENT[direction] else stop
-        return Expected(start, stop, verdict, kind, start + command_end)
+        return Expected(start, stop, stop, kind, start + command_end)
     size = len(whole) - command_end
     if kind == SEND:
         owner, messages = decoded.send.producer_id, max(1, decoded.send.num_messages)

@@ -33,6 +33,7 @@ from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
 from tests.proxy.wire import (
     as_frame,
+    body,
     connect,
     connected,
     flow,
@@ -237,12 +238,17 @@ class World:
 
 
 def publisher(world: World, *more: bytes) -> tuple[Peer, Peer]:
-    """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER."""
+    """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER.
+
+    Further producers among that are accepted as well.
+    """
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
-    client >> [producer(), *more]
-    broker << [producer(), *more]
-    broker >> producer_success()
-    client << producer_success()
+    said = [producer(), *more]
+    client >> said
+    broker << said
+    answers = [producer_success(body(frame).producer_id) for frame in said if name_of(frame) == "PRODUCER"]
+    broker >> answers
+    client << answers
     return client, broker
 
 

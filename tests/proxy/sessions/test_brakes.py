@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accesslog.record import ThrottleLine
-from proxy.sessions.relay import ENTRY_OVERHEAD
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,

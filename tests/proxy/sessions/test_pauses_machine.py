@@ -13,11 +13,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from limiter.policies import Setting, Value
 from limiter.rates import Limit, rate
-from proxy.sessions.relay import ENTRY_OVERHEAD
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.session import Session
 from proxy.sessions.throttle import Cause
 from tests.proxy.conversation import Peer, World
-from tests.proxy.wire import PING, PONG, UNLIMITED_TOPIC, body, close_producer, name_of, producer, receipt, send
+from tests.proxy.wire import (
+    PING,
+    PONG,
+    UNLIMITED_TOPIC,
+    body,
+    close_producer,
+    name_of,
+    producer,
+    producer_success,
+    receipt,
+    send,
+)
 
 TOPICS = ["persistent://acme/shop/a", "persistent://acme/shop/b", "persistent://umbrella/shop/a", UNLIMITED_TOPIC]
 MOST_SIZE = 60
@@ -96,6 +107,8 @@ class Pauses(RuleBasedStateMachine):
         for number, topic in enumerate(TOPICS, start=1):
             client >> producer(number, topic)
         broker.heard()
+        for number in range(1, len(TOPICS) + 1):
+            broker >> producer_success(number)
         self.parties.append(Party(self.world.sessions[-1], client, broker))
 
     @precondition(lambda self: len(self.parties) > 1)

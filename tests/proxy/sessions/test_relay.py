@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import FrameTooLarge
 from protocol.scanner import MESSAGE, SEND
-from proxy.sessions.relay import ENTRY_OVERHEAD
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import PING, PONG, close_producer, message, send, sends, unknown_command

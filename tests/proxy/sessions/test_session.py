@@ -1,9 +1,11 @@
 """A session's life: its two connections, and how they end together."""
 
+from collections.abc import Callable
+
 import pytest
 
 from proxy.sessions.leg import Leg
-from tests.proxy.conversation import NOTHING, World, consumer
+from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     NO_REQUEST,
     PING,
@@ -24,6 +26,8 @@ from tests.proxy.wire import (
 )
 
 LIMITED = {"topics": {TOPIC: {"publish": {"messages": "1/h"}}}}
+
+Make = Callable[..., World]
 
 
 def test_a_session_tells_a_client_and_its_broker_of_each_other(world: World) -> None:
@@ -107,11 +111,10 @@ def test_a_client_that_takes_nothing_is_given_up_after_the_linger_time(world: Wo
 
 
 def test_a_client_that_half_closes_still_gets_its_answers(world: World) -> None:
-    client, broker = world.pair()
-    client >> producer()
+    client, broker = publisher(world)
     client >> sends(2)
     client.half_close()
-    broker << [producer(), *sends(2)]
+    broker << sends(2)
     assert broker.transport.is_eof_sent
     broker >> [receipt(0), receipt(1)]
     client << [receipt(0), receipt(1)]
@@ -177,8 +180,12 @@ def test_connected_sets_the_frame_size_of_both_directions(world: World) -> None:
     broker >> connected(max_message_size=20 * 1024 * 1024)
     client << connected(max_message_size=20 * 1024 * 1024)
     large = 6 * 1024 * 1024
-    client >> [producer(), send(0, size=large)]
-    broker << [producer(), send(0, size=large)]
+    client >> producer()
+    broker << producer()
+    broker >> producer_success()
+    client << producer_success()
+    client >> send(0, size=large)
+    broker << send(0, size=large)
     client >> [subscribe()]
     broker >> [success(307), message(0, size=large)]
     client << [success(307), message(0, size=large)]
@@ -237,3 +244,15 @@ def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:
     broker.read_on()
     broker << PING
     broker << NOTHING
+
+
+def test_of_a_delivery_under_way_nothing_reaches_a_client_that_half_closed(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 1}}}})
+    client, broker = consumer(world, permits=10)
+    broker >> [message(0), message(1)]
+    client << message(0)
+    half = message(2, size=1000)
+    broker.send_bytes(half[:500])
+    client.half_close()
+    broker.send_bytes(half[500:] + receipt(5))
+    client << receipt(5)

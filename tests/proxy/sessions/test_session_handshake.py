@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from protocol.pulsar_pb2 import ServiceNotReady
 from tests.proxy.conversation import NOTHING, Peer, World
-from tests.proxy.wire import NO_REQUEST, PING, body, connect, lookup, producer, send, sends
+from tests.proxy.wire import NO_REQUEST, PING, body, connect, lookup, producer, subscribe
 
 
 def only_error(client: Peer) -> str:
@@ -88,21 +88,21 @@ def test_frames_that_come_while_the_broker_is_dialled_wait_and_keep_their_order(
     client = world.client()
     client >> [connect(), PING]
     assert not client.is_read
-    client >> [producer(), *sends(2)]
+    client >> [producer(), lookup(), subscribe()]
     client << NOTHING
     broker = world.accept()
-    broker << [connect(), PING, producer(), *sends(2)]
+    broker << [connect(), PING, producer(), lookup(), subscribe()]
     assert client.is_read
 
 
 def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
     world.broker_answers = False
     client = world.client()
-    frames = PING + producer() + send(5) + lookup()
+    frames = PING + producer() + subscribe() + lookup()
     client.send_bytes(connect() + frames[:20])
     client.send_bytes(frames[20:])
     broker = world.accept()
-    broker << [connect(), PING, producer(), send(5), lookup()]
+    broker << [connect(), PING, producer(), subscribe(), lookup()]
 
 
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_the_operator(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from limiter.policies import Setting, Value
 from limiter.rates import Direction, Limit, rate
 from tests.proxy.conversation import Peer, World, publisher
-from tests.proxy.wire import flow, messages, producer, send, sends, subscribe, success
+from tests.proxy.wire import flow, messages, send, sends, subscribe, success
 
 Make = Callable[..., World]
 
@@ -56,9 +56,9 @@ def test_a_lowered_limit_slows_down_from_that_moment_on(make_world: Make) -> Non
 
 
 def test_a_limit_for_those_who_had_none_holds_from_the_next_entry_on(world: World) -> None:
-    client, broker = world.pair()
-    client >> [producer(), *sends(5)]
-    broker << [producer(), *sends(5)]
+    client, broker = publisher(world)
+    client >> sends(5)
+    broker << sends(5)
     set_limit(world, "publish", 1)
     client >> sends(2, start=5)
     broker << send(5)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from accesslog.record import ThrottleLine
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
-from proxy.sessions.relay import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,

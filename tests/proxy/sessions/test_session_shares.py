@@ -3,9 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-from proxy.sessions.relay import ENTRY_OVERHEAD
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, Peer, World, publisher
-from tests.proxy.wire import PING, PONG, TOPIC, connect, message, producer, send, sends, subscribe, success
+from tests.proxy.wire import (
+    PING,
+    PONG,
+    TOPIC,
+    connect,
+    message,
+    producer,
+    producer_success,
+    send,
+    sends,
+    subscribe,
+    success,
+)
 
 Make = Callable[..., World]
 HELD = len(send(0)) + ENTRY_OVERHEAD
@@ -22,6 +34,8 @@ def publisher_of(world: World, topic: str) -> tuple[Peer, Peer]:
     client, broker = world.pair()
     client >> producer(topic=topic)
     broker << producer(topic=topic)
+    broker >> producer_success()
+    client << producer_success()
     return client, broker
 
 
