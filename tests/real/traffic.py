@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import pulsar
@@ -36,12 +36,18 @@ class Sender:
     name: str
     sent: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+    """Why messages failed, by name of the result."""
 
     def send_async(self, content: bytes, **options: object) -> None:
         mark = digest(content)
 
         def on_receipt(result: pulsar.Result, _: pulsar.MessageId) -> None:
-            (self.sent if result == pulsar.Result.Ok else self.failed).append(mark)
+            if result == pulsar.Result.Ok:
+                self.sent.append(mark)
+            else:
+                self.failed.append(mark)
+                self.errors[str(result)] += 1
 
         self.producer.send_async(content, on_receipt, properties={"producer": self.name}, **options)
 
