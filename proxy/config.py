@@ -110,8 +110,20 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> Config:
         raise ConfigError([_explain(where, problem) for problem in error.errors()]) from None
 
 
-class _OneOfEachKey(yaml.SafeLoader):
-    """YAML itself lets the last of two equal keys win, silently."""
+class _StrictLoader(yaml.SafeLoader):
+    """YAML itself lets the last of two equal keys win, silently, and fails on values that look like a type's only."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        if not isinstance(node, yaml.ScalarNode):
+            return super().construct_object(node, deep)
+        try:
+            value = super().construct_object(node, deep)
+            str(value)  # numbers of any size can be written in hexadecimal; Python shows no more than 4,300 digits
+        except (ValueError, ArithmeticError, LookupError, AttributeError):
+            kind, shown = node.tag.rpartition(":")[2], _cut(repr(node.value))
+            problem = f"{shown} cannot be read as {kind}; put text in quotes"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         seen: set[Any] = set()
@@ -128,7 +140,7 @@ class _OneOfEachKey(yaml.SafeLoader):
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _OneOfEachKey)  # noqa: S506 - a SafeLoader
+        values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -156,6 +168,8 @@ def _explain(where: str, problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{where}: {key}: this key is not known here; see the configuration reference for those that are"
     message = problem["msg"].removeprefix("Value error, ")
-    value = repr(problem["input"])
-    shown = value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"
-    return f"{where}: {key}: {shown}: {message}"
+    return f"{where}: {key}: {_cut(repr(problem['input']))}: {message}"
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"

@@ -15,8 +15,10 @@ from proxy.brokers.targets import split_address
 _MOST_TOKENS = 2**63 - 1
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_PERIOD = re.compile(r"^(\d+(?:\.\d+)?)?([a-z]+)$")
-_NUMBER_AND_WORD = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$")
+_NUMBER = r"\d{1,30}(?:\.\d{1,30})?"
+"""So short that it is never infinite as a float, nor too long for Python to read as an int."""
+_PERIOD = re.compile(rf"^({_NUMBER})?([a-z]+)$")
+_NUMBER_AND_WORD = re.compile(rf"^\s*({_NUMBER})\s*([A-Za-z]*)\s*$")
 
 
 def read_size(value: Any) -> int:

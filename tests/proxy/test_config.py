@@ -164,6 +164,49 @@ def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, t
     assert "\n" not in problem
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("9" * 5000, "int"),
+        ("0x" + "f" * 5000, "int"),
+        ("2024-13-45", "timestamp"),
+        ("!!int ''", "int"),
+        ("!!float soon", "float"),
+        ("!!bool perhaps", "bool"),
+        ("!!timestamp soon", "timestamp"),
+    ],
+)
+def test_a_value_that_yaml_itself_cannot_read_gives_one_line_with_its_place(path: Path, value: str, kind: str) -> None:
+    (problem,) = problems(path, f"limits:\n  proxy:\n    publish: {{messages: {value}}}\n")
+    assert problem.startswith(f"{path}: is not YAML: ")
+    assert f"cannot be read as {kind}; put text in quotes" in problem
+    assert "line 3" in problem
+    assert "\n" not in problem
+    assert len(problem) < 600
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "remedy"),
+    [
+        ({"limits": {"proxy": {"publish": {"messages": "9" * 5000}}}}, "limits.proxy.publish.messages", "write a rate"),
+        (
+            {"limits": {"proxy": {"publish": {"bytes": f"5/{'9' * 400}s"}}}},
+            "limits.proxy.publish.bytes",
+            "write a rate",
+        ),
+        ({"access_log": {"rotate_size": "9" * 5000}}, "access_log.rotate_size", "write bytes as"),
+        ({"linger": "9" * 400}, "linger", "write a duration as"),
+    ],
+)
+def test_a_number_of_more_digits_than_can_be_read_is_named_with_its_place(
+    path: Path, settings: dict[str, Any], key: str, remedy: str
+) -> None:
+    (problem,) = problems(path, settings)
+    assert problem.startswith(f"{path}: {key}: '")
+    assert remedy in problem
+    assert len(problem) < 600
+
+
 def test_a_file_that_is_no_text_gives_one_line(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match="is not YAML"):
