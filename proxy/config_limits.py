@@ -1,14 +1,24 @@
 """The configuration's `limits`: a value for each setting of `limiter.policies`."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from limiter.policies import Policies, Setting, Value
 from limiter.rates import Direction, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.config_values import CountPerPeriod, NamespaceName, NetworkName, PerPeriod, Size, TenantName, WholeTopic
+from proxy.config_values import (
+    CountPerPeriod,
+    Name,
+    NamespaceName,
+    NetworkName,
+    PerPeriod,
+    Size,
+    TenantName,
+    WholeTopic,
+    network_name,
+)
 
 _TENTH = "default: a tenth of a period's worth"
 
@@ -113,7 +123,7 @@ class TopicLimits(_Section):
     publish_total: RateLimit | None = Field(None, description="of all partitions together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
     subscription_dispatch: DispatchLimit | None = Field(None, description="of each of its subscriptions")
-    subscriptions: dict[str, SubscriptionLimits] = Field(
+    subscriptions: dict[Name, SubscriptionLimits] = Field(
         default_factory=dict, description="NAME is a subscription's; in place of subscription_dispatch"
     )
 
@@ -128,7 +138,7 @@ class Limits(_Section):
     namespaces: dict[NamespaceName, NamespaceLimits] = Field(
         default_factory=dict, description="NAME is tenant/namespace"
     )
-    resource_groups: dict[str, ResourceGroup] = Field(
+    resource_groups: dict[Name, ResourceGroup] = Field(
         default_factory=dict, description="of all topics together that are attached to the group"
     )
     topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
@@ -136,10 +146,10 @@ class Limits(_Section):
     each_subscription: SubscriptionLimits | None = Field(
         None, description="of each subscription for which nothing narrower has a value"
     )
-    producers: dict[str, ProducerLimits] = Field(
+    producers: dict[Name, ProducerLimits] = Field(
         default_factory=dict, description="NAME is a producer's name, or * for each other"
     )
-    roles: dict[str, Both] = Field(
+    roles: dict[Name, Both] = Field(
         default_factory=dict, description="NAME is what clients authenticated as, or * for each other"
     )
     addresses: dict[NetworkName, Both] = Field(
@@ -156,6 +166,18 @@ class Limits(_Section):
                 raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
             named[topic] = limits
         return named
+
+    @field_validator("addresses", mode="wrap")
+    @classmethod
+    def _one_network_each(cls, value: Any, read: ValidatorFunctionWrapHandler) -> dict[str, Both]:
+        limits: dict[str, Both] = read(value)
+        seen: set[str] = set()
+        for name in value:
+            network = network_name(name)
+            if network in seen:
+                raise ValueError(f"{name!r} names {network!r}, which stands here twice")
+            seen.add(network)
+        return limits
 
     @field_validator("resource_groups")
     @classmethod

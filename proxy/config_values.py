@@ -5,11 +5,12 @@ from fractions import Fraction
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from limiter.networks import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
 from protocol.topic_name import parse_topic
+from proxy.blocking.rules import MOST_NAME, read_network
 from proxy.brokers.targets import split_address
 
 _MOST_TOKENS = 2**63 - 1
@@ -112,18 +113,23 @@ def _tenant(name: Any) -> str:
     return str(name)
 
 
-def _network_name(name: Any) -> str:
-    try:
-        network = ip_network(str(name))
-    except ValueError as error:
-        raise ValueError(f"write an address as 10.1.2.3 or a network as 10.0.0.0/8: {error}") from None
+def network_name(name: Any) -> str:
+    """An address or network in its one form."""
+    network = read_network(str(name))
     if network.version == 6 and network.prefixlen > IPV6_HOST:
         wide = network.supernet(new_prefix=IPV6_HOST)
         raise ValueError(f"an IPv6 client is limited by its /{IPV6_HOST}: write {wide}")
     return str(network)
 
 
+def _name(name: str) -> str:
+    if not name or len(name) > MOST_NAME or not name.isprintable():
+        raise ValueError(f"write a name in one line of 1 to {MOST_NAME} characters")
+    return name
+
+
 TenantName = Annotated[str, BeforeValidator(_tenant)]
-NetworkName = Annotated[str, BeforeValidator(_network_name)]
+NetworkName = Annotated[str, BeforeValidator(network_name)]
 WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]
+Name = Annotated[str, AfterValidator(_name)]

@@ -11,7 +11,7 @@ rules of names do not apply there, or brokers and clients would stall far away f
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
 from limiter.networks import Networks
@@ -114,6 +114,25 @@ def read_reason(text: str) -> str:
     return text
 
 
+def read_network(text: str) -> IPv4Network | IPv6Network:
+    """An address or a network; IPv4 written within IPv6 (::ffff:192.0.2.7) is IPv4, as clients are looked up by that.
+
+    Raises:
+        ValueError: With what is wrong and how to write one.
+    """
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone, which is not looked at; write it without the % and what follows")
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24") from None
+    if isinstance(network, IPv6Network):
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None and network.prefixlen >= _MAPPED_BITS:
+            return IPv4Network((int(mapped), network.prefixlen - _MAPPED_BITS))
+    return network
+
+
 class Rules:
     """All rules in force; each question costs a few look-ups, however many rules there are."""
 
@@ -189,19 +208,11 @@ def _read_name(kind: Kind, name: str) -> str:
     if not name or len(name) > MOST_NAME or not name.isprintable():
         raise ValueError(f"write the {kind} in one line of at most {MOST_NAME} characters")
     if kind is Kind.ADDRESS:
-        return _read_network(name)
+        return _written(read_network(name))
     return _read_topic(name) if kind is Kind.TOPIC else name
 
 
-def _read_network(text: str) -> str:
-    try:
-        network = ip_network(text)
-    except ValueError as error:
-        raise ValueError(f"{error}; write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24") from None
-    if isinstance(network, IPv6Network):
-        mapped = network.network_address.ipv4_mapped
-        if mapped is not None and network.prefixlen >= _MAPPED_BITS:
-            network = ip_network((int(mapped), network.prefixlen - _MAPPED_BITS))
+def _written(network: IPv4Network | IPv6Network) -> str:
     is_host = network.prefixlen == network.max_prefixlen
     return str(network.network_address) if is_host else str(network)
 

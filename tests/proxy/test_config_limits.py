@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from proxy.config_limits import Limits, policies_of
 
 SECOND = 1_000_000_000
 TWO = {"messages": 2}
+TWO_EACH = {"publish": {"messages": 2}}
 ONE = {"publish": {"messages": 1}, "dispatch": {"messages": 2}}
 
 
@@ -130,8 +132,19 @@ def test_consumers_cannot_be_refused() -> None:
     [
         ({"tenants": {"shop/a": ONE}}, "write a tenant as tenant"),
         ({"tenants": {"sh*": ONE}}, "write a tenant as tenant"),
-        ({"addresses": {"10.0.0.1/8": ONE}}, "write an address as 10.1.2.3 or a network as 10.0.0.0/8"),
-        ({"addresses": {"localhost": ONE}}, "write an address as 10.1.2.3 or a network as 10.0.0.0/8"),
+        ({"addresses": {"10.0.0.1/8": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
+        ({"addresses": {"localhost": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
+        ({"addresses": {"2001:db8::7": ONE}}, "an IPv6 client is limited by its /64: write 2001:db8::/64"),
+        ({"addresses": {"fe80::%eth0/64": ONE}}, "has a zone, which is not looked at; write it without"),
+        (
+            {"addresses": {"10.0.0.1": ONE, "10.0.0.1/32": TWO_EACH}},
+            "'10.0.0.1/32' names '10.0.0.1/32', which stands here twice",
+        ),
+        (
+            {"addresses": {"2001:DB8::/64": ONE, "2001:db8:0::/64": TWO_EACH}},
+            "'2001:db8:0::/64' names '2001:db8::/64', which stands here twice",
+        ),
+        ({"addresses": {"::ffff:10.0.0.1": ONE, "10.0.0.1": TWO_EACH}}, "'10.0.0.1/32', which stands here twice"),
         ({"topics": {"a/b/c": ONE, "persistent://a/b/c": ONE}}, "stands here twice"),
         (
             {"resource_groups": {"gold": {**ONE, "tenants": ["t"]}, "iron": {**ONE, "tenants": ["t"]}}},
@@ -141,3 +154,24 @@ def test_consumers_cannot_be_refused() -> None:
 )
 def test_names_that_make_no_sense_are_told_with_their_remedy(section: dict[str, Any], remedy: str) -> None:
     assert remedy in problems(section)
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 1001])
+@pytest.mark.parametrize(
+    "section",
+    [
+        lambda name: {"resource_groups": {name: ONE}},
+        lambda name: {"roles": {name: ONE}},
+        lambda name: {"producers": {name: {"publish": TWO}}},
+        lambda name: {"topics": {"x": {"subscriptions": {name: {"dispatch": TWO}}}}},
+    ],
+    ids=["group", "role", "producer", "subscription"],
+)
+def test_a_name_that_nobody_can_have_is_told(section: Callable[[str], dict[str, Any]], name: str) -> None:
+    assert "write a name in one line of 1 to 1000 characters" in problems(section(name))
+    assert Limits.model_validate(section("x" * 1000))
+
+
+def test_networks_that_hold_each_other_may_both_have_a_value() -> None:
+    limits = Limits.model_validate({"addresses": {"10.0.0.0/8": ONE, "10.0.0.0/16": ONE, "10.0.0.0": ONE}})
+    assert list(limits.addresses) == ["10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/32"]

@@ -77,6 +77,12 @@ def test_what_is_no_address_is_refused_with_how_to_write_one(name: str) -> None:
         read_key("address", name)
 
 
+@pytest.mark.parametrize("name", ["::1%lo", "fe80::1%eth0", "fe80::%eth0/64"])
+def test_an_address_with_a_zone_is_refused_with_the_remedy(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{name}' has a zone, which is not looked at; write it without"):
+        read_key("address", name)
+
+
 @pytest.mark.parametrize(
     ("name", "is_meant"),
     [
