@@ -2,6 +2,7 @@
 
     ProtocolError
     ├── FrameTooLarge      a frame announces more bytes than the connection allows
+    ├── TooManyMessages    a SEND says that it holds more messages than one may
     ├── MalformedFrame     sizes or fields that contradict each other
     └── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
 
@@ -23,6 +24,17 @@ class FrameTooLarge(ProtocolError):
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a frame announces {size} bytes, this connection allows {limit}")
         self.size = size
+        self.limit = limit
+
+
+class TooManyMessages(ProtocolError):
+    """A SEND says that it holds `messages` where `limit` are allowed: its limits would be in debt for as many."""
+
+    cause = "too_many_messages"
+
+    def __init__(self, messages: int, limit: int) -> None:
+        super().__init__(f"a SEND says that it holds {messages} messages, publish.max_batch_messages allows {limit}")
+        self.messages = messages
         self.limit = limit
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocol.errors import FrameTooLarge, MalformedFrame
+from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 from protocol.walk import (
     BROKER_ENTRY_MAGIC,
@@ -34,7 +34,11 @@ MESSAGE: Final = 9
 ACK: Final = 10
 ACK_RESPONSE: Final = 38
 
+MOST_PIECES: Final = 256
+"""Frames that are cut at once: so much work may be done before others have their turn."""
+
 _HEAD: Final = 8
+_MOST_MESSAGES: Final = 2**31 - 1
 
 
 class FrameScanner:
@@ -46,11 +50,14 @@ class FrameScanner:
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
-        max_size: Most bytes of a whole frame; may be changed at any time.
+        max_size: Most bytes of a whole frame; may be changed at any time, as may `max_messages`, which one SEND may
+            say that it holds.
     """
 
     def __init__(self, payload_kind: int, max_size: int) -> None:
         self.max_size: i64 = max_size
+        self.max_messages: i64 = _MOST_MESSAGES
+        self.left: i64 = 0
         self.tallies: list[Tally] = []
         self.lead: bytes = b""
         self.keep: i64 = 0
@@ -157,12 +164,14 @@ class FrameScanner:
         """Say where each frame of `chunk` begins and ends, and go to the state behind it.
 
         Returns the bytes that the pieces' positions refer to (the chunk, behind what was kept of the one before) and
-        the pieces in order, without gaps. Bytes behind the last piece are kept.
+        the pieces in order, without gaps. Bytes behind the last piece are kept; but the last `left` bytes have not been
+        looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk.
 
         Raises:
             FrameTooLarge: If a frame announces more than `max_size`.
             MalformedFrame: If a frame contradicts itself.
         """
+        self.left = 0
         if not chunk or (self._carry and len(self._carry) + len(chunk) < self._need):
             self._carry += chunk
             return b"", []
@@ -174,6 +183,10 @@ class FrameScanner:
         if at > 0:
             pieces.append(Piece(TAIL, 0, at if at < end else end, whole=at <= end))
         while at < end:
+            if len(pieces) >= MOST_PIECES:
+                self.left = end - at
+                at = end
+                break
             length: i64 = self._inspect(data, at, end)
             if length < 0:
                 self._carry = bytearray(data[at:])
@@ -257,6 +270,8 @@ class FrameScanner:
             self._size = length - _HEAD - command_size
             if kind == SEND:
                 self._messages = message_count(messages)
+                if self._messages > self.max_messages:
+                    raise TooManyMessages(self._messages, self.max_messages)
                 return length
             return self._inspect_metadata(data, at, end, length)
         is_silent: bool = kind == self._silent_a or kind == self._silent_b

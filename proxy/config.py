@@ -45,6 +45,9 @@ class Publish(_Section):
         description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); a tenant that "
         "holds as much as is left free (one alone: half) is not read where it holds something, all others are",
     )
+    max_batch_messages: int = Field(
+        100_000, gt=0, description="messages that one SEND may say it holds: as many its limits are charged"
+    )
     max_pending: int = Field(
         0,
         ge=0,

@@ -23,8 +23,9 @@ def holdings_of(engine: Engine, leg: Leg) -> Holdings:
     return Holdings(own, Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS)))
 
 
-def count_pending(engine: Engine, client: Leg, to_broker: Relay, to_client: Relay) -> None:
-    """Let both relays count publishes without an answer, if there is a bound for them."""
+def bound_publishes(engine: Engine, client: Leg, to_broker: Relay, to_client: Relay) -> None:
+    """Bound the messages that a publish may claim; and let both relays count those without an answer, if told to."""
+    to_broker.scanner.max_messages = engine.config.publish.max_batch_messages
     most = engine.config.publish.max_pending
     if most == 0:
         return

@@ -8,23 +8,29 @@ import asyncio
 from collections.abc import Callable
 
 INTERVAL_S = 20.0
+LOOK_S = 0.5
+"""Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
 
 
 class KeepAlive:
-    """Sends in short enough intervals while it is switched on; no timer runs while it is off.
+    """Sends and looks in short enough intervals while it is switched on; no timer runs while it is off.
 
     Args:
         send: Sends a PONG to both peers.
+        look: Finds out whether they are still there.
     """
 
-    def __init__(self, send: Callable[[], None]) -> None:
+    def __init__(self, send: Callable[[], None], look: Callable[[], None]) -> None:
         self._send = send
+        self._look = look
+        self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """A peer is no longer read."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._tick)
+            self._looks = 0
+            self._set_timer()
 
     def stop(self) -> None:
         """Both are read again, or gone."""
@@ -32,7 +38,13 @@ class KeepAlive:
             self._timer.cancel()
             self._timer = None
 
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._tick)
+
     def _tick(self) -> None:
-        self._timer = None
-        self.start()
-        self._send()
+        self._set_timer()
+        self._looks += 1
+        if self._looks * LOOK_S >= INTERVAL_S:
+            self._looks = 0
+            self._send()
+        self._look()

@@ -1,6 +1,7 @@
 """One TCP connection of a session: the client's, or the broker's."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -10,6 +11,9 @@ from proxy.sessions.throttle import Cause, ThrottleTracker
 WRITE_BUFFER_HIGH = 512 * 1024
 WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+
+_LEFT = frozenset({7, 8})
+"""TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
 
 
 class LegOwner(Protocol):
@@ -129,6 +133,24 @@ class Leg(asyncio.Protocol):
     def unthrottle(self, cause: Cause) -> None:
         """This reason is gone."""
         self.tracker.unthrottle(cause)
+
+    def yield_turn(self) -> None:
+        """Read on when the loop has looked after everybody else."""
+        self.throttle(Cause.TURN)
+        asyncio.get_running_loop().call_soon(self.unthrottle, Cause.TURN)
+
+    def has_left(self) -> bool:
+        """Whether the peer has closed or reset the connection; while it is not read, nobody else tells.
+
+        Known on Linux only; elsewhere the next sign of life finds out.
+        """
+        if self._transport is None or not hasattr(socket, "TCP_INFO"):
+            return False
+        connection = self._transport.get_extra_info("socket")
+        if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
+            return False
+        state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        return state in _LEFT
 
     def resume_reading(self) -> None:
         """Read again, if there is still no reason against it."""

@@ -46,6 +46,8 @@ class Relay:
         self.scanner = FrameScanner(payload_kind, max_frame)
         self.backlog = b""
         self.outlet = outlet
+        self.is_over = False
+        self.yield_turn: Callable[[], None] = lambda: None
         self.sent: PendingPublishes | None = None
         self.answers: PendingPublishes | None = None
         self._gate = gate
@@ -105,6 +107,10 @@ class Relay:
         chunk, self.backlog = self.backlog, b""
         if chunk:
             self._feed_exactly(chunk, self._clock())
+
+    def stop(self) -> None:
+        """The session has ended, perhaps because of a command that is being handled: nothing more is."""
+        self.is_over = True
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
@@ -195,6 +201,11 @@ class Relay:
             if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
                 self._stop_behind(data, piece)
                 return
+            if self.is_over:
+                return
+        if self.scanner.left:
+            self.backlog = data[len(data) - self.scanner.left :]
+            self.yield_turn()
 
     def _stop_behind(self, data: bytes, piece: Piece) -> None:
         """A pause takes effect at the next frame, those already read included."""

@@ -25,7 +25,7 @@ from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
-from proxy.sessions.brakes import count_pending, holdings_of
+from proxy.sessions.brakes import bound_publishes, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.dialling import Dialling
@@ -83,7 +83,7 @@ class Session:
         self._started_at = engine.clock()
         self._ends_as: End | None = None
         self._take: Callable[[bytes], None] = self._greet
-        self._keep_alive = KeepAlive(self._send_pongs)
+        self._keep_alive = KeepAlive(self._send_pongs, self._look_for_client)
         self._dialling = Dialling(engine.config, engine.targets, self._refuse)
         self._requests = Requests()
         self._wire()
@@ -98,18 +98,17 @@ class Session:
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
         self._admittance = Admittance(engine.admission, self.connection)
         self._lookups = SessionLookups(engine, self._tasks, self._replies, self._admittance)
-        self._blocks = SessionBlocks(
-            engine.blocklist, self._streams, self._requests, self._replies.send, self._to_broker.outlet
-        )
-        lookups, reply = self._lookups, self._replies.send
-        from_client = ClientCommands(self._streams, self._requests, self._blocks, lookups, reply)
+        reply = self._replies.send
+        self._blocks = SessionBlocks(engine.blocklist, self._streams, self._requests, reply, self._to_broker.outlet)
+        from_client = ClientCommands(self._streams, self._requests, self._blocks, self._lookups, reply)
         from_broker = BrokerCommands(self._streams, self._requests, self._lookups.answered, self, engine.counters)
         for leg, relay, handler in (
             (self.client, self._to_broker, from_client.handle),
             (self.broker, self._to_client, from_broker.handle),
         ):
             relay.connect(handler, leg.is_throttled, holdings_of(engine, leg), engine.counters)
-        count_pending(engine, self.client, self._to_broker, self._to_client)
+            relay.yield_turn = leg.yield_turn
+        bound_publishes(engine, self.client, self._to_broker, self._to_client)
 
     # ---- what the legs say
 
@@ -165,7 +164,7 @@ class Session:
         """A reason not to read came or went."""
         if cause is not Cause.CONNECTING:
             self._log.throttle_changed(self.connection, leg.side, cause, is_raised=is_raised, now=self._engine.clock())
-        if self.state is State.RELAYING:
+        if self.state is State.RELAYING and cause is not Cause.TURN:
             if self.client.is_throttled() or self.broker.is_throttled():
                 self._keep_alive.start()
             else:
@@ -252,8 +251,13 @@ class Session:
 
     def _send_pongs(self) -> None:
         self._engine.counters.keep_alives += 1
-        self._to_client.outlet.insert([_PONG])
-        self._to_broker.outlet.insert([_PONG])
+        for relay in (self._to_client, self._to_broker):
+            relay.outlet.insert([_PONG])
+
+    def _look_for_client(self) -> None:
+        """Nobody waits for what is held of a client that has left; without it the rest is read, up to its end."""
+        if self.client.has_left():
+            self._streams.close_all()
 
     # ---- the end
 
@@ -288,7 +292,8 @@ class Session:
         self._admittance.disconnect()
         self._tasks.cancel()
         self._engine.sessions.discard(self)
-        for leg in (self.client, self.broker):
+        for leg, relay in ((self.client, self._to_broker), (self.broker, self._to_client)):
+            relay.stop()
             leg.tracker.clear()
             leg.close(self._engine.config.linger)
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)

@@ -21,6 +21,8 @@ class Cause(StrEnum):
     """The broker has not answered as many publishes as it may have (maxPendingPublishRequestsPerConnection)."""
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
+    TURN = "turn"
+    """It sent many small frames: others have their turn first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers."""
 

@@ -1,22 +1,37 @@
 """A socket that is not there: what the proxy writes is kept, and what the peer sends waits while nobody reads."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
+
+
+class _Kernel:
+    """What the kernel knows of the connection."""
+
+    family = socket.AF_INET
+
+    def __init__(self, transport: "FakeTransport") -> None:
+        self._transport = transport
+
+    def getsockopt(self, _level: int, _option: int, _size: int) -> bytes:
+        return bytes([self._transport.state])
 
 
 class FakeTransport(asyncio.Transport):
     """The proxy's end of one connection, in the manner of asyncio's own transport.
 
     Attributes:
+        state: The connection's, as Linux numbers it: established, or left by the peer (8).
         written: What the peer took.
         unsent: What the peer has not taken yet, because it does not read.
         pauses, resumes: Calls of `pause_reading` and `resume_reading` that changed something.
     """
 
     def __init__(self, loop: asyncio.BaseEventLoop, address: tuple[str, int]) -> None:
-        super().__init__({"peername": address})
+        self.state = 1
+        super().__init__({"peername": address, "socket": _Kernel(self)})
         self.written = bytearray()
         self.unsent = bytearray()
         self.pauses = self.resumes = 0
@@ -41,6 +56,7 @@ class FakeTransport(asyncio.Transport):
         self._arrive(lambda: self._peer().data_received(data))
 
     def receive_eof(self) -> None:
+        self.state = 8
         self._arrive(self._eof)
 
     def break_off(self, error: Exception | None) -> None:

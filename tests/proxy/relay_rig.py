@@ -76,9 +76,7 @@ class RelayRig:
         if limit is not None:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
-        stream = self.relay.streams[owner] = Stream(
-            name, chain, partial(self.relay.release, name), is_accepted=True
-        )
+        stream = self.relay.streams[owner] = Stream(name, chain, partial(self.relay.release, name), is_accepted=True)
         self.gate.join(stream)
         return stream
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from limiter.testing import ManualClock
-from proxy.sessions.keepalive import INTERVAL_S, KeepAlive
+from proxy.sessions.keepalive import INTERVAL_S, LOOK_S, KeepAlive
 from tests.proxy.manual_loop import ManualLoop
 
 
@@ -19,7 +19,7 @@ def loop() -> Iterator[ManualLoop]:
 def test_signs_come_at_intervals_short_enough_for_every_client(loop: ManualLoop) -> None:
     """C++ and Python clients give up after 60 s without a command, some peers after 30 s."""
     sent: list[float] = []
-    keep_alive = KeepAlive(lambda: sent.append(loop.time()))
+    keep_alive = KeepAlive(lambda: sent.append(loop.time()), lambda: None)
     loop.run(keep_alive.start)
     loop.run(keep_alive.start)
     loop.advance(65)
@@ -29,7 +29,7 @@ def test_signs_come_at_intervals_short_enough_for_every_client(loop: ManualLoop)
 
 def test_switched_off_no_timer_runs(loop: ManualLoop) -> None:
     sent: list[float] = []
-    keep_alive = KeepAlive(lambda: sent.append(loop.time()))
+    keep_alive = KeepAlive(lambda: sent.append(loop.time()), lambda: None)
     loop.run(keep_alive.start)
     loop.advance(19)
     keep_alive.stop()
@@ -47,7 +47,22 @@ def test_whoever_is_told_to_stop_by_its_own_sign_stops(loop: ManualLoop) -> None
         sent.append(loop.time())
         keep_alive.stop()
 
-    keep_alive = KeepAlive(send)
+    keep_alive = KeepAlive(send, lambda: None)
     loop.run(keep_alive.start)
     loop.advance(100)
     assert sent == [20]
+
+
+def test_looks_are_many_between_two_signs_and_may_end_it_all(loop: ManualLoop) -> None:
+    looks: list[float] = []
+
+    def look() -> None:
+        looks.append(loop.time())
+        if len(looks) == 3:
+            keep_alive.stop()
+
+    keep_alive = KeepAlive(lambda: None, look)
+    loop.run(keep_alive.start)
+    loop.advance(100)
+    assert looks == [LOOK_S, 2 * LOOK_S, 3 * LOOK_S]
+    assert loop.timers == []

@@ -145,13 +145,13 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
 
 
 def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> None:
-    world = make_world(**limited(publish={"hold_connection": str(40 * HELD)}))
+    world = make_world(**limited(publish={"hold_connection": str(50 * HELD)}))
     client, broker = publisher(world, subscribe())
     client >> sends(60)
     assert not client.is_read
     large = receipt(0) + message(1, size=3000)
     broker.send_bytes(large[:1000])
-    world.advance(20)
+    world.advance(20.1)
     client << receipt(0)
     broker.send_bytes(large[1000:])
     client << [message(1, size=3000), PONG]
@@ -225,5 +225,5 @@ def test_two_reasons_overlap_and_reading_goes_on_only_without_both(make_world: M
     broker.read_on()
     assert +world.counters.throttled == {"client hold_connection": 1}
     assert not client.is_read
-    world.advance(20)
+    world.advance(20.1)
     assert client.is_read

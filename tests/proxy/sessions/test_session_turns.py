@@ -1,0 +1,76 @@
+"""Nobody keeps the loop to himself: work is done in turns, and what is held of who has left is given back."""
+
+from collections.abc import Callable
+
+from protocol.scanner import MOST_PIECES
+from proxy.sessions.throttle import Cause
+from tests.proxy.conversation import NOTHING, World, publisher
+from tests.proxy.wire import PING, flow, send, sends
+
+Make = Callable[..., World]
+
+
+def test_many_small_commands_are_handled_in_turns_and_in_order(world: World) -> None:
+    client, broker = world.pair()
+    frames = [flow(number + 1, consumer_id=9) for number in range(3 * MOST_PIECES + 5)]
+    client >> frames
+    broker << frames
+    assert world.counters.pauses[f"client {Cause.TURN}"] == 3
+    assert client.is_read
+
+
+def test_in_between_others_have_theirs(world: World) -> None:
+    client, broker = world.pair()
+    seen = []
+
+    def flood() -> None:
+        client.transport.receive(PING * 10 * MOST_PIECES)
+        seen.append((len(broker.transport.written), client.is_read))
+
+    world.loop.run(flood)
+    assert seen == [(MOST_PIECES * len(PING), False)]
+    assert len(broker.heard()) == 10 * MOST_PIECES
+    assert client.is_read
+
+
+def test_held_entries_too_are_taken_in_turns(make_world: Make) -> None:
+    world = make_world(limits={"each_topic": {"publish": {"messages": 1}}})
+    client, broker = publisher(world)
+    (stream,) = world.engine.registry.live()
+    seen = []
+
+    def flood() -> None:
+        client.transport.receive(b"".join(sends(2 * MOST_PIECES)))
+        seen.append(stream.usage.offered_messages)
+
+    world.loop.run(flood)
+    assert seen == [MOST_PIECES]
+    broker << send(0)
+    assert stream.usage.held_messages == 2 * MOST_PIECES - 1
+
+
+def test_who_leaves_while_not_read_holds_nothing_soon_and_ends_in_order(make_world: Make) -> None:
+    world = make_world(limits={"each_topic": {"publish": {"messages": "1/h"}}}, publish={"hold_connection": 1000})
+    client, broker = publisher(world)
+    client >> sends(5)
+    broker << send(0)
+    assert not client.is_read
+    client >> PING
+    client.half_close()
+    broker << NOTHING
+    assert world.engine.held.used > 0
+    world.advance(0.6)
+    assert world.engine.held.used == 0
+    broker << PING
+    assert broker.transport.is_eof_sent
+    assert world.engine.registry.live() == []
+
+
+def test_a_send_that_claims_too_many_messages_closes_its_connection_and_names_the_key(make_world: Make) -> None:
+    world = make_world(publish={"max_batch_messages": 1000})
+    client, broker = publisher(world)
+    client >> send(0, messages=1000)
+    broker << send(0, messages=1000)
+    client >> send(1, messages=1001)
+    assert broker.is_gone
+    assert +world.counters.frame_errors == {"client too_many_messages": 1}
