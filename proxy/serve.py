@@ -19,7 +19,7 @@ from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles, Rotation
-from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.operator_log import admin_logger, set_up_operator_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
@@ -85,7 +85,9 @@ class Proxy:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush)
-        self._admin = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_ADMIN_PATIENCE_S)
+        self._admin = web.AppRunner(
+            app, logger=admin_logger(), access_log=None, handle_signals=False, shutdown_timeout=_ADMIN_PATIENCE_S
+        )
         await self._admin.setup()
         host, port = split_address(self.config.admin)
         site = web.TCPSite(self._admin, host, port)

@@ -1,8 +1,10 @@
 """The operator's log: few lines, JSON on stderr (or text on a terminal)."""
 
+import logging
 import sys
 
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 
 
 def set_up_operator_log() -> None:
@@ -18,3 +20,23 @@ def set_up_operator_log() -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+class _AsOwnLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().error("admin address", error=record.getMessage(), exc_info=record.exc_info)
+
+
+def _is_no_clients_fault(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+def admin_logger() -> logging.Logger:
+    """For aiohttp: its errors become lines of the operator's log.
+
+    A request that is no HTTP, or too long, is answered and not logged: anybody could fill the log with tracebacks.
+    """
+    logger = logging.Logger("admin", logging.WARNING)  # noqa: LOG001 - with no parent, which would print it too
+    logger.addHandler(_AsOwnLines())
+    logger.addFilter(_is_no_clients_fault)
+    return logger

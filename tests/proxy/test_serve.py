@@ -1,14 +1,17 @@
 """The parts put together and taken apart."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+import structlog
 
 from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
 from proxy.config import Config
+from proxy.observe.operator_log import set_up_operator_log
 from proxy.serve import Proxy, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, producer, sends
@@ -67,6 +70,32 @@ async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> 
         await second.start()
     await second.stop()
     await first.stop()
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+    ],
+    ids=["url too long", "header too long", "no length", "TLS"],
+)
+async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
+    request_head: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    set_up_operator_log()
+    proxy = Proxy(settings("127.0.0.1:1"))
+    _, admin = await proxy.start()
+    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+    writer.write(request_head)
+    assert (await reader.readline()).startswith(b"HTTP/1.0 400 ")
+    writer.close()
+    await proxy.stop()
+    structlog.reset_defaults()
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []
 
 
 async def test_a_log_folder_that_cannot_be_made_is_told_with_its_key(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from aiohttp.http_exceptions import LineTooLong
 
-from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.operator_log import admin_logger, set_up_operator_log
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +34,19 @@ def test_an_exception_is_told_with_its_traceback_in_the_same_line(capsys: pytest
         structlog.get_logger().exception("failed")
     (text,) = capsys.readouterr().err.splitlines()
     assert "ValueError: invalid literal" in json.loads(text)["exception"]
+
+
+def test_an_error_at_the_admin_address_is_a_line_of_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    admin_logger().exception("Unhandled exception in %s", "it", exc_info=ValueError("why"))
+    (text,) = capsys.readouterr().err.splitlines()
+    line = json.loads(text)
+    assert (line["event"], line["level"], line["error"]) == ("admin address", "error", "Unhandled exception in it")
+    assert "ValueError: why" in line["exception"]
+
+
+def test_a_client_that_speaks_no_http_is_no_line_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    admin_logger().exception("Error handling request", exc_info=LineTooLong(b"GET", 8190))
+    admin_logger().info("Start lingering close timer")
+    assert capsys.readouterr().err == ""
