@@ -39,7 +39,8 @@ class Gate:
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
 
-        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused.
+        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused. `messages` are,
+        here and in `withdraw`, those that are charged (`Stream.charged`).
         """
         if stream.held:
             return False
@@ -64,7 +65,7 @@ class Gate:
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        self.count_offered(stream, *counts)
+        self._count_offered(stream, *counts)
         self._count_passed(stream, counts, largest)
         if stream.observed is not None:
             stream.observed.count_admitted(counts, largest)
@@ -87,6 +88,11 @@ class Gate:
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         """Note what arrived."""
+        self._count_offered(stream, entries, messages, size)
+        if stream.permits is not None:
+            stream.permits.arrived(entries, messages, size)
+
+    def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         usage = stream.usage
         usage.offered_entries += entries
         usage.offered_messages += messages
@@ -103,12 +109,10 @@ class Gate:
         for limiter in stream.chain:
             total = limiter.usage
             total.entries += entries
-            total.messages += messages
+            total.messages += stream.charged(entries, messages)
             total.size += size
-            total.largest_messages = max(total.largest_messages, largest[0])
+            total.largest_messages = max(total.largest_messages, stream.charged(1, largest[0]))
             total.largest_size = max(total.largest_size, largest[1])
-        if stream.permits is not None:
-            stream.permits.passed(messages)
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
         """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
@@ -247,10 +251,12 @@ class Gate:
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
         """One entry goes on."""
         for limiter in stream.chain:
-            limiter.charge(messages, size, now)
+            limiter.charge(stream.charged(1, messages), size, now)
         self._count_passed(stream, (1, messages, size), (messages, size))
         if stream.observed is not None:
             stream.observed.offer(messages, size, now)
+        if stream.permits is not None:
+            stream.permits.passed(messages, size)
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
         if len(stream.chain) > 1 and limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):

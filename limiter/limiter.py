@@ -9,7 +9,7 @@ from limiter.usage import LimiterUsage
 from limiter.wait_queue import Place, WaitQueue
 
 if TYPE_CHECKING:
-    from limiter.permits import PermitMeter
+    from limiter.permit_meter import PermitMeter
     from limiter.stream import Entry, Stream
 
 
@@ -50,7 +50,7 @@ class Limiter:
         self.waiters = WaitQueue()
         self.claimant: Stream | None = None
         self.streams: set[Stream] = set()
-        self.meter: PermitMeter | None = None
+        self.meters: tuple[PermitMeter, ...] = ()
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
         self.is_rejecting = limit.mode == "reject"
@@ -98,15 +98,15 @@ class Limiter:
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
-        self.charge(entry.messages, entry.size, now)
+        self.charge(entry.charged, entry.size, now)
         wait = self.wait_ns(now)
-        self.refund(entry.messages, entry.size)
+        self.refund(entry.charged, entry.size)
         return wait
 
     def cost(self, entry: "Entry") -> int:
         """Nanoseconds of this limit that `entry` uses up: the unit in which waiting streams share it."""
         messages, size = self.limit.messages, self.limit.size
-        by_count = entry.messages * messages.period_ns // messages.tokens if messages else 0
+        by_count = entry.charged * messages.period_ns // messages.tokens if messages else 0
         by_size = entry.size * size.period_ns // size.tokens if size else 0
         return max(by_count, by_size, 1)
 

@@ -32,7 +32,7 @@ class Observed:
         self._gate = observer.gate
         self._observer = observer
         self._holder = of.connection or of, of.name.direction
-        self._stream = Stream(of.name, (), self._release, of)
+        self._stream = Stream(of.name, (), self._release, of, by_entry=of.by_entry)
 
     @property
     def chain(self) -> tuple[Limiter, ...]:
@@ -79,7 +79,7 @@ class Observed:
             return
         memory = size + self._observer.overhead
         if self._observer.take(self._holder, memory):
-            gate.hold(stream, Entry([], messages, size, memory, now), now)
+            gate.hold(stream, Entry([], messages, size, memory, now, stream.charged(1, messages)), now)
         else:
             gate.count_dropped(stream, messages, size)
 

@@ -4,85 +4,68 @@ A consumer asks for a whole receiver queue at once. Were all of that passed on, 
 proxy would have to hold it, out of reach of other consumers. So permits are passed on as messages leave for the
 clients: what a limiter's consumers have under way stays within what it can pass in a short horizon.
 
-    FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) to the broker ─▶ outstanding ──passed──▶ room
+    FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) ─▶ at the broker ─arrived─▶ held ─passed─▶ room
+                                                                     └───────── under way ─────────┘
 
-Source: CommandFlow.messagePermits; the broker counts messages, and a batch may overdraw them.
+Who stands at or below 0 at the broker (see `under_way.py`) is given what brings it above, on top of its portion.
+
+Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides by the mean messages per entry.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.permit_meter import PermitMeter
+from limiter.under_way import RULES, DispatchRules, UnderWay
 
 if TYPE_CHECKING:
     from limiter.usage import StreamUsage
 
-HORIZON_NS = NANOS_PER_SECOND // 5
 
+class BacklogSign(Protocol):
+    """Who concludes from permits whether a subscription has a backlog."""
 
-def horizon_of(rate: Rate) -> int:
-    """Messages that `rate` passes in the horizon, at least one."""
-    return max(1, rate.tokens * min(rate.period_ns, HORIZON_NS) // rate.period_ns)
+    def arriving(self) -> None:
+        """The broker delivers; the permits are still counted as they were before."""
 
-
-class PermitMeter:
-    """What all consumers of one limiter may have under way.
-
-    Args:
-        horizon: Messages. Who asks gets permits while the sum of the outstanding ones is below this. Who has nothing
-            under way gets a share of it besides, so with n consumers, most of them idle, the sum may reach
-            horizon · (2 + ln n) + n. What a consumer brings along from before it was limited comes on top.
-    """
-
-    def __init__(self, horizon: int) -> None:
-        self.horizon = horizon
-        self.outstanding = 0
-        self.consumers = 0
-        self.asking: OrderedDict[Permits, None] = OrderedDict()
-
-    def room(self) -> int:
-        """Permits that may still be granted; negative if too many are out."""
-        return self.horizon - self.outstanding
-
-    def fair_share(self) -> int:
-        """What a consumer gets that has nothing under way, even while idle ones sit on permits."""
-        return max(1, self.horizon // max(1, self.consumers))
-
-    def serve(self) -> None:
-        """Hand out the room that there is, in turns, in portions worth a frame."""
-        while self.asking and self.room() >= max(1, self.horizon // 4):
-            if not self._serve_round(max(1, self.room() // len(self.asking))):
-                return
-
-    def _serve_round(self, share: int) -> bool:
-        """Give each who asks as much. Returns whether anybody could take anything."""
-        was_taken = False
-        for _ in range(len(self.asking)):
-            if self.room() < 1:
-                break
-            permits = next(iter(self.asking))
-            self.asking.move_to_end(permits)
-            was_taken |= permits.take(share, self)
-        return was_taken
+    def turned(self, *, is_dry: bool) -> None:
+        """The consumer has used up all its permits at the broker, or has some again."""
 
 
 class Permits:
-    """One consumer's permits: asked for by the client, granted to the broker, outstanding until used.
+    """One consumer's permits: asked for by the client, granted to the broker, used up by what arrives.
+
+    Attributes:
+        asked: Asked for and not granted yet.
+        backlog: Told of deliveries, and when all permits at the broker are used up, if anybody wants to know.
 
     Args:
-        meters: Those of its limiters that count messages. None: every permit passes at once.
+        meters: Those of its limiters. None: every permit passes at once.
         usage: Where asked and granted permits are counted.
         grant: Called with a number, above 0, of permits to pass on to the broker.
+        rules: How permits and entries are counted.
     """
 
-    def __init__(self, meters: tuple[PermitMeter, ...], usage: "StreamUsage", grant: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        meters: tuple[PermitMeter, ...],
+        usage: "StreamUsage",
+        grant: Callable[[int], None],
+        rules: DispatchRules = RULES,
+    ) -> None:
         self.asked = 0
-        self.outstanding = 0
+        self.backlog: BacklogSign | None = None
+        self._under_way = UnderWay(rules)
         self._meters: tuple[PermitMeter, ...] = ()
+        self._counted: list[int] = []
         self._usage = usage
         self._grant = grant
         self._join(meters)
+
+    @property
+    def at_broker(self) -> int:
+        """Permits granted and not used up; negative if a batch overdrew them."""
+        return self._under_way.at_broker
 
     @property
     def is_metered(self) -> bool:
@@ -100,14 +83,27 @@ class Permits:
         self._usage.permits_asked += permits
         self._count_granted(permits)
 
-    def passed(self, messages: int) -> None:
-        """Messages went on to the client."""
-        self._set_outstanding(self.outstanding - messages)
+    def arrived(self, entries: int, messages: int, size: int) -> None:
+        """The broker delivered; what was delivered is not with the client yet."""
+        self._sense_backlog()
+        self._under_way.hold(entries, messages, size)
+        self._use_up(entries, messages, size)
+
+    def crossed(self, entries: int, messages: int, size: int) -> None:
+        """The broker delivered, and all of it went on to the client."""
+        self._sense_backlog()
+        self._use_up(entries, messages, size)
+
+    def passed(self, messages: int, size: int) -> None:
+        """An entry that had arrived went on to the client."""
+        self._under_way.hold(-1, -messages, -size)
+        self._count()
         self._settle()
 
-    def dropped(self, messages: int, *, ask_again: bool) -> None:
-        """Held messages were dropped; `ask_again` where the client still counts their permits as given."""
-        self._set_outstanding(self.outstanding - messages)
+    def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:
+        """Held entries were dropped; `ask_again` where the client still counts their permits as given."""
+        self._under_way.hold(-entries, -messages, -size)
+        self._count()
         if ask_again:
             self.asked += messages
         self._settle()
@@ -129,7 +125,7 @@ class Permits:
             meter.serve()
 
     def close(self) -> None:
-        """The consumer ends; its permits are free for others."""
+        """The consumer ends; what it had under way is room for others."""
         self.asked = 0
         meters = self._meters
         self._leave()
@@ -141,25 +137,29 @@ class Permits:
         others = [other for other in self._meters if other is not meter]
         if any(other.room() < 1 for other in others):
             return False
-        self._give(min([share, *(max(1, other.room() // len(other.asking)) for other in others)]))
-        return True
+        shares = [(share, meter), *((other.turn_share(), other) for other in others)]
+        return self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
 
     def _settle(self) -> None:
         """Take what this consumer must have at once; what room there is goes to all who ask, in turns."""
         if self.asked and not self._meters:
-            self._give(self.asked)
-        elif self.asked and self.outstanding <= 0:
-            self._give(min(meter.fair_share() for meter in self._meters) - self.outstanding)
+            self._grant_some(self.asked)
+        elif self.asked and self._under_way.is_nothing:
+            self._give(min(self._under_way.permits_for(each.fair_share(), each.unit) for each in self._meters))
         for meter in self._meters:
             if self.asked:
                 meter.asking.setdefault(self)
         for meter in self._meters:
             meter.serve()
 
-    def _give(self, permits: int) -> None:
-        permits = min(permits, self.asked)
-        if permits <= 0:
-            return
+    def _give(self, portion: int) -> bool:
+        """Grant permits for which the broker sends something. Returns whether there were any to grant."""
+        if portion < 1:
+            return False
+        self._grant_some(min(self._under_way.overdrawn + portion, self.asked))
+        return True
+
+    def _grant_some(self, permits: int) -> None:
         self.asked -= permits
         if self.asked == 0:
             for meter in self._meters:
@@ -169,23 +169,43 @@ class Permits:
 
     def _count_granted(self, permits: int) -> None:
         self._usage.permits_granted += permits
-        self._set_outstanding(self.outstanding + permits)
+        was_dry = self.at_broker <= 0
+        self._under_way.at_broker += permits
+        self._turned(was_dry=was_dry)
 
-    def _set_outstanding(self, outstanding: int) -> None:
-        change = max(0, outstanding) - max(0, self.outstanding)
-        self.outstanding = outstanding
-        for meter in self._meters:
-            meter.outstanding += change
+    def _sense_backlog(self) -> None:
+        if self.backlog is not None:
+            self.backlog.arriving()
+
+    def _use_up(self, entries: int, messages: int, size: int) -> None:
+        was_dry = self.at_broker <= 0
+        self._under_way.delivered(entries, messages, size)
+        self._turned(was_dry=was_dry)
+        self._settle()
+
+    def _turned(self, *, was_dry: bool) -> None:
+        self._count()
+        is_dry = self.at_broker <= 0
+        if self.backlog is not None and was_dry != is_dry:
+            self.backlog.turned(is_dry=is_dry)
+
+    def _count(self) -> None:
+        """Tell the meters what is under way now."""
+        for place, meter in enumerate(self._meters):
+            amount = self._under_way.amount(meter.unit)
+            meter.under_way += amount - self._counted[place]
+            self._counted[place] = amount
 
     def _join(self, meters: tuple[PermitMeter, ...]) -> None:
         self._meters = meters
+        self._counted = [0] * len(meters)
         for meter in meters:
             meter.consumers += 1
-            meter.outstanding += max(0, self.outstanding)
+        self._count()
 
     def _leave(self) -> None:
-        for meter in self._meters:
+        for meter, amount in zip(self._meters, self._counted, strict=True):
             meter.consumers -= 1
-            meter.outstanding -= max(0, self.outstanding)
+            meter.under_way -= amount
             meter.asking.pop(self, None)
-        self._meters = ()
+        self._meters, self._counted = (), []

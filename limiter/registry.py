@@ -1,14 +1,18 @@
 """All limiters at work, by what they limit; never by connection, so that a reconnect gains nothing."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from limiter.backlogs import Backlogs
 from limiter.gate import Gate
 from limiter.limiter import Limiter, Scope
 from limiter.observed import Observer
-from limiter.permits import PermitMeter, horizon_of
+from limiter.permit_meter import PermitMeter, horizon_of
+from limiter.permits import Permits
 from limiter.policies import ANYBODY, Client, InForce, Policies, Topic
-from limiter.rates import Direction
+from limiter.rates import Direction, Rate
 from limiter.stream import Entry, Stream
+from limiter.under_way import RULES, DispatchRules, Unit
 
 _SWEEP_AT = 1024
 
@@ -20,15 +24,28 @@ class Registry:
         policies: The values in force; call `apply` after changing them.
         gate: Where the streams pass.
         observer: Plays the limits that are only observed.
+        rules: How deliveries are counted and asked for.
+        clock: Monotonic nanoseconds, for who has no backlog; needed if the rules spare those.
     """
 
-    def __init__(self, policies: Policies, gate: Gate, observer: Observer) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        gate: Gate,
+        observer: Observer,
+        rules: DispatchRules = RULES,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
         self.policies = policies
         self.limiters: dict[Scope, Limiter] = {}
         self._gate = gate
         self._observer = observer
         self._known: dict[Stream, tuple[Topic, Client]] = {}
         self._sweep_at = _SWEEP_AT
+        self._rules = rules
+        self._backlogs: Backlogs | None = None
+        if rules.spares_caught_up and clock is not None:
+            self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """A stream of `topic` begins."""
@@ -37,6 +54,12 @@ class Registry:
         self._gate.join(stream)
         self._observe(stream, observed, now)
         self._sweep(now)
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
+        stream.permits = Permits(meters_of(stream.chain), stream.usage, grant, self._rules)
+        if self._backlogs is not None:
+            self._backlogs.join(stream)
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
         """The broker accepted a producer, and perhaps named it: limits by producer name hold from now on."""
@@ -54,6 +77,8 @@ class Registry:
         if stream.observed is not None:
             stream.observed.leave(now)  # it stays: its counts have not all been told yet
         if stream.permits is not None:
+            if self._backlogs is not None:
+                self._backlogs.leave(stream)
             stream.permits.close()
         return dropped
 
@@ -64,9 +89,8 @@ class Registry:
             now: Monotonic nanoseconds.
             namespace: The only one whose topics can be concerned; None if others can be.
         """
-        for stream, (topic, _) in list(self._known.items()):
-            if namespace in {None, topic.namespace_name}:
-                self._rewire(stream, now)
+        known = list(self._known.items())
+        self._rewire_all([one for one, (topic, _) in known if namespace in {None, topic.namespace_name}], now)
         waiting = [limiter for limiter in self.limiters.values() if limiter.waiters]
         self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
         self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
@@ -75,6 +99,11 @@ class Registry:
     def live(self) -> list[Stream]:
         """Every stream that is open."""
         return list(self._known)
+
+    def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
+        for stream in streams:
+            if stream in self._known:  # what one lets pass may end another
+                self._rewire(stream, now)
 
     def _rewire(self, stream: Stream, now: int) -> None:
         chain, observed = self._chains(stream, now)
@@ -93,6 +122,8 @@ class Registry:
 
     def _chains(self, stream: Stream, now: int) -> tuple[tuple[Limiter, ...], tuple[Limiter, ...]]:
         """The limiters that a stream passes, and those that only watch it."""
+        if self._backlogs is not None and self._backlogs.spares(stream):
+            return (), ()
         topic, client = self._known[stream]
         direction: Direction = "publish" if stream.name.direction == "publish" else "dispatch"
         found = [self._limiter(entry, now) for entry in self.policies.in_force(direction, topic, client)]
@@ -106,7 +137,7 @@ class Registry:
             limiter = self._in_place_of(limiter, entry, now)
         elif limiter.limit != entry.limit or limiter.source != entry.source:
             limiter.retune(entry.limit, entry.source, now)
-        limiter.meter = _meter(limiter)
+        limiter.meters = _meters(limiter)
         return limiter
 
     def _in_place_of(self, old: Limiter, entry: InForce, now: int) -> Limiter:
@@ -126,14 +157,18 @@ class Registry:
 
 def meters_of(chain: tuple[Limiter, ...]) -> tuple[PermitMeter, ...]:
     """The permit meters of a consumer's limiters."""
-    return tuple(limiter.meter for limiter in chain if limiter.meter is not None)
+    return tuple(meter for limiter in chain for meter in limiter.meters)
 
 
-def _meter(limiter: Limiter) -> PermitMeter | None:
-    """The permit meter that a limit of messages delivered needs."""
-    messages = limiter.limit.messages
-    if limiter.scope.direction != "dispatch" or messages is None or limiter.is_observed:
-        return None
-    meter = limiter.meter or PermitMeter(horizon_of(messages))
-    meter.horizon = horizon_of(messages)
-    return meter
+def _meters(limiter: Limiter) -> tuple[PermitMeter, ...]:
+    """The permit meters that a limit of deliveries needs: one for messages, one for bytes."""
+    if limiter.scope.direction != "dispatch" or limiter.is_observed:
+        return ()
+    known = {meter.unit: meter for meter in limiter.meters}
+    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.limit.messages), ("bytes", limiter.limit.size))
+    for unit, rate in rates:
+        if rate is None:
+            known.pop(unit, None)
+        else:
+            known.setdefault(unit, PermitMeter(1, unit)).horizon = horizon_of(rate)
+    return tuple(known.values())

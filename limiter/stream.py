@@ -26,6 +26,7 @@ class Entry:
         size: Metered bytes.
         memory: Bytes that it keeps in memory.
         since: When it was offered, monotonic nanoseconds.
+        charged: Messages that it is to limits; below 0: all that are in it.
     """
 
     parts: list[bytes]
@@ -33,6 +34,11 @@ class Entry:
     size: int
     memory: int
     since: int
+    charged: int = -1
+
+    def __post_init__(self) -> None:
+        if self.charged < 0:
+            self.charged = self.messages
 
     @property
     def is_free(self) -> bool:
@@ -63,6 +69,7 @@ class Stream:
         chain: Its limiters, outermost first. Empty: unlimited.
         release: Called with each held entry that may pass, in order.
         connection: The caller's own; not looked at here.
+        by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:
         is_accepted: Whether the broker let it in. What comes before that is nobody's, and is charged to nobody.
@@ -72,6 +79,7 @@ class Stream:
     chain: tuple["Limiter", ...]
     release: Callable[[Entry], None]
     connection: object = None
+    by_entry: bool = False
     held: deque[Entry] = field(default_factory=deque)
     waits_on: "Limiter | None" = None
     places: dict["Limiter", "Place"] = field(default_factory=dict)
@@ -83,6 +91,10 @@ class Stream:
     observed: "Observed | None" = None
     is_open: bool = True
     is_accepted: bool = False
+
+    def charged(self, entries: int, messages: int) -> int:
+        """Messages that so many entries with so many messages in them are to limits."""
+        return entries if self.by_entry else messages
 
     @property
     def is_rejected(self) -> bool:

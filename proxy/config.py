@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from proxy.blocking.config import Block, each_once
 from proxy.config_admission import AdmissionBounds
+from proxy.config_dispatch import Dispatch
 from proxy.config_limits import Limits
 from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
 
@@ -72,6 +73,7 @@ class Config(_Section):
     max_lookups_in_flight: int = Field(50_000, gt=0, description="lookups without an answer at once")
     access_log: AccessLog = AccessLog()
     publish: Publish = Publish()
+    dispatch: Dispatch = Dispatch()
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
     blocks: tuple[Block, ...] = Field(

@@ -50,7 +50,8 @@ class Engine:
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         observer = Observer(rehearsals.wake_at, self.journal, budget)
         rehearsals.connect(observer.gate)
-        self.registry = Registry(policies, self.gate, observer)
+        self.dispatch_rules = config.dispatch.rules()
+        self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.admission = Admission(config, counters, clock)

@@ -161,7 +161,7 @@ class Relay:
             if (
                 stream is None
                 or not stream.is_accepted
-                or not self._gate.admit(stream, tally.messages, tally.size, now)
+                or not self._gate.admit(stream, _charged(stream, tally), tally.size, now)
             ):
                 self._withdraw(tallies[:position])
                 return False
@@ -172,11 +172,16 @@ class Relay:
                 (tally.entries, tally.messages, tally.size),
                 (tally.largest_messages, tally.largest_size),
             )
+        for tally in tallies:  # when all are counted: permits may change who is limited
+            permits = self.streams[tally.owner].permits
+            if permits is not None:
+                permits.crossed(tally.entries, tally.messages, tally.size)
         return True
 
     def _withdraw(self, tallies: list[Tally]) -> None:
         for tally in tallies:
-            self._gate.withdraw(self.streams[tally.owner], tally.messages, tally.size)
+            stream = self.streams[tally.owner]
+            self._gate.withdraw(stream, _charged(stream, tally), tally.size)
 
     def _forward(self, chunk: bytes) -> None:
         scanner = self.scanner
@@ -249,7 +254,8 @@ class Relay:
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
             self._is_skipping = not piece.whole
         else:
-            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now)
+            charged = stream.charged(1, piece.messages)
+            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now, charged)
             if piece.whole:
                 self._hold(stream, entry)
             else:
@@ -278,6 +284,10 @@ class Relay:
         answer = self._handle(piece.kind, _command_of(data, piece), frame)
         if answer is not None:
             self.outlet.pass_on(answer, mid_frame=not piece.whole)
+
+
+def _charged(stream: Stream, tally: Tally) -> int:
+    return stream.charged(tally.entries, tally.messages)
 
 
 def _command_of(data: bytes, piece: Piece) -> bytes:

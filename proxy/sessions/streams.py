@@ -5,9 +5,7 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from limiter.permits import Permits
 from limiter.policies import Client
-from limiter.registry import meters_of
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
 from protocol.pulsar_pb2 import (
@@ -86,9 +84,10 @@ class Streams:
             consumer_name=text(command.consumer_name),
         )
         stream = Stream(name, (), partial(self._to_client.release, name), self.connection, is_accepted=True)
+        stream.by_entry = self._engine.dispatch_rules.by_entry
         if not self._open(stream, topic, self._to_client):
             return None
-        stream.permits = Permits(meters_of(stream.chain), stream.usage, self._grant(command.consumer_id))
+        self._engine.registry.meter(stream, self._grant(command.consumer_id))
         return stream
 
     def is_closing(self, stream: Stream) -> bool:
@@ -122,11 +121,12 @@ class Streams:
             stream: The consumer.
             ask_again: The client still counts on the permits of what is dropped.
         """
-        messages = stream.usage.held_messages
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
         self._after_drop(stream, dropped)
         if stream.permits is not None:
-            stream.permits.dropped(messages, ask_again=ask_again)
+            entries = [entry for entry in dropped if not entry.is_free]
+            messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
+            stream.permits.dropped(len(entries), messages, size, ask_again=ask_again)
 
     def answered(self, answer: Message | None, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it."""

@@ -98,7 +98,9 @@ def test_many_entries_held_before_the_limit_is_used_up_stay_within_it() -> None:
     assert [offer(world, stream, 1) for _ in range(30)] == ["held"] * 30
     world.run(1)
     assert world.messages_of(stream) == 10
-    assert offer(world, stream, 1) == "held", "behind others of its stream it waits: its answer could not overtake theirs"
+    assert offer(world, stream, 1) == "held", (
+        "behind others of its stream it waits: its answer could not overtake theirs"
+    )
 
 
 def test_what_was_held_goes_at_once_when_its_limit_is_only_observed_and_is_held_on_in_the_numbers() -> None:

@@ -212,19 +212,25 @@ def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tup
             assert len(place.registry.limiters) <= 42, "as many as there are topics, and the total"
 
 
-def test_consumers_are_metered_while_messages_are_limited_and_only_then() -> None:
+def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then() -> None:
     place = Place(value(100), direction="dispatch")
     stream, granted = place.consumer()
     assert stream.permits is not None
     stream.permits.ask(1000)
-    assert sum(granted) == 20
+    stream.permits.crossed(1, 1, 50)
+    assert stream.permits.at_broker == 20
     place.set(value(500))
     place.apply()
-    assert limiter_of(stream).meter is stream.permits._meters[0]
-    assert sum(granted) == 100, "the horizon follows the value"
-    place.set(value(size=1000))
+    assert limiter_of(stream).meters == stream.permits._meters
+    assert stream.permits.at_broker == 100, "the horizon follows the value"
+    place.set(value(500, size=50_000))
     place.apply()
-    assert limiter_of(stream).meter is None
+    assert [(meter.unit, meter.horizon) for meter in meters_of(stream.chain)] == [("messages", 100), ("bytes", 10_000)]
+    place.set(value(size=1_000_000))
+    place.apply()
+    assert [meter.unit for meter in stream.permits._meters] == ["bytes"]
+    place.policies.clear()
+    place.apply()
     assert sum(granted) == 1000
     assert not stream.permits.is_metered
 
@@ -236,10 +242,12 @@ def test_publishing_has_no_meter() -> None:
 def test_a_consumers_permits_are_free_when_it_closes() -> None:
     place = Place(value(100), direction="dispatch")
     first, _ = place.consumer()
-    second, granted = place.consumer()
-    assert first.permits is not None
+    second, _ = place.consumer()
+    for consumer in (first, second):
+        assert consumer.permits is not None
+        consumer.permits.ask(1000)
+        consumer.permits.crossed(1, 1, 50)
     assert second.permits is not None
-    first.permits.ask(1000)
-    second.permits.ask(1000)
+    assert second.permits.at_broker == 10, "the first one has the whole horizon, so this is its share beyond"
     place.registry.close(first, 0)
-    assert sum(granted) == 20
+    assert second.permits.at_broker == 20

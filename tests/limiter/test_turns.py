@@ -197,7 +197,7 @@ def test_others_pass_only_if_they_leave_room_for_a_claim() -> None:
     assert x.waits_on is slow
     assert busy.claimant is x
     assert next_turn(busy, 2_000_000_000) is None
-    first.held[0].messages = 1
+    first.held[0].charged = 1
     assert next_turn(busy, 2_000_000_000) is first
     assert next_turn(busy, 3_000_000_000) is x
 

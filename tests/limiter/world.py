@@ -57,7 +57,10 @@ class Alarms:
 
 
 class Telling(Gate):
-    """A gate that tells what it lets pass, and whose it is: so one sees what observed limits would let pass."""
+    """A gate that tells what it lets pass and whose it is: so one sees what observed limits would let pass.
+
+    Messages are those that limits count.
+    """
 
     def __init__(self, told: Callable[[Stream, int, int], None], like: Gate) -> None:
         super().__init__(like._wake_at, like._journal)
@@ -65,11 +68,11 @@ class Telling(Gate):
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         super().count_admitted(stream, counts, largest)
-        self._told(stream, counts[1], counts[2])
+        self._told(stream, stream.charged(counts[0], counts[1]), counts[2])
 
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
         super()._pass(stream, messages, size, now)
-        self._told(stream, messages, size)
+        self._told(stream, stream.charged(1, messages), size)
 
 
 class World:

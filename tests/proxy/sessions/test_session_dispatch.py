@@ -42,12 +42,20 @@ def test_without_a_limit_permits_and_deliveries_pass_as_they_came(world: World) 
 
 
 def test_permits_are_passed_on_as_far_as_the_limit_can_use_them_soon(ten_a_second: World) -> None:
-    """A fifth of a second's worth may be under way; the rest waits in the broker, where others can have it."""
+    """A fifth of a second's worth may be under way; the rest waits in the broker, where others can have it.
+
+    The first permit shows what entries hold.
+    """
     client, broker = consumer(ten_a_second)
     client >> flow(1000)
-    broker << flow(2)
+    broker << flow(1)
     broker >> message(0)
     client << message(0)
+    broker << flow(2)
+    broker >> message(1)
+    broker << NOTHING
+    ten_a_second.advance(0.1)
+    client << message(1)
     broker << flow(1)
 
 
@@ -160,6 +168,7 @@ def test_the_permits_of_what_was_dropped_are_asked_for_again(ten_a_second: World
     client, broker = consumer(ten_a_second, permits=2)
     broker >> messages(2)
     client << message(0)
+    broker << flow(1)
     client >> redeliver()
     broker << [flow(1), redeliver()]
 
@@ -230,6 +239,10 @@ def test_two_consumers_share_what_may_be_under_way(ten_a_second: World) -> None:
 def test_a_client_that_leaves_gives_its_permits_to_others(ten_a_second: World) -> None:
     first, firsts_broker = consumer(ten_a_second, permits=1000)
     second, seconds_broker = consumer(ten_a_second, permits=1000)
+    firsts_broker >> message(0)
+    seconds_broker >> message(0)
+    ten_a_second.advance(1)
+    assert seconds_broker.heard() == [flow(1)]
     first.leave()
     seconds_broker << flow(1)
     assert firsts_broker.is_gone

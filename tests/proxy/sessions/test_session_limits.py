@@ -83,7 +83,7 @@ def test_deliveries_and_permits_follow_a_changed_limit(world: World) -> None:
     broker.heard()
     client.heard()
     client >> flow(1000)
-    broker << flow(2)
+    broker << flow(1)
     broker >> messages(2)
     assert client.heard() == messages(1)
     broker.heard()

@@ -1,0 +1,129 @@
+"""Consumers at a broker that behaves as Pulsar's: it sends entries while its counter of permits is above 0."""
+
+from collections.abc import Iterable
+
+from limiter.limiter import Limiter
+from limiter.observed import Observer
+from limiter.policies import Client, Policies, Setting, Value
+from limiter.rates import Limit
+from limiter.registry import Registry
+from limiter.stream import Stream, StreamName
+from limiter.under_way import RULES, DispatchRules
+from protocol.topic_name import parse_topic
+from tests.limiter.ledger import Charge, Ledger, named
+from tests.limiter.world import Telling, World
+
+Size = tuple[int, int]
+"""Messages and bytes of an entry."""
+
+
+class Dispatching(World):
+    """A world whose consumers are limited by policies, and a ledger of what passed."""
+
+    def __init__(self, rules: DispatchRules = RULES) -> None:
+        super().__init__()
+        self.gate = Telling(self._passed, self.gate)
+        self.observer = Observer(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
+        self.policies = Policies()
+        self.ledger = Ledger()
+        self.registry = Registry(self.policies, self.gate, self.observer, rules, self.clock)
+
+    def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
+        self.policies.put("dispatch", setting, name, Value(limit, "file") if limit else None)
+
+    def limit_topics(self, limit: Limit) -> "Dispatching":
+        """Each topic of t/n."""
+        self.put(Setting.TOPIC_OF_NAMESPACE, "t/n", limit)
+        return self
+
+    def change(self) -> None:
+        """Put changed values in force; limits are judged by what held until now."""
+        self.ledger.values_changed()
+        self.registry.apply(self.clock.now)
+
+    def consumer(self, topic: str = "x", subscription: str = "s") -> "Consumer":
+        return Consumer(self, topic, subscription)
+
+    def _passed(self, stream: Stream, messages: int, size: int) -> None:
+        self.ledger.passed(named(stream.chain), Charge(self.clock.now, messages, size))
+
+
+class Consumer:
+    """A consumer, and the broker's own counts of it."""
+
+    def __init__(self, world: Dispatching, topic: str = "x", subscription: str = "s") -> None:
+        self.world = world
+        self.asked = 0
+        self.granted = 0
+        self.counter = 0
+        self.stream = world.stream()
+        self.stream.name = StreamName(
+            "dispatch", "t", "n", parse_topic(f"t/n/{topic}").full, 1, subscription=subscription
+        )
+        self.stream.by_entry = world.registry._rules.by_entry
+        client = Client(subscription=subscription)
+        world.registry.open(self.stream, parse_topic(f"t/n/{topic}"), world.clock.now, client)
+        world.registry.meter(self.stream, self._grant)
+        assert self.stream.permits is not None
+        self.permits = self.stream.permits
+
+    @property
+    def limiters(self) -> tuple[Limiter, ...]:
+        return self.stream.chain
+
+    def _grant(self, permits: int) -> None:
+        assert permits > 0, "a FLOW of nothing, or of less"
+        self.granted += permits
+        self.counter += permits
+
+    def ask(self, permits: int) -> "Consumer":
+        """The client's FLOW."""
+        self.asked += permits
+        if self.permits.is_metered:
+            self.permits.ask(permits)
+        else:
+            self._grant(permits)
+            self.permits.pass_through(permits)
+        return self
+
+    def sent(self, entries: Iterable[Size]) -> list[Size]:
+        """What of a backlog the broker sends now; each entry arrives when it is taken."""
+        taken = []
+        for messages, size in entries:
+            if self.counter <= 0:
+                break
+            self.counter -= messages
+            taken.append((messages, size))
+            self.world.offer(self.stream, messages, size)
+        return taken
+
+    def sent_in_a_chunk(self, entries: list[Size]) -> bool:
+        """The same in one read, as the relay takes it; False if it must be offered one by one."""
+        gate, now = self.world.gate, self.world.clock.now
+        count, messages, size = len(entries), sum(each[0] for each in entries), sum(each[1] for each in entries)
+        if not gate.admit(self.stream, self.stream.charged(count, messages), size, now):
+            return False
+        self.counter -= messages
+        largest = max(each[0] for each in entries), max(each[1] for each in entries)
+        gate.count_admitted(self.stream, (count, messages, size), largest)
+        self.permits.crossed(count, messages, size)
+        return True
+
+    def drop(self, *, ask_again: bool) -> int:
+        """What is held is dropped, as on REDELIVER or SEEK; how many messages."""
+        dropped = self.world.gate.drop_held(self.stream, self.world.clock.now)
+        messages, size = sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped)
+        self.permits.dropped(len(dropped), messages, size, ask_again=ask_again)
+        self.asked += messages if ask_again else 0
+        return messages
+
+    def close(self) -> None:
+        self.world.registry.close(self.stream, self.world.clock.now)
+
+    @property
+    def passed(self) -> int:
+        return self.stream.usage.passed_messages
+
+    @property
+    def held(self) -> int:
+        return self.stream.usage.held_messages

@@ -1,0 +1,159 @@
+"""Subscriptions without a backlog are not limited, those with one are: concluded from permits."""
+
+from itertools import repeat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter.backlogs import CALM_NS
+from limiter.policies import Setting
+from limiter.rates import Limit, rate
+from limiter.under_way import DispatchRules
+from tests.limiter.subscriptions import Consumer, Dispatching
+
+SPARING = DispatchRules(spares_caught_up=True)
+TEN = Limit(rate(10))
+CALM_S = CALM_NS / 1e9
+
+
+@pytest.fixture
+def world() -> Dispatching:
+    return Dispatching(SPARING).limit_topics(TEN)
+
+
+def calm(world: Dispatching, *consumers: Consumer) -> None:
+    """They have received one message each, and nothing more for a while."""
+    for consumer in consumers:
+        consumer.sent([(1, 100)])
+    world.run(CALM_S + 1)
+
+
+def test_a_new_consumer_is_limited_from_the_first_message_on(world: Dispatching) -> None:
+    consumer = world.consumer().ask(1000)
+    for _ in range(50):
+        consumer.sent(repeat((1, 100), 1000))
+        world.run(0.1)
+    assert 50 <= consumer.passed <= 51
+
+
+def test_who_had_unused_permits_for_a_while_is_limited_no_longer(world: Dispatching) -> None:
+    consumer = world.consumer().ask(1000)
+    calm(world, consumer)
+    assert consumer.limiters
+    consumer.sent(repeat((1, 100), 500))
+    assert (consumer.passed, consumer.limiters) == (501, ())
+    assert consumer.granted == 1000, "and nothing of its permits is kept back"
+
+
+def test_who_uses_up_its_permits_has_a_backlog_and_is_limited(world: Dispatching) -> None:
+    consumer = world.consumer().ask(1000)
+    calm(world, consumer)
+    consumer.sent(repeat((1, 100), 5000))
+    assert consumer.counter == 0
+    assert [limiter.scope.level for limiter in consumer.limiters] == ["topic"]
+    passed = consumer.passed
+    consumer.ask(1000)
+    for _ in range(50):
+        consumer.sent(repeat((1, 100), 5000))
+        world.run(0.1)
+    assert 50 <= consumer.passed - passed <= 52
+
+
+def test_permits_that_were_only_just_granted_are_no_sign_of_anything(world: Dispatching) -> None:
+    """A limited consumer of a backlog gets its permits in small portions and always has some for a moment."""
+    consumer = world.consumer().ask(1000)
+    for _ in range(500):
+        world.run(0.02)
+        consumer.sent(repeat((1, 100), 1000))
+    assert consumer.limiters
+    assert consumer.passed <= 102
+
+
+def test_one_consumer_without_permits_limits_the_whole_subscription(world: Dispatching) -> None:
+    busy, idle = world.consumer().ask(1000), world.consumer().ask(1000)
+    calm(world, busy, idle)
+    busy.sent([(1, 100)])
+    assert (busy.limiters, idle.limiters) == ((), ())
+    idle.sent(repeat((1, 100), 1000))
+    assert busy.limiters == idle.limiters != ()
+
+
+def test_a_consumer_that_joins_is_limited_and_so_are_the_others_until_it_has_shown_calm(world: Dispatching) -> None:
+    first = world.consumer().ask(1000)
+    calm(world, first)
+    first.sent([(1, 100)])
+    assert not first.limiters
+    second = world.consumer().ask(1000)
+    assert first.limiters == second.limiters != ()
+    world.run(CALM_S)
+    second.sent([(1, 100)])
+    assert (first.limiters, second.limiters) == ((), ())
+
+
+def test_the_consumer_with_a_backlog_ends_and_the_others_are_spared_after_a_while(world: Dispatching) -> None:
+    ends, stays = world.consumer(), world.consumer().ask(1000)
+    calm(world, stays)
+    stays.sent([(1, 100)])
+    assert stays.limiters
+    ends.close()
+    world.run(CALM_S)
+    stays.sent([(1, 100)])
+    assert not stays.limiters
+
+
+def test_other_subscriptions_have_nothing_to_do_with_it(world: Dispatching) -> None:
+    calmed, other, elsewhere = (
+        world.consumer(topic, name).ask(1000) for topic, name in (("x", "s"), ("x", "t"), ("y", "s"))
+    )
+    calm(world, calmed)
+    calmed.sent([(1, 100)])
+    assert not calmed.limiters
+    assert other.limiters
+    assert elsewhere.limiters
+
+
+def test_a_changed_limit_does_not_hold_for_who_is_spared(world: Dispatching) -> None:
+    consumer = world.consumer().ask(1000)
+    calm(world, consumer)
+    consumer.sent([(1, 100)])
+    world.limit_topics(Limit(rate(5))).change()
+    assert not consumer.limiters
+
+
+def test_limits_that_are_only_observed_would_not_hold_either(world: Dispatching) -> None:
+    world.put(Setting.PROXY, "", Limit(rate(5), mode="observe"))
+    consumer = world.consumer().ask(1000)
+    assert consumer.stream.observed is not None
+    calm(world, consumer)
+    consumer.sent([(1, 100)])
+    assert consumer.stream.observed.chain == ()
+
+
+def test_without_the_rule_nobody_is_spared() -> None:
+    world = Dispatching().limit_topics(TEN)
+    consumer = world.consumer().ask(1000)
+    calm(world, consumer)
+    consumer.sent([(1, 100)])
+    assert consumer.limiters
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 9), st.sampled_from([0, 0.01, 0.3, 1.2])),
+        max_size=60,
+    )
+)
+def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[tuple[int, int, int, float]]) -> None:
+    """What passes while the subscription is spared is charged to nobody, and gives no tokens either."""
+    world = Dispatching(SPARING).limit_topics(TEN)
+    consumers = [world.consumer().ask(40) for _ in range(3)]
+    for whose, entries, messages, seconds in steps:
+        consumer = consumers[whose]
+        consumer.sent(repeat((messages, 100), entries))
+        consumer.ask(entries)
+        world.run(seconds)
+        assert all(one.limiters == consumer.limiters for one in consumers), "all of a subscription, or none"
+        assert all(one.counter == one.permits.at_broker for one in consumers)
+    world.ledger.check()

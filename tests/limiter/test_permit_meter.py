@@ -1,0 +1,67 @@
+"""What all consumers of one limiter may have under way."""
+
+from math import log
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter.permit_meter import PermitMeter, horizon_of
+from limiter.rates import rate
+from limiter.under_way import RULES
+from tests.limiter.asking import Asking
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["open", "ask", "arrive", "pass", "close"]), st.integers(0, 40), st.integers(1, 3000)),
+    max_size=120,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
+def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
+    """The broker sends entries of one size; how many come for the first permits, nobody knows before."""
+    meter = PermitMeter(horizon)
+    consumers: list[Asking] = []
+    for what, whose, number in acts:
+        if what == "open":
+            consumers.append(Asking(meter, rules=RULES))
+            consumers[-1].ask(number)
+        elif consumers:
+            chosen = consumers[whose % len(consumers)]
+            if what == "ask":
+                chosen.ask(number)
+            elif what == "arrive" and chosen.permits.at_broker > 0:
+                chosen.arrive(entry)
+            elif what == "pass":
+                chosen.pass_one()
+            elif what == "close":
+                consumers.remove(chosen)
+                chosen.permits.close()
+        n = len(consumers)
+        assert meter.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
+
+
+@settings(max_examples=200, deadline=None)
+@given(horizon=st.integers(1, 500), acts=ACTS)
+def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
+    horizon: int, acts: list[tuple[str, int, int]]
+) -> None:
+    """Each of them lets it send one entry at most: so what may come is bounded as well."""
+    meter = PermitMeter(horizon)
+    consumers = [Asking(meter, rules=RULES) for _ in range(4)]
+    for what, whose, number in acts:
+        chosen = consumers[whose % 4]
+        if what in {"open", "ask"}:
+            chosen.ask(number)
+        elif what == "arrive" and chosen.permits.at_broker > 0:
+            chosen.arrive(number)
+        else:
+            chosen.pass_one()
+        assert sum(max(0, one.permits.at_broker) for one in consumers) <= horizon * (2 + log(4)) + 5
+
+
+def test_the_horizon_is_a_fifth_of_a_second_and_at_least_one_message() -> None:
+    assert horizon_of(rate(1000)) == 200
+    assert horizon_of(rate(1)) == 1
+    assert horizon_of(rate(60, 60 * 10**9)) == 1
+    assert horizon_of(rate(1000, 10**8)) == 1000

@@ -1,0 +1,138 @@
+"""Consumers that ask, receive, hold, drop and go, on one or two meters."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from limiter.permit_meter import PermitMeter
+from limiter.under_way import RULES, DispatchRules
+from tests.limiter.asking import PLAIN, Asking
+
+NUMBERS = st.integers(1, 5) | st.integers(1, 3000)
+WHOSE = st.integers(0, 5)
+
+
+class ManyConsumers(RuleBasedStateMachine):
+    """Up to six consumers, precise and plain ones, on any of three meters; the broker delivers whatever it likes.
+
+    Proves: nobody is granted more than it asked for; who asks has something under way; the meters know what that is;
+    room does not lie idle while somebody could take it; in the end all that was asked for is granted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meters = (PermitMeter(10), PermitMeter(200), PermitMeter(5000, "bytes"))
+        self.consumers: dict[int, Asking] = {}
+
+    def wires(self, which: int) -> tuple[PermitMeter, ...]:
+        return tuple(meter for bit, meter in enumerate(self.meters) if which >> bit & 1)
+
+    @rule(whose=WHOSE, which=st.integers(1, 7), rules=st.sampled_from([RULES, PLAIN]))
+    def open(self, whose: int, which: int, rules: DispatchRules) -> None:
+        self.close(whose)
+        self.consumers[whose] = Asking(*self.wires(which), rules=rules)
+
+    @rule(whose=WHOSE)
+    def close(self, whose: int) -> None:
+        consumer = self.consumers.pop(whose, None)
+        if consumer is not None:
+            consumer.permits.close()
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE, permits=st.integers(0, 3) | NUMBERS)
+    def ask(self, whose: int, permits: int) -> None:
+        self.one(whose).ask(permits)
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE, messages=NUMBERS, size=NUMBERS)
+    def receive(self, whose: int, messages: int, size: int) -> None:
+        """A batch may overdraw the permits by far."""
+        self.one(whose).receive(messages, size)
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE, messages=NUMBERS, size=NUMBERS)
+    def arrive(self, whose: int, messages: int, size: int) -> None:
+        self.one(whose).arrive(messages, size)
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE)
+    def pass_one(self, whose: int) -> None:
+        self.one(whose).pass_one()
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE)
+    def receive_all(self, whose: int) -> None:
+        self.one(whose).receive_all()
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE, again=st.booleans())
+    def drop(self, whose: int, *, again: bool) -> None:
+        self.one(whose).drop(again=again)
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE, which=st.integers(0, 7))
+    def rewire(self, whose: int, which: int) -> None:
+        self.one(whose).permits.rewire(self.wires(which))
+
+    @rule(horizons=st.tuples(st.integers(1, 50), st.integers(1, 1000), st.integers(1, 10**5)))
+    def change_the_limits(self, horizons: tuple[int, int, int]) -> None:
+        for meter, horizon in zip(self.meters, horizons, strict=True):
+            meter.horizon = horizon
+        for consumer in self.consumers.values():
+            consumer.permits.rewire(consumer.permits._meters)
+
+    def one(self, whose: int) -> Asking:
+        known = sorted(self.consumers)
+        return self.consumers[known[whose % len(known)]]
+
+    @invariant()
+    def nobody_gets_more_than_asked_for(self) -> None:
+        for consumer in self.consumers.values():
+            assert consumer.granted + consumer.permits.asked == consumer.asked + consumer.again
+            assert consumer.usage.permits_granted == consumer.granted
+            assert consumer.usage.permits_asked == consumer.asked
+
+    @invariant()
+    def who_asks_has_something_under_way(self) -> None:
+        for consumer in self.consumers.values():
+            assert consumer.permits.asked == 0 or consumer.permits.at_broker > 0 or consumer.held
+
+    @invariant()
+    def who_has_no_limit_waits_for_nothing(self) -> None:
+        for consumer in self.consumers.values():
+            assert consumer.permits._meters or consumer.permits.asked == 0
+
+    @invariant()
+    def meters_know_what_is_under_way_and_who_asks(self) -> None:
+        for meter in self.meters:
+            members = [one for one in self.consumers.values() if meter in one.permits._meters]
+            assert meter.consumers == len(members)
+            assert meter.under_way == sum(one.permits._under_way.amount(meter.unit) for one in members)
+            assert meter.under_way >= sum(entry[meter.unit == "bytes"] for one in members for entry in one.held), (
+                "what is held is all there"
+            )
+            assert set(meter.asking) == {one.permits for one in members if one.permits.asked}
+
+    @invariant()
+    def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
+        for permits in {permits for meter in self.meters for permits in meter.asking}:
+            meters = permits._meters
+            is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
+            is_asking_what_entries_hold = any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
+            assert is_full or is_asking_what_entries_hold
+
+    def teardown(self) -> None:
+        """Once everything is consumed as it comes, all that was asked for is granted."""
+        for _ in range(200_000):
+            waiting = [one for one in self.consumers.values() if one.permits.asked]
+            if not waiting:
+                return
+            before = sum(one.granted for one in self.consumers.values())
+            for consumer in self.consumers.values():
+                consumer.receive_all()
+            assert sum(one.granted for one in self.consumers.values()) > before
+        raise AssertionError("permits that were asked for never came")
+
+
+TestManyConsumers = ManyConsumers.TestCase
+TestManyConsumers.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)

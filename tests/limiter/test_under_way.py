@@ -1,0 +1,62 @@
+"""What one consumer has under way, as limits count it."""
+
+import pytest
+
+from limiter.under_way import DispatchRules, UnderWay
+
+PRECISE, PLAIN = DispatchRules(), DispatchRules(is_precise=False)
+BY_ENTRY = DispatchRules(is_precise=False, by_entry=True)
+
+
+def after_batches_of_ten(rules: DispatchRules) -> UnderWay:
+    """Two batches of ten, 500 bytes each, have passed; five permits are at the broker."""
+    under_way = UnderWay(rules)
+    under_way.at_broker = 25
+    under_way.delivered(2, 20, 1000)
+    return under_way
+
+
+@pytest.mark.parametrize(("rules", "messages"), [(PRECISE, 50), (PLAIN, 5), (BY_ENTRY, 5)])
+def test_a_permit_at_the_broker_stands_for_an_entry(rules: DispatchRules, messages: int) -> None:
+    under_way = after_batches_of_ten(rules)
+    assert (under_way.amount("messages"), under_way.amount("bytes")) == (messages, 2500)
+
+
+@pytest.mark.parametrize(("rules", "messages"), [(PRECISE, 60), (PLAIN, 15), (BY_ENTRY, 6)])
+def test_what_is_held_counts_as_what_it_is(rules: DispatchRules, messages: int) -> None:
+    under_way = after_batches_of_ten(rules)
+    under_way.hold(1, 10, 500)
+    assert (under_way.amount("messages"), under_way.amount("bytes")) == (messages, 3000)
+    under_way.hold(-1, -10, -500)
+    assert not under_way.is_nothing
+
+
+@pytest.mark.parametrize(("rules", "permits"), [(PRECISE, 2), (PLAIN, 11), (BY_ENTRY, 11)])
+def test_permits_for_a_share_reach_to_the_next_whole_entry(rules: DispatchRules, permits: int) -> None:
+    under_way = after_batches_of_ten(rules)
+    assert under_way.permits_for(11, "messages") == permits
+    assert under_way.permits_for(501, "bytes") == 2
+
+
+def test_as_long_as_nothing_is_known_one_entry_is_asked_for_and_no_second_one() -> None:
+    under_way = UnderWay(PRECISE)
+    assert under_way.permits_for(1000, "messages") == under_way.permits_for(10**6, "bytes") == 1
+    under_way.at_broker = 1
+    assert under_way.permits_for(1000, "messages") == under_way.permits_for(10**6, "bytes") == 0
+
+
+def test_where_a_permit_is_one_message_nothing_needs_to_be_known() -> None:
+    assert UnderWay(PLAIN).permits_for(1000, "messages") == 1000
+    assert UnderWay(BY_ENTRY).permits_for(1000, "messages") == 1000
+
+
+def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
+    under_way = UnderWay(PRECISE)
+    under_way.at_broker = 1
+    under_way.hold(1, 50, 5000)
+    under_way.delivered(1, 50, 5000)
+    assert (under_way.at_broker, under_way.overdrawn) == (-49, 49)
+    assert not under_way.is_nothing
+    under_way.hold(-1, -50, -5000)
+    assert under_way.is_nothing
+    assert under_way.amount("messages") == under_way.amount("bytes") == 0

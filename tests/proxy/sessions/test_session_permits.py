@@ -1,0 +1,91 @@
+"""What is asked of the broker, in conversation: by the size of entries, in bytes, or not limited at all."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.proxy.conversation import NOTHING, World, consumer
+from tests.proxy.wire import TOPIC, flow, message, messages
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def ten_a_second(make_world: Make) -> World:
+    return make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}})
+
+
+def test_batches_are_asked_for_by_their_number(ten_a_second: World) -> None:
+    """The broker stands at -5 after a batch of six for one permit, and would send another for each above 0."""
+    client, broker = consumer(ten_a_second)
+    client >> flow(1000)
+    broker << flow(1)
+    broker >> message(0, messages=6)
+    client << message(0, messages=6)
+    broker << flow(6)
+    broker >> message(1, messages=6)
+    broker << NOTHING
+    ten_a_second.advance(0.6)
+    client << message(1, messages=6)
+    broker << flow(6)
+
+
+def test_a_read_full_of_deliveries_is_told_as_it_passes(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 100}}}})
+    client, broker = consumer(world)
+    client >> flow(1000)
+    broker << flow(1)
+    broker >> message(0)
+    broker << flow(20)
+    broker >> messages(9, start=1)
+    assert len(client.heard()) == 1 + 9
+    broker << flow(9)
+
+
+def test_bytes_are_metered_too(make_world: Make) -> None:
+    """Else all of a receiver queue would have to be held here."""
+    world = make_world(limits={"topics": {TOPIC: {"dispatch": {"bytes": 10_000}}}})
+    client, broker = consumer(world, permits=1000)
+    broker >> message(0, size=950)
+    asked = [frame for frame in broker.heard() if frame in {flow(2), flow(3)}]
+    assert len(asked) == 1, "2000 bytes are a horizon"
+    broker >> messages(2, start=1)
+    assert client.heard()[0] == message(0, size=950)
+
+
+def test_an_entry_counts_as_one_where_it_is_so_configured(make_world: Make) -> None:
+    """dispatchThrottlingOnBatchMessageEnabled: ten entries a second, whatever they hold."""
+    world = make_world(
+        dispatch={"dispatchThrottlingOnBatchMessageEnabled": True},
+        limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}},
+    )
+    client, broker = consumer(world)
+    client >> flow(1000)
+    broker << flow(2)
+    broker >> [message(0, messages=50), message(1, messages=50)]
+    client << message(0, messages=50)
+    broker << [flow(49), flow(1), flow(49)]
+    world.advance(0.1)
+    client << message(1, messages=50)
+
+
+def test_who_has_no_backlog_is_not_limited_where_it_is_so_configured(make_world: Make) -> None:
+    """dispatchThrottlingOnNonBacklogConsumerEnabled: false. The broker made no use of permits for a second."""
+    world = make_world(
+        dispatch={"dispatchThrottlingOnNonBacklogConsumerEnabled": False},
+        limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}},
+    )
+    client, broker = consumer(world, permits=100)
+    broker >> message(0)
+    client << message(0)
+    broker << flow(2)
+    world.advance(1)
+    broker >> messages(20, start=1)
+    client << messages(20, start=1)
+    broker << flow(97)
+    broker >> messages(79, start=21)
+    client << messages(79, start=21)
+    broker >> messages(2, start=100)
+    client << message(100)
+    world.advance(0.1)
+    client << message(101)
