@@ -19,14 +19,7 @@ from mypy_extensions import i64
 
 from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
-from protocol.walk import (
-    BROKER_ENTRY_MAGIC,
-    CHECKSUM_MAGIC,
-    message_count,
-    messages_in_metadata,
-    read_command,
-    u32,
-)
+from protocol.walk import message_count, messages_behind, read_command, u32
 
 SEND: Final = 6
 SEND_RECEIPT: Final = 7
@@ -273,39 +266,9 @@ class FrameScanner:
                 if self._messages > self.max_messages:
                     raise TooManyMessages(self._messages, self.max_messages)
                 return length
-            return self._inspect_metadata(data, at, end, length)
+            self._messages = messages_behind(data, command_end, end, at + length)
+            return length if self._messages > 0 else self._messages + at
         is_silent: bool = kind == self._silent_a or kind == self._silent_b
         if have >= length or (is_silent and length == _HEAD + command_size):
             return length
         return -length
-
-    def _inspect_metadata(self, data: bytes, start: i64, end: i64, length: i64) -> i64:
-        """Count the messages of a MESSAGE frame, behind the optional broker entry metadata and checksum."""
-        frame_end: i64 = start + length
-        at: i64 = self._command_end
-        magic: i64 = BROKER_ENTRY_MAGIC
-        while True:
-            if frame_end - at < 6:
-                raise MalformedFrame("a MESSAGE without metadata")
-            if end - at < 6:
-                return -(at + 6 - start)
-            first: i64 = u32(data, at) >> 16
-            if first == BROKER_ENTRY_MAGIC and magic == BROKER_ENTRY_MAGIC:
-                at += 6 + u32(data, at + 2)
-                magic = CHECKSUM_MAGIC
-            elif first == CHECKSUM_MAGIC:
-                at += 6
-                break
-            else:
-                break
-        if frame_end - at < 4:
-            raise MalformedFrame("a MESSAGE without metadata")
-        if end - at < 4:
-            return -(at + 4 - start)
-        metadata_end: i64 = at + 4 + u32(data, at)
-        if metadata_end > frame_end:
-            raise MalformedFrame("the metadata of a MESSAGE is longer than its frame")
-        if metadata_end > end:
-            return -(metadata_end - start)
-        self._messages = messages_in_metadata(data, at + 4, metadata_end)
-        return length

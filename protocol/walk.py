@@ -146,6 +146,43 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i
     return owner, third
 
 
+def messages_behind(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
+    """The messages of a MESSAGE frame, whose command ends at `at`, behind broker entry metadata and checksum, if any.
+
+    Returns minus the position up to which bytes are missing, if `end` comes too early to tell.
+
+    Raises:
+        MalformedFrame: If the frame has no metadata, or less than it says.
+    """
+    at = _metadata_at(data, at, end, frame_end)
+    if at < 0:
+        return at
+    if end - at < 4:
+        return -(at + 4)
+    metadata_end: i64 = at + 4 + u32(data, at)
+    if metadata_end > frame_end:
+        raise MalformedFrame("the metadata of a MESSAGE is longer than its frame")
+    return -metadata_end if metadata_end > end else messages_in_metadata(data, at + 4, metadata_end)
+
+
+def _metadata_at(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
+    """Where the metadata's size stands, or minus the position up to which bytes are missing."""
+    magic: i64 = BROKER_ENTRY_MAGIC
+    while frame_end - at >= 6:
+        if end - at < 6:
+            return -(at + 6)
+        first: i64 = u32(data, at) >> 16
+        if first == BROKER_ENTRY_MAGIC and magic == BROKER_ENTRY_MAGIC:
+            at += 6 + u32(data, at + 2)
+            magic = CHECKSUM_MAGIC
+            continue
+        at += 6 if first == CHECKSUM_MAGIC else 0
+        if frame_end - at < 4:
+            break
+        return at
+    raise MalformedFrame("a MESSAGE without metadata")
+
+
 def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
     """num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 where it is absent or makes no sense.
 
