@@ -139,7 +139,9 @@ class Policies:
         return self._values.get((direction, setting, name))
 
     def clear(self) -> None:
-        """Take everything back."""
+        """Take everything back: values and attachments."""
+        self.groups_of_namespaces.clear()
+        self.groups_of_tenants.clear()
         self._values.clear()
         self._networks.clear()
 

@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from proxy.admin.block_rest import BlockRest
-from proxy.admin.policy_rest import PolicyRest, refusal
+from proxy.admin.policy_rest import PolicyRest
 from proxy.admin.readiness import Readiness
+from proxy.admin.refusal import refusal
 from proxy.admin.stream_rest import StreamRest
 from proxy.engine import Engine
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from proxy.admin.policy_rest import refusal
+from proxy.admin.refusal import refusal
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key, read_reason
 

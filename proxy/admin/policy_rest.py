@@ -12,6 +12,7 @@ from aiohttp import web
 
 from limiter.policies import Setting, Value
 from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
+from proxy.admin.refusal import refusal
 from proxy.engine import Engine
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -128,11 +129,6 @@ class NamespaceSetting:
 
 def _name(request: web.Request) -> str:
     return f"{request.match_info['tenant']}/{request.match_info['namespace']}"
-
-
-def refusal(status: int, reason: str) -> web.Response:
-    """An error in the form that Pulsar's own admin gives."""
-    return web.json_response({"reason": reason}, status=status)
 
 
 def _limit(messages: int, size: int, period_s: int) -> Limit:

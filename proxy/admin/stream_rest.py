@@ -8,7 +8,7 @@ from aiohttp import web
 
 from limiter.stream import Stream
 from protocol.topic_name import parse_topic
-from proxy.admin.policy_rest import refusal
+from proxy.admin.refusal import refusal
 from proxy.admin.stream_view import Choice, Wanted, view
 from proxy.engine import Engine
 

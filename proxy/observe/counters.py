@@ -14,13 +14,13 @@ class Counters:
     connections_ended: Counter[str] = field(default_factory=Counter)
     """By end cause."""
     frame_errors: Counter[str] = field(default_factory=Counter)
-    """By (side, cause)."""
+    """By side and cause, as `client too_large`."""
     pauses: Counter[str] = field(default_factory=Counter)
-    """Times that reading got a reason to stop, by side and cause."""
+    """Times that reading got a reason to stop, likewise."""
     resumes: Counter[str] = field(default_factory=Counter)
     """Times that such a reason ended."""
     throttled: Counter[str] = field(default_factory=Counter)
-    """Reasons not to read that stand right now, by side and cause."""
+    """Reasons not to read that stand right now, likewise."""
     keep_alives: int = 0
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0

@@ -1,4 +1,7 @@
-"""The proxy's own answers to a client: lookups and producers that it refuses, redirects that it followed."""
+"""What the proxy itself says to a client: answers to lookups, refusals, errors of blocks and of limits that reject.
+
+The broker's receipts go here as well where such errors have their place among them.
+"""
 
 from proxy.sessions.leg import Leg
 from proxy.sessions.outlet import Outlet

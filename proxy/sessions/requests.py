@@ -5,10 +5,9 @@ from collections.abc import Callable
 from google.protobuf.message import Message
 
 from protocol.errors import ProtocolError
+from proxy.refusals import NO_REQUEST
 
 MOST_REQUESTS = 100_000
-_NO_REQUEST = 2**64 - 1
-"""The id of what answers no request."""
 
 
 class TooManyRequestsError(ProtocolError):
@@ -32,7 +31,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._answered: dict[int, Answered] = {}
-        self._next_own = _NO_REQUEST - 1
+        self._next_own = NO_REQUEST - 1
 
     def sent(self, request_id: int, answered: Answered) -> None:
         """A request went by.

@@ -54,11 +54,6 @@ class ThrottleTracker:
         self._changed = changed
         self._resumed = resumed
 
-    @property
-    def throttle_count(self) -> int:
-        """How many reasons there are."""
-        return len(self.causes)
-
     def throttle(self, cause: Cause, transport: Pausable) -> None:
         """There is a reason; telling it twice changes nothing."""
         if cause in self.causes:

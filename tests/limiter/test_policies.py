@@ -221,3 +221,13 @@ def test_the_first_level_that_is_set_wins_and_the_total_is_apart(topic, namespac
     policies = policies_of(*((setting, name, value(number)) for setting, name, number in settings if number))
     expected = [number for number in (total, topic or namespace or broker) if number]
     assert [number for _, _, number, _ in in_force(policies)] == expected
+
+
+def test_cleared_nothing_is_left_of_them() -> None:
+    policies = policies_of((Setting.RESOURCE_GROUP, "gold", value(5)), (Setting.ADDRESS, "10.0.0.0/8", value(5)))
+    policies.groups_of_tenants["t"] = policies.groups_of_namespaces["t/n"] = "gold"
+    assert len(in_force(policies, client=Client(address="10.1.2.3"))) == 2
+    policies.clear()
+    assert policies == Policies()
+    policies.put("publish", Setting.RESOURCE_GROUP, "gold", value(5))
+    assert in_force(policies, client=Client(address="10.1.2.3")) == []
