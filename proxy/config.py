@@ -44,7 +44,8 @@ class Publish(_Section):
         64 * 1024**2,
         gt=0,
         description="bytes that all connections together may hold (maxMessagePublishBufferSizeInMB); a tenant that "
-        "holds as much as is left free (one alone: half) is not read where it holds something, all others are",
+        "holds as much as is left free of two thirds of it, and an equal share at least, is not read where it holds "
+        "something; all others are",
     )
     max_batch_messages: int = Field(
         100_000, gt=0, description="messages that one SEND may say it holds: as many its limits are charged"

@@ -1,10 +1,14 @@
 """How many bytes all connections together may hold: shared by tenants, so that none of them can take it all.
 
 The rule is the dynamic threshold of switches whose ports share one memory: a tenant is over its share when it holds
-as much as is still free. So one alone gets half of the limit, n greedy ones get limit / (n + 1) each, and as much is
-always left for who comes next; who holds nothing is never stopped. No shares are configured, none lie idle.
+as much as is still free. So one alone gets half, n greedy ones get 1 / (n + 1) each, and as much is left for who comes
+next; who holds nothing is never stopped. No shares are configured, none lie idle.
 
-    limit ┃ tenant a ┃ tenant b ┃ free ┃        a is over: a ≥ free          b is not: b < free
+    pool ┃ tenant a ┃ tenant b ┃ free ┃        a is over: a ≥ free          b is not: b < free
+
+But entries are indivisible: connections that stop at once may still have filled the pool with one large entry each.
+So a tenant that holds less than an equal share of the pool is not over, whatever the others did. What this may take
+beyond the pool is half of it at most; the pool is two thirds of the limit, which therefore holds.
 
 Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998
 """
@@ -62,8 +66,7 @@ class SharedBudget:
     sixteenth of the limit more has become free than when it was judged last; so it goes on although its own limit is
     the slowest of all. Over ends at half of what is free, or with nothing held: nobody is stopped for ever.
 
-    Bound: `used` ≤ `limit` + one entry for each share. For as long as nothing is free, everyone who takes is over until
-    all that it holds is given back; so a connection that took stops, and takes no second one until then.
+    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one.
 
     Args:
         limit: Bytes.
@@ -73,6 +76,7 @@ class SharedBudget:
     def __init__(self, limit: int, turned: Callable[[str, bool, int], None]) -> None:
         self.limit = limit
         self.used = 0
+        self._pool = max(limit * 2 // 3, 1)
         self._turned = turned
         self._accounts: dict[str, _Account] = {}
         self._over: set[_Account] = set()
@@ -82,11 +86,6 @@ class SharedBudget:
         """Whether this tenant holds too much."""
         account = self._accounts.get(tenant)
         return account is not None and account.is_over
-
-    def held_by(self, tenant: str) -> int:
-        """Bytes that this tenant holds."""
-        account = self._accounts.get(tenant)
-        return 0 if account is None else account.held
 
     def take(self, share: Share, tenant: str, size: int) -> None:
         """See `Share.take`."""
@@ -121,9 +120,9 @@ class SharedBudget:
         self._sweep()
 
     def _judge(self, account: _Account) -> None:
-        free = self.limit - self.used
-        threshold = max(free // 2 + 1 if account.is_over else free, 1)
-        is_over = account.held >= threshold
+        equal_share = self._pool // (len(self._accounts) + 1)
+        threshold = max(self._pool - self.used, equal_share, 1)
+        is_over = account.held >= (threshold // 2 + 1 if account.is_over else threshold)
         if is_over != account.is_over:
             self._turn(account, is_over=is_over)
 

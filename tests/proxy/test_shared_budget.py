@@ -120,7 +120,7 @@ def test_a_tenant_whose_own_limit_is_the_slowest_goes_on_when_others_make_room()
     assert slow.is_paused
     while slow.is_paused:
         greedy.give_one()
-    assert 480 - 94 <= rig.budget.used <= 480, "free are 520, twice what it holds, and a sixteenth of the limit at most"
+    assert 480 - 94 - 25 < rig.budget.used <= 480, "free are 520, a sixteenth of the limit and an entry at most"
 
 
 def test_who_holds_less_than_an_equal_share_is_not_over_though_others_overfilled_the_pool() -> None:
@@ -196,7 +196,7 @@ def test_whatever_happens_only_holders_of_tenants_over_are_paused_and_the_bound_
         elif action == "take" and not holder.is_paused:
             holder.take(tenant, size)
         assert rig.budget.used == sum(each.held_bytes for each in holders)
-        assert rig.budget.used < limit + 40 * len(holders)
+        assert rig.budget.used < rig.budget.limit + 40 * len(holders)
         for each in holders:
             assert each.is_paused == any(rig.budget.is_over(whose) for whose, _ in each.held)
         holding = {whose for each in holders for whose, _ in each.held}
