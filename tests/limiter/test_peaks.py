@@ -111,13 +111,14 @@ def test_a_raised_peak_frees_who_waited_for_the_old_one() -> None:
 
 def test_peaks_that_come_and_go_give_no_more_than_the_sustained_rate() -> None:
     """Each new peak has its own burst; what passes in all is bounded by the sustained bucket, which stays the same."""
-    world, one, _ = greedy(Limit(SUSTAINED, peak_messages=PEAK))
+    world, one, stream = greedy(Limit(SUSTAINED, peak_messages=PEAK))
     for turn in range(100):
         peak = (None, PEAK, rate(150), rate(1000, burst=1))[turn % 4]
         one.retune(Limit(SUSTAINED, peak_messages=peak), "turn", world.clock.now)
         world.gate.woken([one], world.clock.now)
         world.run(0.1)
     within(SUSTAINED, [(passed.at, passed.messages) for passed in world.log])
+    assert world.messages_of(stream) == pytest.approx(500 + 100 * 10, abs=2), "and no less, once the burst is used up"
 
 
 def test_a_peak_does_not_change_who_gets_what() -> None:

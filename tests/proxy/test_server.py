@@ -49,7 +49,15 @@ async def test_stopped_it_accepts_nobody() -> None:
 
 
 async def test_stopping_one_that_never_started_is_nothing() -> None:
-    await make_server("127.0.0.1:1").stop(1)
+    async with broker_on_loopback() as broker:
+        server = make_server(broker)
+        await server.stop(1)
+        client = await connect_to(await server.start())
+        client.send(connect())
+        assert await client.hear() == connected()
+        await server.stop(1)
+        assert await client.hear() is None
+        client.writer.close()
 
 
 async def test_an_address_that_somebody_has_is_an_error() -> None:

@@ -2,21 +2,30 @@
 
 import asyncio
 import gc
+import weakref
 
 from proxy.tasks import Tasks
 
 
 async def test_a_task_lives_until_it_ends_though_nobody_else_knows_it() -> None:
-    tasks, ended = Tasks(), asyncio.Event()
+    """The event is known to the task alone, and so would be the task: without an owner both are garbage."""
+    tasks, ends = Tasks(), []
+    events: list[weakref.ref[asyncio.Event]] = []
 
     async def work() -> None:
-        await asyncio.sleep(0)
-        gc.collect()
-        await asyncio.sleep(0)
-        ended.set()
+        event = asyncio.Event()
+        events.append(weakref.ref(event))
+        await event.wait()
+        ends.append("work")
 
     tasks.start(work(), "work")
-    await ended.wait()
+    await asyncio.sleep(0)
+    gc.collect()
+    event = events[0]()
+    assert event is not None
+    event.set()
+    await asyncio.sleep(0)
+    assert ends == ["work"]
 
 
 async def test_cancelling_ends_all_of_them() -> None:

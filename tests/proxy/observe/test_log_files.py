@@ -130,7 +130,9 @@ def test_a_file_is_closed_at_its_age_though_nothing_more_is_written(make_disk: M
     disk.files.write(b"one\n", 1)
     disk.wait_for(lambda: disk.closed() == {"stem-000000.jsonl": b"one\n"})
     disk.files.write(b"two\n", 1)
-    disk.wait_for(lambda: disk.closed().get("stem-000001.jsonl") == b"two\n")
+    disk.wait_for(lambda: len(disk.closed()) == 2)
+    assert disk.closed() == {"stem-000000.jsonl": b"one\n", "stem-000001.jsonl": b"two\n"}
+    assert (disk.open_names(), disk.told) == ([], [])
 
 
 def test_a_full_queue_drops_and_counts_and_never_waits(make_disk: Make, monkeypatch: pytest.MonkeyPatch) -> None:

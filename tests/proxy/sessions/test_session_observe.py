@@ -14,6 +14,12 @@ def observed(messages: int = 10, **more: Any) -> dict[str, Any]:
     return {"topics": {TOPIC: {"publish": {"messages": messages, "mode": "observe", **more}}}}
 
 
+def would_hold(world: World) -> int:
+    (stream,) = world.engine.registry.live()
+    assert stream.observed is not None
+    return stream.observed.usage.held_messages
+
+
 def test_everything_passes_at_once(make_world: Make) -> None:
     world = make_world(limits=observed(1))
     client, broker = publisher(world)
@@ -21,6 +27,7 @@ def test_everything_passes_at_once(make_world: Make) -> None:
     broker << sends(50)
     client >> send(50)
     broker << send(50)
+    assert would_hold(world) == 50, "all but the first"
 
 
 def test_what_would_have_been_held_is_counted_as_time_passes(make_world: Make) -> None:
@@ -85,6 +92,7 @@ def test_deliveries_can_be_observed_too(make_world: Make) -> None:
     client << messages(5)
     broker >> message(5)
     client << message(5)
+    assert would_hold(world) == 5, "all but the first"
 
 
 def test_switched_to_enforce_the_limit_goes_on_where_its_bucket_stood(make_world: Make) -> None:

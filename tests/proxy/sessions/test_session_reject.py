@@ -78,8 +78,10 @@ def test_neighbours_on_the_connection_notice_nothing(make_world: Make) -> None:
     client.heard()
     client >> [*sends(3), *sends(3, producer_id=2)]
     broker << [send(0), *sends(3, producer_id=2)]
-    broker >> [receipt(0, producer_id=2)]
-    client << [receipt(0, producer_id=2)]
+    broker >> [receipt(0, producer_id=2), receipt(1, producer_id=2)]
+    client << [receipt(0, producer_id=2), receipt(1, producer_id=2)]
+    broker >> [receipt(0), receipt(2, producer_id=2)]
+    client << [receipt(0), refused(1), refused(2), receipt(2, producer_id=2)]
 
 
 def test_a_refused_frame_that_comes_in_parts_goes_nowhere(make_world: Make) -> None:
