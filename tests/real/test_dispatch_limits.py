@@ -1,76 +1,129 @@
-"""Dispatch limits, measured at the consumer behind Sluice."""
+"""Dispatch limits, measured at the consumers behind Sluice, and how much of a backlog waits in Sluice."""
 
-import time
+from collections.abc import Callable
+from functools import partial
 
-import pulsar
 import pytest
 
-from tests.real.arrivals import Arrival, Line, Watcher, rate_over
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.arrivals import Line
+from tests.real.backlogs import LOOK_S, Backlog, Drained
+from tests.real.conftest import IS_DIRECT
+from tests.real.flows import Played
 from tests.real.probe import Probe
-from tests.real.pulsar_rest import topic_name
-from tests.real.traffic import open_sender, payload
+from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.sluice_process import SluiceProcess
+from tests.real.steadiness import in_bytes, jain
+from tests.real.traffic import quiet_client
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
+pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
 
 LIMIT = 100
-CONFIG = {
-    "limits": {
-        "topics": {
-            topic_name("dispatch-limits", name): {"dispatch": {"messages": LIMIT}}
-            for name in ("unbatched", "batched", "shared")
-        },
-    }
+BYTES = 20_000
+OF_SUBSCRIPTION = 60
+OF_TWENTY = 50
+BATCH = 50
+HORIZON_S = 0.2
+"""What Sluice lets be under way, in time of the limit; and an entry of each consumer."""
+TOPICS = {
+    **{name: {"dispatch": {"messages": LIMIT}} for name in ("unbatched", "batched", "shared")},
+    "bytes": {"dispatch": {"bytes": BYTES}},
+    "subscriptions": {"subscription_dispatch": {"messages": OF_SUBSCRIPTION}},
+    "twenty": {"subscription_dispatch": {"messages": OF_TWENTY}},
 }
 
 
-def fill(client: pulsar.Client, topic: str, count: int, **options: object) -> None:
-    """A backlog for the subscription `s`."""
-    client.subscribe(topic, "s", pulsar.ConsumerType.Shared).close()
-    sender = open_sender(client, topic, "p", **options)
-    sender.send_all([payload("p", index) for index in range(count)])
-    sender.producer.close()
+def topic(name: str) -> str:
+    return topic_name("dispatch-limits", name)
 
 
-def watch(consumer: pulsar.Consumer, seconds: float) -> tuple[list[Arrival], float]:
-    with Watcher(consumer) as watcher:
-        begin = watcher.wait_first()
-        time.sleep(seconds + 0.5)
-    return watcher.arrivals, begin
+CONFIG = {"limits": {"topics": {topic(name): limits for name, limits in TOPICS.items()}}}
+BACKLOGS = {
+    "unbatched": Backlog(topic("unbatched"), 1500),
+    "batched": Backlog(topic("batched"), 3000, options={"batching_enabled": True, "batching_max_messages": BATCH}),
+    "shared": Backlog(topic("shared"), 1500, subscriptions="sss", queue=100),
+    "bytes": Backlog(topic("bytes"), 1500),
+    "subscriptions": Backlog(topic("subscriptions"), 1000, subscriptions="st"),
+    "twenty": Backlog(topic("twenty"), 1000, subscriptions="s" * 20, queue=10),
+}
 
 
-def test_a_backlog_flows_at_the_limit_from_the_first_second_on(
-    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
-) -> None:
-    topic = topic_name(namespace, "unbatched")
-    fill(direct_client, topic, 1500)
-    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, receiver_queue_size=1000)
-    arrivals, begin = watch(consumer, 5)
-    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals, probe.stall_s) <= 0
-    assert rate_over(arrivals, begin, 5, probe.stall_s) >= 0.97 * LIMIT
+@pytest.fixture(scope="module")
+def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: PulsarRest) -> Played[Drained]:
+    """Every backlog is drained at once: they do not meet."""
+    for namespace in ("dispatch-limits", "probe"):
+        rest.ensure_namespace(namespace)
+    at_broker = quiet_client(real_broker.service_url)
+    try:
+        for backlog in BACKLOGS.values():
+            backlog.fill(at_broker)
+        scenes: dict[str, Callable[[], Drained]] = {
+            name: partial(backlog.drained, sluice_proxy) for name, backlog in BACKLOGS.items()
+        }
+        return Played(Probe(at_broker, topic_name("probe", "beside-dispatch")), scenes)
+    finally:
+        at_broker.close()
 
 
-def test_batches_do_not_break_the_limit(
-    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
-) -> None:
-    topic = topic_name(namespace, "batched")
-    fill(direct_client, topic, 1500, batching_enabled=True, batching_max_messages=50)
-    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, receiver_queue_size=1000)
-    arrivals, begin = watch(consumer, 5)
-    assert Line(LIMIT, burst=LIMIT / 10, entry=50).worst_excess(arrivals, probe.stall_s) <= 0
+def assert_at_the_limit(drained: Drained, line: Line, stall_s: float) -> None:
+    """From the first second on; and a limit is used."""
+    assert line.worst_excess(drained.arrivals, stall_s) <= 0
     # An entry is indivisible: up to one of them is still missing at the end of the window.
-    assert rate_over(arrivals, begin, 5, probe.stall_s) >= 0.97 * LIMIT - 50 / 5
+    assert drained.mean(stall_s) >= 0.97 * line.rate - (line.entry - 1) / LOOK_S
 
 
-def test_consumers_of_one_topic_share_its_limit(
-    client: pulsar.Client, direct_client: pulsar.Client, namespace: str, probe: Probe
-) -> None:
-    topic = topic_name(namespace, "shared")
-    fill(direct_client, topic, 1500)
-    consumers = [client.subscribe(topic, "s", pulsar.ConsumerType.Shared, receiver_queue_size=100) for _ in range(3)]
-    first, second, third = (Watcher(consumer) for consumer in consumers)
-    with first, second, third:
-        begin = min(watcher.wait_first() for watcher in (first, second, third))
-        time.sleep(4.5)
-    arrivals = sorted(first.arrivals + second.arrivals + third.arrivals)
-    assert Line(LIMIT, burst=LIMIT / 10).worst_excess(arrivals, probe.stall_s) <= 0
-    assert rate_over(arrivals, begin, 4, probe.stall_s) >= 0.97 * LIMIT
+@pytest.mark.parametrize("name", ["unbatched", "shared"])
+def test_a_backlog_flows_at_the_limit_however_many_share_it(played: Played[Drained], name: str) -> None:
+    assert_at_the_limit(played[name], Line(LIMIT, burst=LIMIT / 10), played.stall_s)
+
+
+def test_batches_do_not_break_the_limit(played: Played[Drained]) -> None:
+    assert_at_the_limit(played["batched"], Line(LIMIT, burst=LIMIT / 10, entry=BATCH), played.stall_s)
+
+
+def test_a_limit_in_bytes_holds_from_the_first_second_on(played: Played[Drained]) -> None:
+    drained = played["bytes"]
+    entry = drained.entry_bytes
+    line = Line(BYTES, burst=BYTES / 10, entry=2 * entry)  # some are longer by a few bytes
+    assert line.worst_excess(in_bytes(drained.arrivals, entry), played.stall_s) <= 0
+    assert drained.mean(played.stall_s) * entry >= 0.97 * BYTES
+
+
+def test_each_subscription_has_its_limit_for_itself(played: Played[Drained]) -> None:
+    drained = played["subscriptions"]
+    for arrivals in drained.by_consumer:
+        own = Drained([arrivals], drained.watched)
+        assert_at_the_limit(own, Line(OF_SUBSCRIPTION, burst=OF_SUBSCRIPTION / 10), played.stall_s)
+
+
+def test_twenty_consumers_of_one_subscription_have_equal_shares_of_its_limit(played: Played[Drained]) -> None:
+    """Pulsar's DispatchRateLimiterOverconsumingTest, which allows 40 %."""
+    drained = played["twenty"]
+    assert_at_the_limit(drained, Line(OF_TWENTY, burst=OF_TWENTY / 10), played.stall_s)
+    all_there = max(arrivals[0][0] for arrivals in drained.by_consumer)
+    shares = [sum(at > all_there for at, _ in arrivals) for arrivals in drained.by_consumer]
+    assert jain(shares) >= 0.98
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "entry"),
+    [
+        ("unbatched", LIMIT, 1),
+        ("batched", LIMIT, BATCH),
+        ("shared", LIMIT, 1),
+        ("subscriptions", 2 * OF_SUBSCRIPTION, 1),
+        ("twenty", OF_TWENTY, 1),
+    ],
+)
+def test_the_backlog_waits_in_the_broker(played: Played[Drained], name: str, rate: int, entry: int) -> None:
+    """Sluice holds no more than a short horizon's worth, and an entry of each consumer; and it asked for no more."""
+    watched, consumers = played[name].watched, len(BACKLOGS[name].subscriptions)
+    budget = HORIZON_S * rate + consumers * entry
+    assert 0 < watched.most["held_messages"] <= budget
+    assert watched.sum_of("offered_messages") - watched.sum_of("passed_messages") <= budget
+    assert watched.sum_of("offered_messages") < BACKLOGS[name].count
+
+
+def test_the_backlog_waits_in_the_broker_where_bytes_are_limited(played: Played[Drained]) -> None:
+    drained = played["bytes"]
+    assert 0 < drained.watched.most["held_bytes"] <= HORIZON_S * BYTES + 2 * drained.entry_bytes
