@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 from accesslog.record import Line
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
+from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config import Config
 from proxy.config_limits import policies_of
 from proxy.engine import Engine
@@ -263,3 +264,11 @@ def consumer(world: World, *more: bytes, permits: int = 0) -> tuple[Peer, Peer]:
         client >> flow(permits)
         broker.heard()
     return client, broker
+
+
+def let_in(client: Peer, broker: Peer) -> None:
+    """The broker accepts every producer that it has been asked for."""
+    asked = [body(frame) for frame in broker.heard() if name_of(frame) == "PRODUCER"]
+    for command in asked:
+        broker >> CommandProducerSuccess(request_id=command.request_id, producer_name="named-by-broker")
+    assert client.heard_names() == ["PRODUCER_SUCCESS"] * len(asked)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 from protocol.commands import split
 from protocol.frames import FrameCutter
-from tests.proxy.wire import connected, name_of
+from tests.proxy.wire import connected, name_of, producer_success
 
 
 class TcpPeer:
@@ -38,7 +38,7 @@ async def connect_to(address: str) -> TcpPeer:
 
 @asynccontextmanager
 async def broker_on_loopback() -> AsyncIterator[str]:
-    """A broker that answers CONNECT with CONNECTED and sends everything else back; gives its address."""
+    """A broker that lets clients and producers in and sends everything else back; gives its address."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +46,8 @@ async def broker_on_loopback() -> AsyncIterator[str]:
         peer = TcpPeer(reader, writer)
         with suppress(ConnectionError, asyncio.CancelledError):
             while (frame := await peer.hear()) is not None:
-                peer.send(connected() if name_of(frame) == "CONNECT" else frame)
+                answers = {"CONNECT": connected(), "PRODUCER": producer_success()}
+                peer.send(answers.get(name_of(frame), frame))
                 assert split(frame)
         writer.close()
 

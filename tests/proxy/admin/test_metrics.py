@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from accesslog.record import IntervalLine
 from proxy.admin.metrics import SluiceCollector
 from proxy.observe import totals
-from tests.proxy.conversation import World, consumer, publisher
+from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
 
 Make = Callable[..., World]
@@ -86,9 +86,9 @@ def test_what_is_rejected_and_what_would_be_held_is_told_by_namespace(make_world
             OTHER_TOPIC: {"publish": {"messages": 1, "mode": "observe"}},
         }
     }
-    world = make_world(limits=limits, publish={"hold_connection": "300"})
-    client, _ = publisher(world)
-    client >> [producer(2, OTHER_TOPIC), *sends(3, size=100)]
+    world = make_world(limits=limits, publish={"hold_connection": "1300"})
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> sends(3, size=100)
     client >> sends(6, size=100, producer_id=2)
     world.advance(0.25)
     found = scrape(world)
@@ -165,10 +165,11 @@ def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None
 def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(totals, "MOST_NAMESPACES", 2)
     world = make_world(limits={"namespaces": {f"t/n{number}": {"publish": {"messages": 1}} for number in range(20)}})
-    client, _ = world.pair()
+    client, broker = world.pair()
+    client >> [producer(number, f"persistent://t/n{number}/x") for number in range(20)]
+    let_in(client, broker)
     for number in range(20):
-        topic = f"persistent://t/n{number}/x"
-        client >> [producer(number, topic), send(0, number), send(1, number)]
+        client >> [send(0, number), send(1, number)]
     found = scrape(world)
     namespaces = {dict(key)["namespace"] for name, key in found if name == "sluice_messages_passed_total"}
     assert len(namespaces) == 5

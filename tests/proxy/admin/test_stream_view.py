@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from proxy.admin.stream_view import Choice, Wanted, view
-from tests.proxy.conversation import World, publisher
+from tests.proxy.conversation import World, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, flow, producer, send, sends, subscribe, varint
 
 Make = Callable[..., World]
@@ -135,8 +135,10 @@ def test_what_a_limit_rejected_is_told(make_world: Make) -> None:
 
 def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(make_world: Make) -> None:
     world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
-    client, _ = world.pair()
-    client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC), *sends(3, producer_id=3, size=9)]
+    client, broker = world.pair()
+    client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC)]
+    let_in(client, broker)
+    client >> sends(3, producer_id=3, size=9)
     shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=2))
     assert shown == [3, 1]
     assert totals == {"streams": 3, "held_streams": 1, "held_messages": 2, "held_bytes": 18}
@@ -144,10 +146,11 @@ def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(make_world: Ma
 
 def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> None:
     world = make_world(limits={"each_topic": {"publish": {"messages": 1}}})
-    client, _ = world.pair()
+    client, broker = world.pair()
+    client >> [producer(number, f"persistent://t/n/{number}") for number in range(9)]
+    let_in(client, broker)
     for number in range(9):
-        topic = f"persistent://t/n/{number}"
-        client >> [producer(number, topic), *sends(2 + number * 5 % 9, producer_id=number)]
+        client >> sends(2 + number * 5 % 9, producer_id=number)
     shown, totals = chosen(world, Wanted(held=False, topic="", tenant="", most=3))
     assert [number * 5 % 9 for number in shown] == [8, 7, 6]
     assert (totals["held_streams"], totals["held_messages"]) == (9, 9 + 36)
@@ -169,8 +172,10 @@ def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> No
 )
 def test_one_can_ask_for_some_of_them(make_world: Make, asked: dict[str, Any], found: list[int]) -> None:
     world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
-    client, _ = world.pair()
-    client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC), *sends(3, producer_id=3)]
+    client, broker = world.pair()
+    client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC)]
+    let_in(client, broker)
+    client >> sends(3, producer_id=3)
     wanted = Wanted(**{"held": False, "topic": "", "tenant": "", "most": 1000, **asked})
     assert chosen(world, wanted)[0] == found
 

@@ -91,7 +91,7 @@ def test_a_limit_that_is_only_observed_says_what_it_would_have_done(make_world: 
 def test_what_no_connection_could_hold_is_told_apart(make_world: Make) -> None:
     """With the limit enforced it would not have been read yet."""
     limits = {"topics": {TOPIC: {"publish": {"messages": 1, "mode": "observe"}}}}
-    world = make_world(limits=limits, publish={"hold_connection": "250"})
+    world = make_world(limits=limits, publish={"hold_connection": "700"})
     client, _ = publisher(world)
     client >> sends(6, size=100)
     world.advance(1)

@@ -27,7 +27,10 @@ UMBRELLA = "persistent://umbrella/shop/orders"
 def limited(entries: int, rate: int | str = 1) -> dict[str, Any]:
     """One message a second for both topics, and room for so many entries in all, of which a half more may be lent."""
     both = {"publish": {"messages": rate}, "dispatch": {"messages": rate}}
-    return {"limits": {"topics": {TOPIC: both, UMBRELLA: both}}, "publish": {"hold_total": str(entries * HELD * 3 // 2)}}
+    return {
+        "limits": {"topics": {TOPIC: both, UMBRELLA: both}},
+        "publish": {"hold_total": str(entries * HELD * 3 // 2)},
+    }
 
 
 def publisher_of(world: World, topic: str) -> tuple[Peer, Peer]:
