@@ -55,6 +55,8 @@ async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.Stre
         return await handler(request)
     except web.HTTPException as error:
         return refusal(error.status, f"{request.method} {request.path}: {error.reason}")
+    except (web.RequestPayloadError, ConnectionError):
+        return refusal(400, f"{request.method} {request.path}: the body breaks off or is not as its headers say")
     except Exception as error:  # noqa: BLE001 - one bad request must cost nobody else anything
         structlog.get_logger().exception("admin request failed", path=request.path, error=repr(error))
         return refusal(500, "internal error; the proxy's log says more")

@@ -5,6 +5,7 @@ import sys
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
 
 
 def set_up_operator_log() -> None:
@@ -28,13 +29,13 @@ class _AsOwnLines(logging.Handler):
 
 
 def _is_no_clients_fault(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | RequestPayloadError))
 
 
 def admin_logger() -> logging.Logger:
     """For aiohttp: its errors become lines of the operator's log.
 
-    A request that is no HTTP, or too long, is answered and not logged: anybody could fill the log with tracebacks.
+    A request that is no HTTP, too long or broken is answered and not logged: anybody could fill the log.
     """
     logger = logging.Logger("admin", logging.WARNING)  # noqa: LOG001 - with no parent, which would print it too
     logger.addHandler(_AsOwnLines())

@@ -16,6 +16,8 @@ from proxy.serve import Proxy, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, producer, producer_success, send, sends
 
+POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: a\r\n"
+
 
 def settings(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Config:
     values: dict[str, Any] = {
@@ -75,24 +77,43 @@ async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> 
 
 
 @pytest.mark.parametrize(
-    "request_head",
+    "said",
     [
         b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
         b"\x16\x03\x01\x02\x00\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        POST + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz",
     ],
-    ids=["url too long", "header too long", "no length", "TLS"],
+    ids=["url too long", "header too long", "no length", "TLS", "no chunk", "no gzip"],
 )
 async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
-    request_head: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    said: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
     proxy = Proxy(settings("127.0.0.1:1"))
     _, admin = await proxy.start()
     reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-    writer.write(request_head)
-    assert (await reader.readline()).startswith(b"HTTP/1.0 400 ")
+    writer.write(said)
+    assert b" 400 " in await reader.readline()
+    writer.close()
+    await proxy.stop()
+    structlog.reset_defaults()
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []
+
+
+async def test_a_client_that_leaves_within_its_request_does_not_fill_the_log(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    set_up_operator_log()
+    proxy = Proxy(settings("127.0.0.1:1"))
+    _, admin = await proxy.start()
+    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+    writer.write(POST + b"Content-Length: 50\r\n\r\n{")
+    writer.write_eof()
+    assert await reader.read() == b""
     writer.close()
     await proxy.stop()
     structlog.reset_defaults()
