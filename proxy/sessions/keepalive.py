@@ -7,7 +7,9 @@ broker take a PONG that they did not ask for.
 import asyncio
 from collections.abc import Callable
 
-INTERVAL_S = 20.0
+INTERVAL_S = 5.0
+"""Between two signs. Clients need one in 30 s; but a client that was killed with bytes under way cannot even say that
+it has gone, until something is written to it."""
 LOOK_S = 0.5
 """Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
 

@@ -252,7 +252,8 @@ class Session:
     def _send_pongs(self) -> None:
         self._engine.counters.keep_alives += 1
         for relay in (self._to_client, self._to_broker):
-            relay.outlet.insert([_PONG])
+            if not relay.outlet.waiting:
+                relay.outlet.insert([_PONG])
 
     def _look_for_client(self) -> None:
         """Nobody waits for what is held of a client that has left; without it the rest is read, up to its end."""

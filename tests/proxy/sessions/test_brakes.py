@@ -7,6 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.sessions.holdings import ENTRY_OVERHEAD
+from proxy.sessions.keepalive import INTERVAL_S
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -107,7 +108,7 @@ def test_while_paused_the_broker_hears_at_once_that_the_client_lives_and_the_cli
     broker << send(0)
     broker >> PING
     broker << PONG
-    world.advance(41)
+    world.advance(2 * INTERVAL_S + 1)
     client << [PONG, PONG]
     broker << [PONG, PONG]
 

@@ -22,8 +22,8 @@ def test_signs_come_at_intervals_short_enough_for_every_client(loop: ManualLoop)
     keep_alive = KeepAlive(lambda: sent.append(loop.time()), lambda: None)
     loop.run(keep_alive.start)
     loop.run(keep_alive.start)
-    loop.advance(65)
-    assert sent == [20, 40, 60]
+    loop.advance(3.2 * INTERVAL_S)
+    assert sent == [INTERVAL_S, 2 * INTERVAL_S, 3 * INTERVAL_S]
     assert INTERVAL_S < 30
 
 
@@ -31,7 +31,7 @@ def test_switched_off_no_timer_runs(loop: ManualLoop) -> None:
     sent: list[float] = []
     keep_alive = KeepAlive(lambda: sent.append(loop.time()), lambda: None)
     loop.run(keep_alive.start)
-    loop.advance(19)
+    loop.advance(INTERVAL_S - 1)
     keep_alive.stop()
     keep_alive.stop()
     loop.advance(100)
@@ -50,7 +50,7 @@ def test_whoever_is_told_to_stop_by_its_own_sign_stops(loop: ManualLoop) -> None
     keep_alive = KeepAlive(send, lambda: None)
     loop.run(keep_alive.start)
     loop.advance(100)
-    assert sent == [20]
+    assert sent == [INTERVAL_S]
 
 
 def test_looks_are_many_between_two_signs_and_may_end_it_all(loop: ManualLoop) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.sessions.keepalive import INTERVAL_S
 from proxy.sessions.leg import Leg
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
@@ -140,7 +141,7 @@ def test_nothing_is_written_to_a_broker_behind_the_end_of_the_client(make_world)
     for number in range(8):
         broker >> send(number, size=100_000)
     assert not broker.is_read
-    world.advance(25)
+    world.advance(INTERVAL_S + 1)
     assert world.counters.keep_alives == 1
     assert not world.loop.trouble
     broker << NOTHING

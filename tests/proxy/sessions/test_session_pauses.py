@@ -7,6 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.sessions.holdings import ENTRY_OVERHEAD
+from proxy.sessions.keepalive import INTERVAL_S
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
@@ -109,7 +110,7 @@ def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world:
     assert world.counters.keep_alives == 1
 
 
-def test_while_paused_both_sides_get_a_pong_every_twenty_seconds(make_world: Make) -> None:
+def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> None:
     world = make_world(**limited(**TEN_FRAMES))
     world.engine.registry.policies.clear()
     client, broker = publisher(world)
@@ -117,11 +118,11 @@ def test_while_paused_both_sides_get_a_pong_every_twenty_seconds(make_world: Mak
     broker.stop_reading()
     client >> send(0, size=WRITE_BUFFER_HIGH)
     assert not client.is_read
-    world.advance(19.9)
+    world.advance(INTERVAL_S - 0.1)
     client << NOTHING
     world.advance(0.2)
     client << PONG
-    world.advance(40)
+    world.advance(2 * INTERVAL_S)
     client << [PONG, PONG]
     broker.read_on()
     broker << [send(0, size=WRITE_BUFFER_HIGH), PONG, PONG, PONG]
@@ -136,7 +137,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
     large = send(0, size=2 * WRITE_BUFFER_HIGH)
     client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
     assert not client.is_read
-    world.advance(21)
+    world.advance(INTERVAL_S + 1)
     client << PONG
     broker.read_on()
     broker << NOTHING
@@ -151,7 +152,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> No
     assert not client.is_read
     large = receipt(0) + message(1, size=3000)
     broker.send_bytes(large[:1000])
-    world.advance(20.1)
+    world.advance(INTERVAL_S + 0.1)
     client << receipt(0)
     broker.send_bytes(large[1000:])
     client << [message(1, size=3000), PONG]
@@ -212,7 +213,7 @@ def test_held_deliveries_pause_the_reading_of_the_broker_and_the_client_stays_al
     assert not broker.is_read
     assert client.is_read
     client.heard()
-    world.advance(41)
+    world.advance(2 * INTERVAL_S + 1)
     assert client.heard_names() == ["PONG", "PONG"]
 
 
