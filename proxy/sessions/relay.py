@@ -20,6 +20,7 @@ from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 
 if TYPE_CHECKING:
+    from limiter.permits import Permits
     from proxy.sessions.pending import PendingPublishes
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
@@ -165,6 +166,7 @@ class Relay:
             ):
                 self._withdraw(tallies[:position])
                 return False
+        delivered: list[tuple[Permits, Tally]] = []
         for tally in tallies:
             stream = self.streams[tally.owner]
             self._gate.count_admitted(
@@ -172,10 +174,10 @@ class Relay:
                 (tally.entries, tally.messages, tally.size),
                 (tally.largest_messages, tally.largest_size),
             )
-        for tally in tallies:  # when all are counted: permits may change who is limited
-            permits = self.streams[tally.owner].permits
-            if permits is not None:
-                permits.crossed(tally.entries, tally.messages, tally.size)
+            if stream.permits is not None:
+                delivered.append((stream.permits, tally))
+        for permits, tally in delivered:  # when all are counted: this may change who is limited, and end streams
+            permits.crossed(tally.entries, tally.messages, tally.size)
         return True
 
     def _withdraw(self, tallies: list[Tally]) -> None:

@@ -130,6 +130,15 @@ def test_limits_that_are_only_observed_would_not_hold_either(world: Dispatching)
     assert consumer.stream.observed.chain == ()
 
 
+def test_a_subscription_without_consumers_is_forgotten(world: Dispatching) -> None:
+    first, second = world.consumer().ask(1000), world.consumer().ask(1000)
+    first.close()
+    assert world.registry._backlogs is not None
+    assert len(world.registry._backlogs._known) == 1
+    second.close()
+    assert world.registry._backlogs._known == {}
+
+
 def test_without_the_rule_nobody_is_spared() -> None:
     world = Dispatching().limit_topics(TEN)
     consumer = world.consumer().ask(1000)

@@ -96,6 +96,17 @@ def test_10_entries_a_second_whatever_they_hold_where_an_entry_counts_as_one() -
     assert limiter.usage.largest_messages == 1
 
 
+def test_where_an_entry_counts_as_one_it_does_so_to_observed_limits_as_well() -> None:
+    world = Dispatching(BY_ENTRY).limit_topics(Limit(rate(10), mode="observe"))
+    consumer = world.consumer().ask(1000)
+    for _ in range(10):
+        world.offer(consumer.stream, 50, 100)
+        world.run(0.1)
+    observed = consumer.stream.observed
+    assert observed is not None
+    assert observed.usage.passed_entries == 10
+
+
 def test_11_delivered_in_a_period_leave_9_for_the_next() -> None:
     world = Dispatching().limit_topics(PULSARS)
     consumer = world.consumer().ask(1000)

@@ -185,3 +185,13 @@ def test_where_an_entry_counts_as_one_a_permit_is_one() -> None:
     assert consumer.granted == 10
     consumer.arrive(50)
     assert (consumer.granted, consumer.permits.at_broker, meter.under_way) == (10 + 40 + 9, 9, 10)
+
+
+def test_bytes_that_have_passed_are_room_again() -> None:
+    meter = PermitMeter(10_000, "bytes")
+    consumer = Asking(meter, rules=RULES)
+    consumer.ask(1000)
+    consumer.arrive(1, 1000)
+    assert (consumer.permits.at_broker, meter.room()) == (9, 0)
+    consumer.pass_one()
+    assert (consumer.permits.at_broker, meter.room()) == (9, 1000)

@@ -69,6 +69,20 @@ def test_an_entry_counts_as_one_where_it_is_so_configured(make_world: Make) -> N
     client << message(1, messages=50)
 
 
+def test_what_fits_in_one_read_is_charged_by_entry_too(make_world: Make) -> None:
+    world = make_world(
+        dispatch={"dispatchThrottlingOnBatchMessageEnabled": True},
+        limits={"topics": {TOPIC: {"dispatch": {"messages": 100}}}},
+    )
+    client, broker = consumer(world, permits=1000)
+    broker >> [message(number, messages=3) for number in range(2)]
+    broker >> messages(9, start=2)
+    assert len(client.heard()) == 2 + 8, "ten tokens"
+    (stream,) = world.engine.registry.live()
+    broker >> message(11, messages=50)
+    assert [entry.charged for entry in stream.held] == [1, 1]
+
+
 def test_who_has_no_backlog_is_not_limited_where_it_is_so_configured(make_world: Make) -> None:
     """dispatchThrottlingOnNonBacklogConsumerEnabled: false. The broker made no use of permits for a second."""
     world = make_world(
