@@ -106,7 +106,8 @@ class Clockwork(Truths):
                 continue
             assert stream.held or obstacles, "nobody waits for nothing"
             refuses = rejecting(stream, self.now)
-            assert refuses is next((one for one in obstacles if one.limit.mode == "reject"), None)
+            closed = (one for one in obstacles if one.limit.mode == "reject")
+            assert refuses is (None if stream.held else next(closed, None)), "what comes behind held entries is held"
             if refuses is None:
                 self.holds(stream, messages, size)
             else:
