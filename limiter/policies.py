@@ -154,7 +154,7 @@ class Policies:
         if topic.is_system or not self._values:
             return ()
         applicable = (*self._of_topic(direction, topic), *self._of_client(direction, topic, client))
-        return tuple(entry for entry in applicable if entry is not None and entry.limit)
+        return tuple(entry for entry in applicable if entry is not None)
 
     def group_of(self, topic: Topic) -> str:
         """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""
@@ -200,7 +200,8 @@ class Policies:
         )
 
     def _found(self, scope: Scope, setting: Setting, name: str, where: str) -> InForce | None:
+        """What is set here; a value that limits nothing counts as not set, as with Pulsar."""
         value = self.get(scope.direction, setting, name)
-        if value is None and setting in _WITH_DEFAULT:
+        if not (value and value.limit) and setting in _WITH_DEFAULT:
             value, where = self.get(scope.direction, setting, EACH), f"each {where}"
-        return None if value is None else InForce(scope, value.limit, f"{where} {value.origin}")
+        return InForce(scope, value.limit, f"{where} {value.origin}") if value and value.limit else None

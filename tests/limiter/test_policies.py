@@ -158,9 +158,12 @@ def test_a_subscription_is_limited_besides_its_topic() -> None:
     assert [(level, messages) for level, _, messages, _ in found] == [("topic", 7), ("subscription", 5)]
 
 
-def test_a_topics_empty_value_lifts_its_namespaces() -> None:
-    policies = policies_of((Setting.TOPIC, TOPIC, Value(Limit(), "file")), (OF_NAMESPACE, "t/n", value(5)))
-    assert in_force(policies) == []
+def test_a_value_that_limits_nothing_counts_as_not_set() -> None:
+    """As with Pulsar, whose -1 for both messages and bytes at a topic leaves the namespace's value in force."""
+    policies = policies_of((Setting.TOPIC, TOPIC, Value(Limit(), "rest")), (OF_NAMESPACE, "t/n", value(5)))
+    assert in_force(policies) == [("topic", TOPIC, 5, "namespace file")]
+    nothing = policies_of((Setting.TOPIC, TOPIC, Value(Limit(), "rest")), (Setting.TENANT, "t", Value(Limit(), "rest")))
+    assert in_force(nothing) == []
 
 
 def test_values_are_not_mixed_between_levels() -> None:
