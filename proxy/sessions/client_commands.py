@@ -125,6 +125,9 @@ class ClientCommands:
         self._when_answered(request_id, self._streams.ended_if, stream)
 
     def _flow(self, command: CommandFlow, frame: bytes) -> bytes | None:
+        """Permits are asked for; a FLOW of none stays here, as brokers close the whole connection for it."""
+        if command.message_permits == 0:
+            return None
         stream = self._streams.consumer(command.consumer_id)
         if stream is None or stream.permits is None:
             return frame

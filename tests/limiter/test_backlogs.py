@@ -161,7 +161,8 @@ def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[
     for whose, entries, messages, seconds in steps:
         consumer = consumers[whose]
         consumer.sent(repeat((messages, 100), entries))
-        consumer.ask(entries)
+        if entries:
+            consumer.ask(entries)
         world.run(seconds)
         assert all(one.limiters == consumer.limiters for one in consumers), "all of a subscription, or none"
         assert all(one.counter == one.permits.at_broker for one in consumers)

@@ -277,3 +277,9 @@ def test_both_sides_of_the_permits_are_in_the_access_log(ten_a_second: World) ->
     lines: list[Any] = ten_a_second.lines(IntervalLine)
     assert sum(line.permits_asked for line in lines) == 1000
     assert sum(line.permits_granted for line in lines) == 3
+
+
+def test_a_flow_of_no_permits_stays_here(world: World) -> None:
+    client, broker = consumer(world)
+    client >> [flow(0), flow(5)]
+    broker << flow(5)
