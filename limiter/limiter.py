@@ -41,11 +41,14 @@ class Limiter:
         limit: Messages and bytes per period, sustained and at most.
         source: Where that value came from, for people.
         now: Monotonic nanoseconds.
+
+    Attributes:
+        is_rejecting: Whether it refuses what is over it, instead of holding it.
+        is_observed: Whether it holds nobody, but says what it would hold.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
         self.scope = scope
-        self.limit = limit
         self.source = source
         self.waiters = WaitQueue()
         self.claimant: Stream | None = None
@@ -53,16 +56,10 @@ class Limiter:
         self.meters: tuple[PermitMeter, ...] = ()
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
-        self.is_rejecting = limit.mode == "reject"
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
-        self._fit_buckets(limit, now)
-
-    @property
-    def is_observed(self) -> bool:
-        """Whether this limit holds nobody, but says what it would hold."""
-        return self.limit.mode == "observe"
+        self._put_in_force(limit, now)
 
     def fits(self, messages: int, size: int, now: int) -> bool:
         """Whether all of it can pass without a debt."""
@@ -125,9 +122,7 @@ class Limiter:
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
         """Put another value in force; see `TokenBucket.change` for what becomes of tokens and debts."""
-        self._fit_buckets(limit, now)
-        self.limit = limit
-        self.is_rejecting = limit.mode == "reject"
+        self._put_in_force(limit, now)
         self.source = source
         self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
         for stream in self.streams:
@@ -151,10 +146,13 @@ class Limiter:
     def inherit(self, other: "Limiter", now: int) -> None:
         """Go on with the tokens and debts of a limiter in whose place this one stands."""
         self._buckets = other._buckets  # noqa: SLF001 - its own kind
-        self._fit_buckets(self.limit, now)
+        self._put_in_force(self.limit, now)
 
-    def _fit_buckets(self, limit: Limit, now: int) -> None:
-        """One bucket for each rate of `limit`: a known one changes, a new one starts full."""
+    def _put_in_force(self, limit: Limit, now: int) -> None:
+        """The mode, and one bucket for each rate: a known one changes, a new one starts full."""
+        self.limit = limit
+        self.is_rejecting = limit.mode == "reject"
+        self.is_observed = limit.mode == "observe"
         rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
         self._buckets = tuple(_changed(known, rate, now) for known, rate in zip(self._buckets, rates, strict=True))
         self._counting = tuple(bucket for bucket in self._buckets[:2] if bucket is not None)

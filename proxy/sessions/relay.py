@@ -202,7 +202,7 @@ class Relay:
             if piece.kind == TAIL:
                 self._continue(view[piece.start : piece.stop], whole=piece.whole)
             elif piece.kind == self._payload_kind:
-                self._offer(data, piece, now)
+                self._offer(data, view, piece, now)
             else:
                 self._command(data, piece)
             if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
@@ -234,7 +234,7 @@ class Relay:
             self._collecting = None
             self._hold(stream, entry)
 
-    def _offer(self, data: bytes, piece: Piece, now: int) -> None:
+    def _offer(self, data: bytes, view: memoryview, piece: Piece, now: int) -> None:
         """Pass an entry, or hold or refuse it.
 
         One of no stream that the broker let in goes nowhere: nothing would meter it, or somebody who was not let in
@@ -250,7 +250,7 @@ class Relay:
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
             if stream.is_rejected:
                 self.rejections.accepted(stream, _command_of(data, piece))
-            self.outlet.pass_on(memoryview(data)[piece.start : piece.stop], mid_frame=not piece.whole)
+            self.outlet.pass_on(view[piece.start : piece.stop], mid_frame=not piece.whole)
             if self.sent is not None:
                 self.sent.passing(piece.owner, whole=piece.whole)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
