@@ -1,0 +1,180 @@
+"""Where policies set at run time are kept: a SQLite file that survives kill -9 at any moment.
+
+A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Without a
+file the same is kept in memory, and ends with the process.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.policies.key import Key, Kind
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE policies (
+    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (kind, setting, name)
+) WITHOUT ROWID;
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
+    kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT
+);
+"""
+_PATIENCE_S = 2.0
+
+
+class StoreError(Exception):
+    """The store cannot be used; the text names file, trouble and remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A policy's new body, and the one before; None where there is none."""
+
+    key: Key
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """Who changed what, and when (nanoseconds since 1970)."""
+
+    at_ns: int
+    who: str
+    address: str
+    change: Change
+
+
+class Store:
+    """Policies by key, each as the text in which it was written.
+
+    Args:
+        path: The file; it and its `-wal` belong to one process at a time. None: memory.
+        audit_rows: Changes that the audit log remembers; older ones go.
+
+    Raises:
+        StoreError: If the file cannot be opened, belongs to another process, or is not a store of this version.
+    """
+
+    def __init__(self, path: Path | None, audit_rows: int = 100_000) -> None:
+        self._path = path
+        self._audit_rows = audit_rows
+        try:
+            self._base = sqlite3.connect(
+                path or ":memory:", timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+            )
+            self._set_up()
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from None
+
+    def policies(self) -> Iterator[tuple[Key, str]]:
+        """Everything that is kept.
+
+        Raises:
+            StoreError: If it cannot be read.
+        """
+        try:
+            for kind, setting, name, body in self._base.execute("SELECT kind, setting, name, body FROM policies"):
+                yield Key(Kind(kind), setting, name), body
+        except (sqlite3.Error, ValueError) as error:
+            raise StoreError(self._explain(error)) from None
+
+    def read(self, key: Key) -> str | None:
+        """What is kept under a key.
+
+        Raises:
+            StoreError: If it cannot be read.
+        """
+        try:
+            found = self._base.execute(
+                "SELECT body FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from None
+        return found[0] if found else None
+
+    def write(self, changes: Sequence[Change], at_ns: int, who: str, address: str) -> None:
+        """All changes and their audit lines, or nothing; on disk when this returns.
+
+        Raises:
+            StoreError: If it cannot be written. Nothing has changed then.
+        """
+        try:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                self._write(changes, at_ns, who, address)
+                self._base.execute("COMMIT")
+            except BaseException:
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from None
+
+    def audited(self, most: int) -> list[Audited]:
+        """The latest changes, newest first.
+
+        Raises:
+            StoreError: If it cannot be read.
+        """
+        try:
+            rows = self._base.execute(
+                "SELECT at_ns, who, address, kind, setting, name, before, after FROM audit ORDER BY id DESC LIMIT ?",
+                (most,),
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from None
+        return [
+            Audited(at_ns, who, address, Change(Key(Kind(kind), setting, name), before, after))
+            for at_ns, who, address, kind, setting, name, before, after in rows
+        ]
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._base.close()
+
+    def _set_up(self) -> None:
+        self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._base.execute("PRAGMA journal_mode = WAL")
+        self._base.execute("PRAGMA synchronous = FULL")
+        self._base.execute("BEGIN IMMEDIATE")  # takes the lock that keeps other processes out
+        version = self._base.execute("PRAGMA user_version").fetchone()[0]
+        known = self._base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if version not in {0, _VERSION} or (version == 0 and known):
+            raise sqlite3.DatabaseError(f"it is not a policy store of version {_VERSION}")
+        if version == 0:
+            for statement in _TABLES.split(";"):
+                self._base.execute(statement)
+            self._base.execute(f"PRAGMA user_version = {_VERSION}")
+        self._base.execute("COMMIT")
+
+    def _write(self, changes: Sequence[Change], at_ns: int, who: str, address: str) -> None:
+        for change in changes:
+            parts = _parts(change.key)
+            if change.after is None:
+                self._base.execute("DELETE FROM policies WHERE kind = ? AND setting = ? AND name = ?", parts)
+            else:
+                self._base.execute("INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?)", (*parts, change.after))
+            self._base.execute(
+                "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (at_ns, who, address, *parts, change.before, change.after),
+            )
+        self._base.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (self._audit_rows,))
+
+    def _explain(self, error: Exception) -> str:
+        trouble = str(error)
+        if "locked" in trouble:
+            trouble = "another process uses it; give each proxy a file of its own"
+        elif "unable to open" in trouble:
+            trouble = "cannot be opened; its folder must exist and be writable"
+        elif "not a database" in trouble:
+            trouble = "is not a policy store; name another file, or take this one away"
+        return f"policies.store: {self._path or 'in memory'}: {trouble}"
+
+
+def _parts(key: Key) -> tuple[str, str, str]:
+    return key.kind.value, key.setting, key.name

@@ -1,0 +1,134 @@
+import contextlib
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from limiter.policies import Setting
+from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.store import Change, Store, StoreError
+
+_TOPIC = rate_key("publish", Setting.TOPIC, "persistent://acme/shop/orders")
+_GROUP = Key(Kind.GROUP, "", "gold")
+
+_WRITER = """
+import sys
+from pathlib import Path
+from limiter.policies import Setting
+from proxy.policies.key import rate_key
+from proxy.policies.store import Change, Store
+
+store = Store(Path(sys.argv[1]))
+for number in range(1_000_000):
+    pair = [Change(rate_key("publish", Setting.TOPIC, name), None, str(number)) for name in ("one", "two")]
+    store.write(pair, number, "writer", "here")
+    print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "policies.db"
+
+
+@contextlib.contextmanager
+def opened(path: Path | None, audit_rows: int = 100) -> Iterator[Store]:
+    store = Store(path, audit_rows)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
+    with opened(path) as store:
+        store.write([Change(_TOPIC, None, '{"a":1}'), Change(_GROUP, None, "{}")], 7, "ci", "10.0.0.1")
+
+    with opened(path) as store:
+        assert dict(store.policies()) == {_TOPIC: '{"a":1}', _GROUP: "{}"}
+        assert store.read(_TOPIC) == '{"a":1}'
+
+
+def test_what_was_taken_back_is_gone_and_the_audit_log_knows_both(path: Path) -> None:
+    with opened(path) as store:
+        store.write([Change(_TOPIC, None, "1")], 7, "ci", "10.0.0.1")
+        store.write([Change(_TOPIC, "1", None)], 8, "ann", "10.0.0.2")
+
+    with opened(path) as store:
+        assert store.read(_TOPIC) is None
+        told = [(one.at_ns, one.who, one.address, one.change) for one in store.audited(10)]
+    assert told == [
+        (8, "ann", "10.0.0.2", Change(_TOPIC, "1", None)),
+        (7, "ci", "10.0.0.1", Change(_TOPIC, None, "1")),
+    ]
+
+
+def test_the_audit_log_is_bounded() -> None:
+    with opened(None, audit_rows=3) as store:
+        for number in range(10):
+            store.write([Change(_TOPIC, None, str(number))], number, "", "")
+
+        assert [one.at_ns for one in store.audited(100)] == [9, 8, 7]
+
+
+def test_of_a_write_that_fails_nothing_is_left(path: Path) -> None:
+    with opened(path) as store:
+        store.write([Change(_GROUP, None, "before")], 1, "", "")
+
+        with pytest.raises(StoreError, match=r"policies\.store"):
+            store.write([Change(_TOPIC, None, "1"), Change(_GROUP, None, None), Change(_GROUP, "x", 1j)], 2, "", "")  # type: ignore[arg-type]
+
+        assert dict(store.policies()) == {_GROUP: "before"}
+        assert len(store.audited(10)) == 1
+        store.write([Change(_TOPIC, None, "1")], 3, "", "")
+        assert store.read(_TOPIC) == "1"
+
+
+def test_a_file_belongs_to_one_process(path: Path) -> None:
+    with opened(path), pytest.raises(StoreError, match="another process uses it"):
+        Store(path)
+
+
+def test_a_file_that_is_something_else_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"something else " * 100)
+
+    with pytest.raises(StoreError, match="is not a policy store"):
+        Store(path)
+
+    assert path.read_bytes() == b"something else " * 100
+
+
+def test_a_store_of_another_version_is_refused(path: Path) -> None:
+    with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA user_version = 99")
+
+    with pytest.raises(StoreError, match="version 1"):
+        Store(path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"gone/policies\.db: cannot be opened"):
+        Store(tmp_path / "gone" / "policies.db")
+
+
+def test_killed_in_the_middle_of_writes_it_has_all_that_was_told_and_no_half(path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        told = -1
+        for line in writer.stdout:
+            told = int(line)
+            if told >= 20:
+                writer.send_signal(signal.SIGKILL)
+                break
+        told = max([told, *(int(line) for line in writer.stdout.read().splitlines())])
+
+    with opened(path) as store:
+        kept = {key.name: int(body) for key, body in store.policies()}
+    assert kept["one"] == kept["two"], "a transaction is whole"
+    assert told <= kept["one"] <= told + 1
