@@ -1,6 +1,6 @@
 """Consumers at a broker that behaves as Pulsar's: it sends entries while its counter of permits is above 0."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from limiter.limiter import Limiter
 from limiter.observed import Observer
@@ -43,6 +43,19 @@ class Dispatching(World):
 
     def consumer(self, topic: str = "x", subscription: str = "s") -> "Consumer":
         return Consumer(self, topic, subscription)
+
+    def drain(self, consumers: list["Consumer"], entries: Iterator[Size], seconds: float) -> None:
+        """The broker sends whatever it has permits for; each client asks again for what it received."""
+        end = self.clock.now + round(seconds * 1e9)
+        while self.clock.now < end:
+            for consumer in consumers:
+                received = consumer.passed
+                consumer.sent(entries)
+                consumer.ask(consumer.passed - received)
+            before = {consumer: consumer.passed for consumer in consumers}
+            self.run_until(min(end, self.clock.now + 10_000_000))
+            for consumer in consumers:
+                consumer.ask(consumer.passed - before[consumer])
 
     def _passed(self, stream: Stream, messages: int, size: int) -> None:
         self.ledger.passed(named(stream.chain), Charge(self.clock.now, messages, size))
@@ -96,6 +109,12 @@ class Consumer:
             taken.append((messages, size))
             self.world.offer(self.stream, messages, size)
         return taken
+
+    def sent_as_read(self, entry: Size) -> None:
+        """What a broker sends that reads an entry for each permit and sends them all, whatever they hold."""
+        for _ in range(self.counter):
+            self.counter -= entry[0]
+            self.world.offer(self.stream, *entry)
 
     def sent_in_a_chunk(self, entries: list[Size]) -> bool:
         """The same in one read, as the relay takes it; False if it must be offered one by one."""

@@ -76,6 +76,52 @@ def test_subscriptions_have_a_dispatch_limit_only(section: dict[str, Any], setti
     assert policies.put_under("publish", setting) == {}
 
 
+@pytest.mark.parametrize(
+    ("section", "level"),
+    [
+        ({"proxy": {"dispatch": TWO}}, "proxy"),
+        ({"each_topic": {"dispatch": TWO}}, "topic"),
+        ({"each_subscription": {"dispatch": TWO}}, "subscription"),
+        ({"namespaces": {"t/n": {"dispatch": TWO}}}, "topic"),
+        ({"namespaces": {"t/n": {"subscription_dispatch": TWO}}}, "subscription"),
+        ({"topics": {"t/n/x": {"dispatch": TWO}}}, "topic"),
+        ({"topics": {"t/n/x": {"subscription_dispatch": TWO}}}, "subscription"),
+    ],
+    ids=[
+        "broker: dispatchThrottlingRateInMsg",
+        "topic: dispatchThrottlingRatePerTopicInMsg",
+        "subscription: dispatchThrottlingRatePerSubscriptionInMsg",
+        "namespaces set-dispatch-rate",
+        "namespaces set-subscription-dispatch-rate",
+        "topicPolicies set-dispatch-rate",
+        "topicPolicies set-subscription-dispatch-rate",
+    ],
+)
+@pytest.mark.parametrize("kind", ["messages", "bytes"])
+def test_each_cell_of_pulsars_table_of_approaches_has_a_section(section: dict[str, Any], level: str, kind: str) -> None:
+    """Its page on message dispatch throttling: per cluster, topic and subscription, by broker, namespace and topic."""
+    [(outer, inner)] = section.items()
+    section = {outer: _in_unit(inner, kind)}
+    found = policies_of(Limits.model_validate(section)).in_force(
+        "dispatch", parse_topic("t/n/x"), Client(subscription="s")
+    )
+    assert [entry.scope.level for entry in found] == [level]
+    assert [entry.limit for entry in found] == [Limit(rate(2)) if kind == "messages" else Limit(size=rate(2))]
+
+
+def _in_unit(section: Any, kind: str) -> Any:
+    if section == TWO:
+        return {kind: 2}
+    return {key: _in_unit(value, kind) for key, value in section.items()}
+
+
+def test_10_000_messages_a_minute_are_written_as_a_minutes_period() -> None:
+    """Pulsar's dispatchThrottlingRateInMsg 10,000 with ratePeriodInSecond 60; without a period it is a second."""
+    policies = policies_of(Limits.model_validate({"proxy": {"dispatch": {"messages": "10000/min", "bytes": 500}}}))
+    (found,) = policies.in_force("dispatch", parse_topic("t/n/x"))
+    assert found.limit == Limit(rate(10_000, 60 * SECOND), rate(500, SECOND))
+
+
 def test_producers_have_a_publish_limit_only() -> None:
     policies = policies_of(Limits.model_validate({"producers": {"meter": {"publish": {"messages": 3}}}}))
     assert [value.limit for value in policies.put_under("publish", Setting.PRODUCER).values()] == [Limit(rate(3))]

@@ -42,6 +42,35 @@ async def test_numbers_of_zero_and_below_mean_no_limit(make_admin, number: int) 
     assert not admin.policies["publish", "acme/shop"].limit
 
 
+async def test_10_000_messages_a_minute_are_a_rate_period_of_60_seconds(make_admin) -> None:
+    """The example of Pulsar's page on message dispatch throttling; the default period is one second."""
+    admin: Admin = await make_admin()
+    body = {"dispatchThrottlingRateInMsg": 10_000, "ratePeriodInSecond": 60}
+    await admin.ask("POST", f"{NAMESPACE}/dispatchRate", json=body)
+    assert admin.policies["dispatch", "acme/shop"].limit == Limit(rate(10_000, 60 * 10**9))
+    await admin.ask("POST", f"{NAMESPACE}/dispatchRate", json={"dispatchThrottlingRateInMsg": 10_000})
+    assert admin.policies["dispatch", "acme/shop"].limit == Limit(rate(10_000))
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        ({}, Limit()),
+        ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1}, Limit()),
+        ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 700}, Limit(size=rate(700))),
+        ({"dispatchThrottlingRateInMsg": 7, "dispatchThrottlingRateInByte": -1}, Limit(rate(7))),
+        ({"dispatchThrottlingRateInMsg": 7, "dispatchThrottlingRateInByte": 700}, Limit(rate(7), rate(700))),
+    ],
+)
+async def test_minus_1_which_is_the_default_means_no_dispatch_limit(
+    make_admin, body: dict[str, int], limit: Limit
+) -> None:
+    """Of messages and of bytes apart; both at once are both in force."""
+    admin: Admin = await make_admin()
+    await admin.ask("POST", f"{NAMESPACE}/dispatchRate", json=body)
+    assert admin.policies["dispatch", "acme/shop"].limit == limit
+
+
 async def test_deleting_brings_the_files_value_back(make_admin) -> None:
     admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": {"publish": {"messages": 5}}}})
     await admin.ask("POST", f"{NAMESPACE}/publishRate", json={"publishThrottlingRateInMsg": 9})
