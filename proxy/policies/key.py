@@ -19,6 +19,12 @@ class Kind(StrEnum):
     BLOCK = "block"  # empty, the block as text: who may not pass
 
 
+_NAMES_NAMESPACE = frozenset({Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE})
+_NAMES_TOPIC = frozenset(
+    {Setting.TOPIC, Setting.PARTITIONED_TOPIC, Setting.SUBSCRIPTION_OF_TOPIC, Setting.SUBSCRIPTION}
+)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
     """One policy's.
@@ -40,3 +46,13 @@ class Key:
 def rate_key(direction: Direction, setting: Setting, name: str) -> Key:
     """The key of a publish or dispatch rate."""
     return Key(Kind(direction), setting.value, name)
+
+
+def namespace_of(key: Key) -> str | None:
+    """`tenant/namespace`, if only its topics can be concerned."""
+    if key.setting in _NAMES_NAMESPACE:
+        return key.name
+    if key.setting in _NAMES_TOPIC:
+        _, _, path = key.name.rpartition("persistent://")
+        return "/".join(path.split("/")[:2])
+    return None

@@ -1,0 +1,240 @@
+"""All policies of a process: what the file says, what was set at run time, and how a change comes into force.
+
+change ─▶ checked ─▶ on disk, with its audit line ─▶ layers ─▶ live streams
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Direction
+from proxy.policies.bodies import BodyError, ResourceGroup, limit_of, read_body
+from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.key import Key, Kind, namespace_of, rate_key
+from proxy.policies.layers import Layer, Layers, Place
+from proxy.policies.store import Change, Store
+
+_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicies:
+    """What the configuration file says."""
+
+    values: Mapping[Place, Value]
+    groups_of_tenants: Mapping[str, str]
+    groups_of_namespaces: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who changes something, for the audit log."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is called around a change.
+
+    Args:
+        before: Before values change, so that no line of the access log mixes two of them.
+        after: After they changed; with the only namespace that can be concerned, or None.
+    """
+
+    before: Callable[[], None]
+    after: Callable[[str | None], None]
+
+
+class Book:
+    """Keeps policies, and puts them in force.
+
+    Args:
+        policies: What the limiter looks at.
+        file: What the configuration file says.
+        store: Where the others are kept.
+        around: Called around changes.
+        wall: Nanoseconds since 1970.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+
+    def __init__(
+        self,
+        policies: Policies,
+        file: FilePolicies,
+        store: Store,
+        around: Around,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.store = store
+        self.layers = Layers(policies)
+        self.file = file
+        self.dynamic: dict[str, str] = {}
+        """Keys of the dynamic configuration that are set."""
+        self._attached: dict[Key, str] = {}
+        self._around, self._wall = around, wall
+        self._turn = asyncio.Lock()
+        self._changing: set[asyncio.Task[list[Change]]] = set()
+        self._lay_file(file)
+        for key, kept in store.policies():
+            self._load(key, kept)
+        self._lay_attachments()
+
+    def read(self, key: Key) -> str | None:
+        """What was set at run time under a key, as it was written; None if nothing was."""
+        return self.store.read(key)
+
+    async def change(self, wanted: Mapping[Key, str | None], who: Who) -> list[Change]:
+        """Set and take back, all or nothing: on disk first, then in force on live streams.
+
+        Args:
+            wanted: The new bodies as `proxy.policies.bodies` keeps them; None takes one back.
+            who: For the audit log.
+
+        Returns:
+            What changed; what was as wanted already is not in it.
+
+        Raises:
+            BodyError: If a body cannot be read. Nothing has changed then.
+            StoreError: If the store cannot be written. Nothing has changed then.
+        """
+        for key, kept in wanted.items():
+            self._effects(key, kept)
+        changing = asyncio.get_running_loop().create_task(self._change(wanted, who))
+        self._changing.add(changing)
+        changing.add_done_callback(self._changing.discard)
+        return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
+
+    def reload(self, file: FilePolicies) -> bool:
+        """Another file holds. Returns whether that changes anything."""
+        if file == self.file:
+            return False
+        self._around.before()
+        self._lay_file(file)
+        self._around.after(None)
+        return True
+
+    async def _change(self, wanted: Mapping[Key, str | None], who: Who) -> list[Change]:
+        async with self._turn:
+            before = {key: self.store.read(key) for key in wanted}
+            changes = [Change(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
+            if changes:
+                await asyncio.to_thread(self.store.write, changes, self._wall(), who.name, who.address)
+                self._put_in_force(changes)
+        for change in changes:
+            _log(change, who)
+        return changes
+
+    def _put_in_force(self, changes: Iterable[Change]) -> None:
+        self._around.before()
+        for change in changes:
+            self._load(change.key, change.after)
+        self._lay_attachments()
+        namespaces = {namespace_of(change.key) for change in changes}
+        self._around.after(namespaces.pop() if len(namespaces) == 1 else None)
+
+    def _load(self, key: Key, kept: str | None) -> None:
+        """Make memory say what the store says; attachments are laid when all are there."""
+        if key.kind is Kind.ATTACHMENT:
+            _put(self._attached, key, kept)
+        elif key.kind is Kind.DYNAMIC:
+            _put(self.dynamic, key.name, kept)
+            self._lay_dynamic(place_of(key.name))
+        else:
+            for place, value in self._effects(key, kept).items():
+                self.layers.put(Layer.REST, place, value)
+
+    def _effects(self, key: Key, kept: str | None) -> dict[Place, Value | None]:
+        """The values that a kept body means; of some kinds there are none, but the body is checked."""
+        if key.kind is Kind.DYNAMIC:
+            _check_dynamic(key.name, kept)
+            return {}
+        if key.kind is Kind.ATTACHMENT:
+            return {}
+        if key.kind is Kind.GROUP:
+            return _of_group(key.name, kept)
+        place: Place = (_direction(key), Setting(key.setting), key.name)
+        return {place: None if kept is None else self._value(place, key, kept)}
+
+    def _value(self, place: Place, key: Key, kept: str) -> Value:
+        """A limit that the file observes or rejects by stays so where Pulsar's tools set its numbers only."""
+        file = self.layers.written(Layer.FILE, place)
+        return Value(limit_of(key, kept, file.limit.mode if file else "enforce"), Layer.REST.origin)
+
+    def _lay_dynamic(self, place: Place) -> None:
+        file = self.layers.written(Layer.FILE, place)
+        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self.dynamic, file))
+
+    def _lay_file(self, file: FilePolicies) -> None:
+        self.file = file
+        for place in self.layers.replace(Layer.FILE, file.values):
+            self._refresh(place)
+        for name in self.dynamic:
+            self._lay_dynamic(place_of(name))
+        self._lay_attachments()
+
+    def _refresh(self, place: Place) -> None:
+        """The file's mode holds for Pulsar's bodies over it too."""
+        direction, setting, name = place
+        key = rate_key(direction, setting, name)
+        if self.layers.written(Layer.REST, place) is not None and setting is not Setting.RESOURCE_GROUP:
+            self._load(key, self.store.read(key))
+
+    def _lay_attachments(self) -> None:
+        policies, file = self.layers.policies, self.file
+        policies.groups_of_tenants = {**file.groups_of_tenants, **self._attached_to("tenant")}
+        policies.groups_of_namespaces = {**file.groups_of_namespaces, **self._attached_to("namespace")}
+
+    def _attached_to(self, setting: str) -> dict[str, str]:
+        return {key.name: group for key, group in self._attached.items() if key.setting == setting}
+
+
+def _of_group(name: str, kept: str | None) -> dict[Place, Value | None]:
+    limits = read_body(kept, ResourceGroup).limits() if kept is not None else {}
+    return {
+        (direction, Setting.RESOURCE_GROUP, name): Value(limits[direction], Layer.REST.origin) if limits else None
+        for direction in _BOTH
+    }
+
+
+def _check_dynamic(name: str, kept: str | None) -> None:
+    if name not in DYNAMIC_KEYS:
+        raise BodyError(f"{name}: is no dynamic configuration that Sluice serves")
+    if kept is not None:
+        try:
+            read_dynamic(name, kept)
+        except ValueError as error:
+            raise BodyError(str(error)) from None
+
+
+def _direction(key: Key) -> Direction:
+    return "publish" if key.kind is Kind.PUBLISH else "dispatch"
+
+
+K = TypeVar("K")
+
+
+def _put(kept: dict[K, str], key: K, value: str | None) -> None:
+    if value is None:
+        kept.pop(key, None)
+    else:
+        kept[key] = value
+
+
+def _log(change: Change, who: Who) -> None:
+    structlog.get_logger().info(
+        "policy changed",
+        policy=str(change.key),
+        before=change.before,
+        after=change.after,
+        by=who.name,
+        address=who.address,
+    )

@@ -1,0 +1,79 @@
+"""The broker's dynamic configuration, as far as its keys are limits: each is a part of one limit.
+
+A key that is set replaces that part of the file's limit; the other part stays. Values of 0 and below mean no limit.
+
+Source: broker.conf, and GET /admin/v2/brokers/configuration of a broker (which keys are dynamic)
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from limiter.policies import Setting, Value
+from limiter.rates import Limit, rate
+from proxy.policies.layers import Layer, Place
+
+_PUBLISH_BROKER: Place = ("publish", Setting.PROXY, "")
+_PUBLISH_TOPIC: Place = ("publish", Setting.TOPIC_OF_BROKER, "")
+_DISPATCH_BROKER: Place = ("dispatch", Setting.PROXY, "")
+_DISPATCH_TOPIC: Place = ("dispatch", Setting.TOPIC_OF_BROKER, "")
+_DISPATCH_SUBSCRIPTION: Place = ("dispatch", Setting.SUBSCRIPTION_OF_BROKER, "")
+
+
+def _messages(limit: Limit, value: int) -> Limit:
+    return replace(limit, messages=rate(value) if value > 0 else None, peak_messages=None)
+
+
+def _size(limit: Limit, value: int) -> Limit:
+    return replace(limit, size=rate(value) if value > 0 else None, peak_size=None)
+
+
+_PARTS: dict[str, tuple[Place, Callable[[Limit, int], Limit]]] = {
+    "brokerPublisherThrottlingMaxMessageRate": (_PUBLISH_BROKER, _messages),
+    "brokerPublisherThrottlingMaxByteRate": (_PUBLISH_BROKER, _size),
+    "maxPublishRatePerTopicInMessages": (_PUBLISH_TOPIC, _messages),
+    "maxPublishRatePerTopicInBytes": (_PUBLISH_TOPIC, _size),
+    "dispatchThrottlingRateInMsg": (_DISPATCH_BROKER, _messages),
+    "dispatchThrottlingRateInByte": (_DISPATCH_BROKER, _size),
+    "dispatchThrottlingRatePerTopicInMsg": (_DISPATCH_TOPIC, _messages),
+    "dispatchThrottlingRatePerTopicInByte": (_DISPATCH_TOPIC, _size),
+    "dispatchThrottlingRatePerSubscriptionInMsg": (_DISPATCH_SUBSCRIPTION, _messages),
+    "dispatchThrottlingRatePerSubscriptionInByte": (_DISPATCH_SUBSCRIPTION, _size),
+}
+"""Where each key belongs, and how it changes the limit there."""
+
+DYNAMIC_KEYS = frozenset(_PARTS)
+_LARGEST = 2**63 - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+def read_dynamic(name: str, text: str) -> int:
+    """The value of a key.
+
+    Raises:
+        ValueError: If it is not a number that Pulsar could hold.
+    """
+    value = int(text) if _NUMBER.fullmatch(text) else None
+    if value is None or not -_LARGEST - 1 <= value <= _LARGEST:
+        raise ValueError(f"{name}: {text[:60]!r} is not a whole number of 64 bits; 0 or -1 means no limit")
+    return value
+
+
+def place_of(name: str) -> Place:
+    """Which limit a key is a part of."""
+    return _PARTS[name][0]
+
+
+def dynamic_value(place: Place, values: Mapping[str, str], file: Value | None) -> Value | None:
+    """The limit at a place under the keys that are set; None if none of them is about it.
+
+    Args:
+        place: Which limit.
+        values: All keys that are set.
+        file: What the file says there.
+    """
+    limit, is_set = file.limit if file else Limit(), False
+    for name, (of, part) in _PARTS.items():
+        if of == place and name in values:
+            limit, is_set = part(limit, read_dynamic(name, values[name])), True
+    return Value(limit, Layer.DYNAMIC.origin) if is_set else None

@@ -1,0 +1,82 @@
+"""Where each value was written, and which of several holds.
+
+    rest        set for this very place by the admin address        } kept by the store
+    dynamic     the broker's dynamic configuration, by its own names }
+    file        the configuration file
+
+The upper one hides the lower, and gives it free again when it is taken back. This is about one place of
+`limiter.policies` (say, what each topic of one namespace may publish); precedence between places (topic over
+namespace over broker) is not decided here.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Direction
+
+Place = tuple[Direction, Setting, str]
+"""What a value is for: direction, setting, and the setting's name."""
+
+
+class Layer(IntEnum):
+    """Who wrote a value; the higher hides the lower."""
+
+    FILE = 0
+    DYNAMIC = 1
+    REST = 2
+
+    @property
+    def origin(self) -> str:
+        """As people see it."""
+        return self.name.lower()
+
+
+class Layers:
+    """Every value that was written, and the visible ones in `policies`.
+
+    Args:
+        policies: Gets what holds; nobody else may put values there.
+    """
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies
+        self._written: dict[Layer, dict[Place, Value]] = {layer: {} for layer in Layer}
+
+    def put(self, layer: Layer, place: Place, value: Value | None) -> None:
+        """Write a value; None takes it back."""
+        if value is None:
+            self._written[layer].pop(place, None)
+        else:
+            self._written[layer][place] = value
+        self._show(place)
+
+    def replace(self, layer: Layer, values: Mapping[Place, Value]) -> set[Place]:
+        """Write a whole layer anew. Returns the places where it changed."""
+        before = self._written[layer]
+        changed = {place for place in before.keys() | values.keys() if before.get(place) != values.get(place)}
+        for place in changed:
+            self.put(layer, place, values.get(place))
+        return changed
+
+    def written(self, layer: Layer, place: Place) -> Value | None:
+        """What one layer says, be it hidden or not."""
+        return self._written[layer].get(place)
+
+    def under(self, layer: Layer, place: Place) -> Value | None:
+        """What would hold if `layer` and all above it said nothing."""
+        return self._first(place, below=layer)
+
+    def of_layer(self, layer: Layer) -> Mapping[Place, Value]:
+        """Everything that one layer says."""
+        return self._written[layer]
+
+    def _show(self, place: Place) -> None:
+        direction, setting, name = place
+        self.policies.put(direction, setting, name, self._first(place))
+
+    def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
+        for layer in reversed(Layer):
+            if layer < below and place in self._written[layer]:
+                return self._written[layer][place]
+        return None

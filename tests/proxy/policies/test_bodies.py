@@ -1,0 +1,75 @@
+import msgspec
+import pytest
+
+from limiter.policies import Setting
+from limiter.rates import Limit, rate
+from proxy.policies.bodies import (
+    BodyError,
+    DispatchRate,
+    PublishRate,
+    ResourceGroup,
+    SubscribeRate,
+    kept_as_own,
+    kept_as_pulsar_s,
+    limit_of,
+    pulsar_body,
+    read_body,
+)
+from proxy.policies.key import Key, Kind, rate_key
+
+_PUBLISH = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_DISPATCH = rate_key("dispatch", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_SUBSCRIBE = Key(Kind.SUBSCRIBE, Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "limit"),
+    [
+        (_PUBLISH, PublishRate(10, -1), Limit(rate(10))),
+        (_PUBLISH, PublishRate(0, 1000), Limit(None, rate(1000))),
+        (_DISPATCH, DispatchRate(10_000, -1, ratePeriodInSecond=60), Limit(rate(10_000, 60 * 10**9))),
+        (_DISPATCH, DispatchRate(5, 6, ratePeriodInSecond=0), Limit(rate(5), rate(6))),
+        (_SUBSCRIBE, SubscribeRate(3, 30), Limit(rate(3, 30 * 10**9, 3))),
+        (_SUBSCRIBE, SubscribeRate(), Limit()),
+    ],
+)
+def test_what_was_written_is_given_back_and_limits(key: Key, body: msgspec.Struct, limit: Limit) -> None:
+    kept = kept_as_pulsar_s(body)
+
+    assert pulsar_body(key, kept) == body
+    assert limit_of(key, kept) == limit
+
+
+def test_a_section_of_the_configuration_is_shown_to_pulsar_s_tools_per_second() -> None:
+    kept = kept_as_own({"messages": "30/min", "bytes": "1MB", "mode": "observe"})
+
+    assert limit_of(_PUBLISH, kept) == Limit(rate(30, 60 * 10**9), rate(1_000_000), mode="observe")
+    assert pulsar_body(_PUBLISH, kept) == PublishRate(1, 1_000_000)
+
+
+def test_a_mode_is_given_to_bodies_that_know_numbers_only() -> None:
+    assert limit_of(_PUBLISH, kept_as_pulsar_s(PublishRate(1)), "reject").mode == "reject"
+    assert limit_of(_PUBLISH, kept_as_own({"messages": 1}), "reject").mode == "enforce"
+
+
+def test_a_dispatch_limit_cannot_reject() -> None:
+    with pytest.raises(BodyError, match=r"dispatch topic_of_namespace acme/shop: .*mode"):
+        limit_of(_DISPATCH, kept_as_own({"messages": 1, "mode": "reject"}))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"publishThrottlingRateInMsg": 1e99}', '{"publishThrottlingRateInMsg":"a"}']
+)
+def test_what_is_no_body_is_named(text: str) -> None:
+    with pytest.raises(BodyError, match="the body is not a PublishRate"):
+        read_body(text, PublishRate)
+
+
+def test_fields_that_pulsar_does_not_know_are_ignored() -> None:
+    assert read_body('{"publishThrottlingRateInMsg":1,"more":2}', PublishRate) == PublishRate(1)
+
+
+def test_a_resource_group_limits_both_directions() -> None:
+    group = read_body('{"publishRateInMsgs":5,"dispatchRateInBytes":700}', ResourceGroup)
+
+    assert group.limits() == {"publish": Limit(rate(5)), "dispatch": Limit(None, rate(700))}

@@ -1,0 +1,219 @@
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Limit, rate
+from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, kept_as_own, kept_as_pulsar_s
+from proxy.policies.book import Around, Book, FilePolicies, Who
+from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.layers import Place
+from proxy.policies.store import Store, StoreError
+
+_ANN = Who("ann", "10.0.0.1")
+_PLACE: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_KEY = rate_key(*_PLACE)
+_GROUP = Key(Kind.GROUP, "", "gold")
+_EMPTY = FilePolicies({}, {}, {})
+
+
+class Shelf:
+    """A book over a store that outlives it."""
+
+    def __init__(self, store: Store, file: FilePolicies = _EMPTY) -> None:
+        self.store = store
+        self.events: list[str] = []
+        self.policies = Policies()
+        self.book = Book(self.policies, file, store, Around(self._before, self._after), wall=lambda: 1)
+
+    def set(self, key: Key, kept: str | None) -> None:
+        asyncio.run(self.book.change({key: kept}, _ANN))
+
+    def messages(self, place: Place = _PLACE) -> int | None:
+        value = self.policies.get(*place)
+        return value.limit.messages.tokens if value and value.limit.messages else None
+
+    def _before(self) -> None:
+        self.events.append(f"before, {self.messages()} in force")
+
+    def _after(self, namespace: str | None) -> None:
+        self.events.append(f"after, {self.messages()} in force, {namespace}")
+
+
+@contextlib.contextmanager
+def shelf(file: FilePolicies = _EMPTY, path: Path | None = None) -> Iterator[Shelf]:
+    store = Store(path)
+    try:
+        yield Shelf(store, file)
+    finally:
+        store.close()
+
+
+def publish(messages: int) -> str:
+    return kept_as_pulsar_s(PublishRate(messages, -1))
+
+
+def file_says(limit: Limit, place: Place = _PLACE) -> FilePolicies:
+    return FilePolicies({place: Value(limit, "file")}, {}, {})
+
+
+def test_a_change_is_told_around_and_names_the_namespace_concerned() -> None:
+    with shelf() as one:
+        one.set(_KEY, publish(20))
+
+        assert one.events == ["before, None in force", "after, 20 in force, acme/shop"]
+
+
+def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
+    with shelf(path=tmp_path / "p.db") as one:
+        one.set(_KEY, publish(20))
+        one.set(_GROUP, kept_as_group(5))
+        one.set(Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+        one.set(Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "7")
+
+    with shelf(path=tmp_path / "p.db") as one:
+        assert one.messages() == 20
+        assert one.messages(("publish", Setting.RESOURCE_GROUP, "gold")) == 5
+        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
+        assert one.messages(("publish", Setting.TOPIC_OF_BROKER, "")) == 7
+
+
+def test_what_is_as_wanted_already_is_no_change() -> None:
+    with shelf() as one:
+        one.set(_KEY, publish(20))
+        told = len(one.events)
+
+        assert asyncio.run(one.book.change({_KEY: publish(20)}, _ANN)) == []
+        assert len(one.events) == told
+        assert len(one.store.audited(10)) == 1
+
+
+def test_of_a_change_with_one_bad_body_nothing_holds() -> None:
+    with shelf() as one:
+        other = Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
+
+        with pytest.raises(BodyError, match="'many' is not a whole number"):
+            asyncio.run(one.book.change({_KEY: publish(20), other: "many"}, _ANN))
+
+        assert (one.events, list(one.store.policies())) == ([], [])
+
+
+def test_what_cannot_be_written_does_not_come_into_force() -> None:
+    with shelf() as one:
+        one.store.close()
+
+        with pytest.raises(StoreError):
+            one.set(_KEY, publish(20))
+
+        assert one.messages() is None
+
+
+def test_a_change_comes_into_force_although_who_wanted_it_has_hung_up() -> None:
+    async def hang_up(book: Book) -> None:
+        wanting = asyncio.get_running_loop().create_task(book.change({_KEY: publish(20)}, _ANN))
+        await asyncio.sleep(0)
+        wanting.cancel()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+    with shelf() as one:
+        asyncio.run(hang_up(one.book))
+
+        assert one.store.read(_KEY) == publish(20)
+        assert one.messages() == 20
+
+
+@pytest.mark.parametrize(("mode", "after"), [("observe", "enforce"), ("enforce", "observe")])
+def test_numbers_set_by_pulsar_s_tools_keep_the_mode_of_the_file(mode: str, after: str) -> None:
+    with shelf(file_says(Limit(rate(1), mode=mode))) as one:  # type: ignore[arg-type]
+        one.set(_KEY, publish(20))
+        assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=mode), "rest")  # type: ignore[arg-type]
+
+        one.book.reload(file_says(Limit(rate(1), mode=after)))  # type: ignore[arg-type]
+        assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=after), "rest")  # type: ignore[arg-type]
+
+
+def test_a_body_of_sluice_s_own_says_burst_and_mode() -> None:
+    with shelf(file_says(Limit(rate(1), mode="observe"))) as one:
+        one.set(_KEY, kept_as_own({"messages": "30/min", "burst_messages": 5, "mode": "enforce"}))
+
+        assert one.policies.get(*_PLACE) == Value(Limit(rate(30, 60 * 10**9, 5)), "rest")
+
+
+def test_a_file_that_says_the_same_changes_nothing() -> None:
+    with shelf(file_says(Limit(rate(1)))) as one:
+        assert not one.book.reload(file_says(Limit(rate(1))))
+        assert one.book.reload(file_says(Limit(rate(2))))
+        assert one.events == ["before, 1 in force", "after, 2 in force, None"]
+
+
+def test_the_file_s_attachment_holds_again_when_the_other_is_taken_back() -> None:
+    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as one:
+        key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
+        one.set(key, "gold")
+        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
+
+        one.set(key, None)
+        assert one.policies.groups_of_namespaces == {"acme/shop": "silver"}
+
+
+def kept_as_group(messages: int) -> str:
+    return f'{{"publishRateInMsgs":{messages}}}'
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Sets, removals, other files and restarts, beside a plain model: rest over dynamic over file."""
+
+    place: Place = ("dispatch", Setting.TOPIC_OF_BROKER, "")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store(None)
+        self.said: dict[str, int] = {}
+        self.shelf = Shelf(self.store)
+
+    def teardown(self) -> None:
+        self.store.close()
+
+    @rule(messages=st.none() | st.integers(1, 9))
+    def set_by_rest(self, messages: int | None) -> None:
+        self._say("rest", messages)
+        body = None if messages is None else kept_as_pulsar_s(DispatchRate(messages))
+        self.shelf.set(rate_key(*self.place), body)
+
+    @rule(messages=st.none() | st.integers(1, 9))
+    def set_dynamically(self, messages: int | None) -> None:
+        self._say("dynamic", messages)
+        key = Key(Kind.DYNAMIC, "", "dispatchThrottlingRatePerTopicInMsg")
+        self.shelf.set(key, None if messages is None else str(messages))
+
+    @rule(messages=st.none() | st.integers(1, 9))
+    def read_another_file(self, messages: int | None) -> None:
+        self._say("file", messages)
+        self.shelf.book.reload(self._file())
+
+    @rule()
+    def restart(self) -> None:
+        self.shelf = Shelf(self.store, self._file())
+
+    @invariant()
+    def the_highest_that_says_something_holds(self) -> None:
+        said = [self.said[origin] for origin in ("rest", "dynamic", "file") if origin in self.said]
+        assert self.shelf.messages(self.place) == (said[0] if said else None)
+
+    def _say(self, origin: str, messages: int | None) -> None:
+        self.said.pop(origin, None)
+        if messages is not None:
+            self.said[origin] = messages
+
+    def _file(self) -> FilePolicies:
+        return file_says(Limit(rate(self.said["file"])), self.place) if "file" in self.said else _EMPTY
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)

@@ -1,0 +1,72 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Limit, rate
+from proxy.policies.layers import Layer, Layers, Place
+
+_TOPICS: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_TOTAL: Place = ("publish", Setting.NAMESPACE, "acme/shop")
+
+
+def value(messages: int, layer: Layer) -> Value:
+    return Value(Limit(rate(messages)), layer.origin)
+
+
+def shown(layers: Layers, place: Place = _TOPICS) -> Value | None:
+    return layers.policies.get(*place)
+
+
+def test_what_was_set_at_run_time_hides_the_file_s_value_until_it_is_taken_back() -> None:
+    layers = Layers(Policies())
+    layers.put(Layer.FILE, _TOPICS, value(10, Layer.FILE))
+
+    layers.put(Layer.REST, _TOPICS, value(20, Layer.REST))
+    assert shown(layers) == value(20, Layer.REST)
+
+    layers.put(Layer.REST, _TOPICS, None)
+    assert shown(layers) == value(10, Layer.FILE)
+
+
+def test_the_file_changes_under_what_hides_it() -> None:
+    layers = Layers(Policies())
+    layers.put(Layer.REST, _TOPICS, value(20, Layer.REST))
+
+    layers.replace(Layer.FILE, {_TOPICS: value(11, Layer.FILE)})
+
+    assert shown(layers) == value(20, Layer.REST)
+    assert layers.under(Layer.REST, _TOPICS) == value(11, Layer.FILE)
+    assert layers.under(Layer.FILE, _TOPICS) is None
+
+
+def test_a_layer_that_is_written_anew_tells_what_changed_in_it() -> None:
+    layers = Layers(Policies())
+    layers.replace(Layer.FILE, {_TOPICS: value(10, Layer.FILE), _TOTAL: value(100, Layer.FILE)})
+
+    assert layers.replace(Layer.FILE, {_TOTAL: value(100, Layer.FILE)}) == {_TOPICS}
+    assert shown(layers) is None
+    assert shown(layers, _TOTAL) == value(100, Layer.FILE)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(Layer), st.sampled_from([_TOPICS, _TOTAL]), st.none() | st.integers(1, 9)),
+        max_size=30,
+    )
+)
+def test_after_any_changes_the_highest_layer_that_says_something_holds(
+    changes: list[tuple[Layer, Place, int | None]],
+) -> None:
+    layers, model = Layers(Policies()), dict[tuple[Place, Layer], int]()
+    for layer, place, messages in changes:
+        layers.put(layer, place, None if messages is None else value(messages, layer))
+        if messages is None:
+            model.pop((place, layer), None)
+        else:
+            model[place, layer] = messages
+
+    for place in (_TOPICS, _TOTAL):
+        said = [
+            (layer, model[place, layer]) for layer in (Layer.REST, Layer.DYNAMIC, Layer.FILE) if (place, layer) in model
+        ]
+        assert shown(layers, place) == (value(said[0][1], said[0][0]) if said else None)
