@@ -165,8 +165,14 @@ class ClientCommands:
             self._when_answered(command.request_id, self._streams.sought, stream)
         return frame
 
-    def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages, frame: bytes) -> bytes:
+    def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages, frame: bytes) -> bytes | None:
+        """Everything is asked for again: who says an epoch ignores by itself what was sent before that.
+
+        Who says none takes what was sent before, and in order: what is held then must not be missing there. An
+        acknowledgement of what the broker sent behind it would acknowledge it unseen.
+        """
         stream = self._streams.consumer(command.consumer_id)
-        if stream is not None and not command.message_ids:
-            self._streams.drop_held(stream, ask_again=True)
-        return frame
+        if stream is None or command.message_ids or not command.HasField("consumer_epoch"):
+            return frame
+        self._streams.redeliver(stream, frame)
+        return None

@@ -128,6 +128,14 @@ class Streams:
             messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
             stream.permits.dropped(len(entries), messages, size, ask_again=ask_again)
 
+    def redeliver(self, stream: Stream, frame: bytes) -> None:
+        """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
+
+        The permits of that follow behind: before, the broker would use them for what nobody wants any more.
+        """
+        self._to_broker.outlet.insert([frame])
+        self.drop_held(stream, ask_again=True)
+
     def answered(self, answer: Message | None, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it."""
         self._opening.discard(stream)

@@ -190,9 +190,11 @@ def unsubscribe(consumer_id: int = 7) -> bytes:
     return encode(CommandUnsubscribe(consumer_id=consumer_id, request_id=600 + consumer_id))
 
 
-def redeliver(consumer_id: int = 7, entry_ids: tuple[int, ...] = ()) -> bytes:
+def redeliver(consumer_id: int = 7, entry_ids: tuple[int, ...] = (), epoch: int | None = None) -> bytes:
+    """Java clients say an epoch, others say none."""
     ids = [MessageIdData(ledger_id=1, entry_id=entry_id) for entry_id in entry_ids]
-    return encode(CommandRedeliverUnacknowledgedMessages(consumer_id=consumer_id, message_ids=ids))
+    command = CommandRedeliverUnacknowledgedMessages(consumer_id=consumer_id, message_ids=ids, consumer_epoch=epoch)
+    return encode(command)
 
 
 def active(consumer_id: int = 7, *, is_active: bool = True) -> bytes:

@@ -152,25 +152,38 @@ def test_unsubscribing_ends_the_consumer_once_the_broker_agrees(
     client << ([] if is_over else [message(1)])
 
 
-def test_asking_for_everything_again_drops_what_is_held(ten_a_second: World) -> None:
-    """The broker sends it once more; else it would come twice."""
+def test_asking_for_everything_again_since_an_epoch_drops_what_is_held(ten_a_second: World) -> None:
+    """The broker sends it once more, and the client would throw away what is from before."""
     client, broker = consumer(ten_a_second, permits=1000)
     broker >> messages(3)
     client << message(0)
-    client >> redeliver()
-    assert redeliver() in broker.heard()
+    client >> redeliver(epoch=1)
+    assert redeliver(epoch=1) in broker.heard()
     broker >> messages(3)
     ten_a_second.advance(1)
     client << messages(3)
 
 
+def test_asking_for_everything_again_without_an_epoch_leaves_no_gap(ten_a_second: World) -> None:
+    """What was on its way then arrives behind what was held: whoever acknowledges it acknowledges all before it."""
+    client, broker = consumer(ten_a_second, permits=1000)
+    broker >> messages(2)
+    client << message(0)
+    client >> redeliver()
+    assert broker.heard_names()[-1] == "REDELIVER_UNACKNOWLEDGED_MESSAGES"
+    broker >> [message(2), *messages(3)]
+    ten_a_second.advance(1)
+    client << [message(1), message(2), *messages(3)]
+
+
 def test_the_permits_of_what_was_dropped_are_asked_for_again(ten_a_second: World) -> None:
+    """Behind the wish for everything: the broker would use them for what nobody wants any more."""
     client, broker = consumer(ten_a_second, permits=2)
     broker >> messages(2)
     client << message(0)
     broker << flow(1)
-    client >> redeliver()
-    broker << [flow(1), redeliver()]
+    client >> redeliver(epoch=1)
+    broker << [redeliver(epoch=1), flow(1)]
 
 
 def test_asking_for_some_again_keeps_what_is_held(ten_a_second: World) -> None:
@@ -204,7 +217,7 @@ def test_what_is_said_about_a_consumer_outlives_the_deliveries_it_waited_behind(
     client, broker = consumer(ten_a_second, permits=1000)
     broker >> [*messages(2), frame]
     client << message(0)
-    client >> redeliver()
+    client >> redeliver(epoch=1)
     client << frame
 
 
