@@ -119,7 +119,7 @@ def test_a_change_comes_into_force_although_who_wanted_it_has_hung_up() -> None:
         wanting = asyncio.get_running_loop().create_task(book.change({_KEY: publish(20)}, _ANN))
         await asyncio.sleep(0)
         wanting.cancel()
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     with shelf() as one:
         asyncio.run(hang_up(one.book))
