@@ -62,13 +62,27 @@ class Dispatching(World):
 
 
 class Consumer:
-    """A consumer, and the broker's own counts of it."""
+    """A consumer, and the broker's and the client's own counts of it.
+
+    Attributes:
+        asked: Permits that the client asked for, and still counts on where they were dropped (`again` of them).
+        forgone: Those among them that it gave up when it asked to be closed.
+        granted: What the broker got of them.
+        counter: What of that the broker has not used up.
+        delivered: Messages that the broker sent.
+        is_closing: Whether the client asked to be closed, and has no answer yet.
+    """
 
     def __init__(self, world: Dispatching, topic: str = "x", subscription: str = "s") -> None:
         self.world = world
+        self.place = topic, subscription
         self.asked = 0
+        self.again = 0
+        self.forgone = 0
         self.granted = 0
         self.counter = 0
+        self.delivered = 0
+        self.is_closing = False
         self.stream = world.stream()
         self.stream.name = StreamName(
             "dispatch", "t", "n", parse_topic(f"t/n/{topic}").full, 1, subscription=subscription
@@ -105,16 +119,19 @@ class Consumer:
         for messages, size in entries:
             if self.counter <= 0:
                 break
-            self.counter -= messages
             taken.append((messages, size))
-            self.world.offer(self.stream, messages, size)
+            self._arrives(messages, size)
         return taken
 
-    def sent_as_read(self, entry: Size) -> None:
+    def sent_as_read(self, entry: Size, most: int = 100) -> None:
         """What a broker sends that reads an entry for each permit and sends them all, whatever they hold."""
-        for _ in range(self.counter):
-            self.counter -= entry[0]
-            self.world.offer(self.stream, *entry)
+        for _ in range(min(self.counter, most)):
+            self._arrives(*entry)
+
+    def _arrives(self, messages: int, size: int) -> None:
+        self.counter -= messages
+        self.delivered += messages
+        self.world.offer(self.stream, messages, size)
 
     def sent_in_a_chunk(self, entries: list[Size]) -> bool:
         """The same in one read, as the relay takes it; False if it must be offered one by one."""
@@ -123,6 +140,7 @@ class Consumer:
         if not gate.admit(self.stream, self.stream.charged(count, messages), size, now):
             return False
         self.counter -= messages
+        self.delivered += messages
         largest = max(each[0] for each in entries), max(each[1] for each in entries)
         gate.count_admitted(self.stream, (count, messages, size), largest)
         self.permits.crossed(count, messages, size)
@@ -134,9 +152,18 @@ class Consumer:
         messages, size = sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped)
         self.permits.dropped(len(dropped), messages, size, ask_again=ask_again)
         self.asked += messages if ask_again else 0
+        self.again += messages if ask_again else 0
         return messages
 
+    def ask_to_close(self) -> None:
+        """The client's CLOSE_CONSUMER: it wants nothing any more; what the broker has sent before may still arrive."""
+        self.is_closing = True
+        self.forgone += self.permits.asked
+        self.permits.forgo()
+        self.drop(ask_again=False)
+
     def close(self) -> None:
+        """The broker closed it, or agreed to."""
         self.world.registry.close(self.stream, self.world.clock.now)
 
     @property
