@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from proxy.blocking.config import Block, each_once
+from proxy.config_admin import AdminAccess, open_to_all
 from proxy.config_admission import AdmissionBounds
 from proxy.config_dispatch import Dispatch
 from proxy.config_limits import Limits
@@ -64,6 +65,9 @@ class Config(_Section):
     listen: ListenAddress = Field("127.0.0.1:6650", description="where Pulsar clients connect")
     broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
     admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
+    metrics: ListenAddress | None = Field(
+        None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
+    )
     proxy_id: str = Field("sluice", min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="name in the access log")
     allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
     allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
@@ -77,6 +81,7 @@ class Config(_Section):
     dispatch: Dispatch = Dispatch()
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
+    admin_access: AdminAccess = AdminAccess()
     blocks: tuple[Block, ...] = Field(
         (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
     )
@@ -111,9 +116,13 @@ def load_config(path: Path | None, flags: dict[str, Any]) -> Config:
     where = str(path) if path else "flags"
     values = _merged(_read_yaml(path) if path else {}, flags)
     try:
-        return Config.model_validate(values)
+        config = Config.model_validate(values)
     except ValidationError as error:
         raise ConfigError([_explain(where, problem) for problem in error.errors()]) from None
+    problem = open_to_all(config.admin, config.admin_access)
+    if problem is not None:
+        raise ConfigError([f"{where}: {problem}"])
+    return config
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -144,9 +153,18 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def parse_yaml(text: str | bytes) -> Any:
+    """YAML in which each key stands once.
+
+    Raises:
+        YAMLError, UnicodeDecodeError, RecursionError: If it is none. The text of the first shows some of the content.
+    """
+    return yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a SafeLoader
+        values = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

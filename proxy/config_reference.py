@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from limiter.rates import NANOS_PER_SECOND
 from proxy.config import Config
 from proxy.config_limits import RateLimit
-from proxy.config_values import read_size, read_span
+from proxy.config_values import read_count_rate, read_size, read_span
 
 _HEAD = """\
 # Configuration
@@ -69,12 +70,16 @@ def _section(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value == ():
         return "none"
     readers = {getattr(part, "func", None) for part in field.metadata}
     if read_span in readers:
         return f"`{value:g}s`"
+    if read_count_rate in readers:
+        return f"`{value[0]}/{value[1] / NANOS_PER_SECOND:g}s`".replace("/1s", "/s")
     if read_size in readers and value % 1024**2 == 0:
         return f"`{value // 1024**2}MiB`"
     return f"`{value}`"

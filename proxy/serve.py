@@ -2,16 +2,20 @@
 
 import asyncio
 import signal
+import time
 
 import structlog
 import uvloop
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from proxy.admin.app import admin_app
+from proxy.admin.app import Guards, admin_app, metrics_app
+from proxy.admin.bounds import RequestBounds
+from proxy.admin.connections import Connections
+from proxy.admin.doors import Doors
+from proxy.admin.listener import Listener
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
-from proxy.brokers.targets import split_address
+from proxy.admin.refused import Refused
 from proxy.config import Config
 from proxy.config_limits import policies_of
 from proxy.engine import Engine
@@ -19,13 +23,10 @@ from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles, Rotation
-from proxy.observe.operator_log import admin_logger, set_up_operator_log
+from proxy.observe.operator_log import set_up_operator_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
-
-_ADMIN_PATIENCE_S = 2.0
-"""How long an unfinished admin request may delay the end."""
 
 
 class StartError(Exception):
@@ -40,30 +41,32 @@ class Proxy:
 
     Raises:
         StartError: If the access log's folder cannot be made.
+        ConfigError: If a file that `admin_access` names cannot be used.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        counters = Counters()
+        self._refused = Refused(counters.admin_refused, time.monotonic_ns)
+        self.doors = Doors(config.admin_access, self._refused)
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
-        counters = Counters()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self.engine = Engine(config, policies_of(config.limits), counters, self.intervals.activity)
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
-        self._admin: web.AppRunner | None = None
+        self.metrics_address: str | None = None
+        """Where metrics alone are served, if anywhere."""
+        self._listeners: list[Listener] = []
 
     async def start(self) -> tuple[str, str]:
-        """Listen on both addresses; returns them.
+        """Listen on all addresses; returns those for clients and for the admin REST.
 
         Raises:
             StartError: If one cannot be had.
         """
         self.intervals.start(self.engine.journal)
-        try:
-            admin = await self._start_admin()
-        except OSError as error:
-            raise StartError(f"admin: cannot listen on {self.config.admin}: {error.strerror or error}") from None
+        admin = await self._start_admin()
         try:
             listen = await self.server.start()
         except OSError as error:
@@ -78,21 +81,29 @@ class Proxy:
         self.intervals.stop()
         if not await asyncio.to_thread(self.access.close):
             structlog.get_logger().error("access log: the disk did not take the last lines in time")
-        if self._admin is not None:
-            await self._admin.cleanup()
+        for listener in self._listeners:
+            await listener.stop()
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
-        app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush)
-        self._admin = web.AppRunner(
-            app, logger=admin_logger(), access_log=None, handle_signals=False, shutdown_timeout=_ADMIN_PATIENCE_S
-        )
-        await self._admin.setup()
-        host, port = split_address(self.config.admin)
-        site = web.TCPSite(self._admin, host, port)
-        await site.start()
-        return f"{host}:{self._admin.addresses[0][1]}"
+        bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
+        app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush, Guards(bounds, self.doors))
+        if self.config.metrics is not None:
+            alone = Listener(metrics_app(metrics, bounds), self._connections())
+            self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
+        return await self._listen("admin", Listener(app, self._connections(), self.doors.context), self.config.admin)
+
+    async def _listen(self, key: str, listener: Listener, address: str) -> str:
+        self._listeners.append(listener)
+        try:
+            return await listener.start(address)
+        except OSError as error:
+            raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from None
+
+    def _connections(self) -> Connections:
+        access = self.config.admin_access
+        return Connections(access.max_connections, access.request_timeout, self._refused)
 
 
 def run(config: Config) -> None:
@@ -113,7 +124,8 @@ async def _serve(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     try:
         listen, admin = await proxy.start()
-        log.info("serving", listen=listen, admin=admin, broker=config.broker, access_log=str(config.access_log.dir))
+        addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
+        log.info("serving", **addresses, broker=config.broker, access_log=str(config.access_log.dir))
         await ending.wait()
         log.info("ending", connections=len(proxy.engine.sessions))
     finally:

@@ -1,6 +1,7 @@
 """The admin address: metrics, health, what streams do, and the REST that sets limits and blocks."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
@@ -8,37 +9,51 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from proxy.admin.block_rest import BlockRest
+from proxy.admin.bounds import RequestBounds
+from proxy.admin.doors import Doors
 from proxy.admin.policy_rest import PolicyRest
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
 from proxy.admin.stream_rest import StreamRest
 from proxy.engine import Engine
 
-_LARGEST_BODY = 64 * 1024
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What every request has to pass before a handler sees it.
+
+    Args:
+        bounds: Its rate, time and size.
+        doors: Who sends it.
+    """
+
+    bounds: RequestBounds
+    doors: Doors
+
+
 def admin_app(
-    engine: Engine, metrics: CollectorRegistry, readiness: Readiness, before_change: Callable[[], None]
+    engine: Engine,
+    metrics: CollectorRegistry,
+    readiness: Readiness,
+    before_change: Callable[[], None],
+    guards: Guards,
 ) -> web.Application:
     """The application; somebody else gives it an address."""
-
-    async def show_metrics(_request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def show_health(_request: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
 
     async def show_readiness(_request: web.Request) -> web.Response:
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
-    app = web.Application(middlewares=[_errors_as_reasons], client_max_size=_LARGEST_BODY)
+    bounds, doors = guards.bounds, guards.doors
+    app = web.Application(
+        middlewares=[_errors_as_reasons, bounds.rate, doors.check, bounds.body],
+        client_max_size=bounds.most_bytes,
+    )
     app.add_routes(
         [
-            web.get("/metrics", show_metrics),
-            web.get("/healthz", show_health),
+            *_watching(metrics),
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
             *PolicyRest(engine, before_change).routes(),
@@ -46,6 +61,23 @@ def admin_app(
         ]
     )
     return app
+
+
+def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds) -> web.Application:
+    """What the address for metrics alone serves: to everybody, and nothing that changes anything."""
+    app = web.Application(middlewares=[_errors_as_reasons, bounds.rate, bounds.body], client_max_size=bounds.most_bytes)
+    app.add_routes(_watching(metrics))
+    return app
+
+
+def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
+    async def show_metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def show_health(_request: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
 
 
 @web.middleware

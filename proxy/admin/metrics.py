@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from limiter.stream import Stream
+from proxy.admin.refused import Why
 from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import Engine
@@ -65,6 +66,7 @@ class SluiceCollector(Collector):
         yield from _loop(self._engine.counters)
         yield from self._blocked()
         yield _not_admitted(self._engine.counters)
+        yield _admin_refused(self._engine.counters)
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
         )
@@ -182,6 +184,16 @@ def _not_admitted(counters: Counters) -> Metric:
         "Connections, lookups, producers and consumers over a bound of `admission`, by its key",
         ("what",),
         {what.value: counters.not_admitted[what] for what in What},
+    )
+
+
+def _admin_refused(counters: Counters) -> Metric:
+    return _labelled(
+        CounterMetricFamily,
+        "sluice_admin_refused",
+        "Requests and connections that the admin address refused",
+        ("kind",),
+        {why.value: counters.admin_refused[why.value] for why in Why},
     )
 
 

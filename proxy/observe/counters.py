@@ -29,6 +29,8 @@ class Counters:
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
     not_admitted: Counter[str] = field(default_factory=Counter)
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
+    admin_refused: Counter[str] = field(default_factory=Counter)
+    """Requests and connections that the admin address refused, by why."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

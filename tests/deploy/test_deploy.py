@@ -77,10 +77,10 @@ def test_the_parts_find_each_other():
     scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())
     assert config.broker == "pulsar://broker:6650"
     assert "broker" in COMPOSE["services"]
-    admin_port = config.admin.rpartition(":")[2]
-    assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == [f"sluice:{admin_port}"]
+    metrics_port = str(config.metrics).rpartition(":")[2]
+    assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == [f"sluice:{metrics_port}"]
     published = [port.split(":")[-1] for port in COMPOSE["services"]["sluice"]["ports"]]
-    assert set(published) == {config.listen.rpartition(":")[2], admin_port}
+    assert set(published) == {config.listen.rpartition(":")[2], metrics_port}
 
 
 def test_the_access_log_goes_where_the_image_lets_it_be_written():

@@ -7,9 +7,13 @@ from prometheus_client import CollectorRegistry
 
 from limiter.policies import Setting, Value
 from limiter.rates import Direction, Limit
-from proxy.admin.app import admin_app
+from limiter.testing import ManualClock
+from proxy.admin.app import Guards, admin_app
+from proxy.admin.bounds import RequestBounds
+from proxy.admin.doors import Doors
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
+from proxy.admin.refused import Refused
 from proxy.config import Config
 from proxy.config_limits import policies_of
 from proxy.engine import Engine
@@ -22,6 +26,7 @@ class Admin:
     """An engine with its admin application on some free port.
 
     Attributes:
+        clock: That of the bounds on requests; it stands unless a test moves it.
         limits_before_changes: The publish limit of acme/shop whenever the application said that it would change values.
     """
 
@@ -33,7 +38,11 @@ class Admin:
         metrics = CollectorRegistry(auto_describe=False)
         access = AccessLog("p", "boot", None)
         metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
-        self.app = admin_app(self.engine, metrics, self.readiness, self._before_change)
+        self.clock = ManualClock()
+        self.refused = Refused(self.engine.counters.admin_refused, self.clock)
+        self.doors = Doors(config.admin_access, self.refused)
+        guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
+        self.app = admin_app(self.engine, metrics, self.readiness, self._before_change, guards)
         self.client = TestClient(TestServer(self.app))
 
     @property

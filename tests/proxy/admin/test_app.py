@@ -49,7 +49,7 @@ async def test_a_body_that_is_too_large_is_refused(make_admin) -> None:
     admin: Admin = await make_admin()
     status, answer = await admin.ask("POST", RATE, data=b" " * 70_000)
     assert status == 413
-    assert "Too Large" in answer["reason"]
+    assert "more than 65536 bytes (admin_access.max_body)" in answer["reason"]
 
 
 async def test_an_error_of_our_own_costs_one_request_and_shows_no_traceback(
