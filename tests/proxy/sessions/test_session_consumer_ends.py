@@ -1,0 +1,180 @@
+"""Permits and held deliveries of a consumer that is closed by either side, seeks, unsubscribes, or subscribes again."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.proxy.conversation import NOTHING, World, consumer
+from tests.proxy.held_deliveries import holding
+from tests.proxy.wire import (
+    OTHER_TOPIC,
+    TOPIC,
+    close_consumer,
+    error,
+    flow,
+    message,
+    messages,
+    seek,
+    subscribe,
+    success,
+    unsubscribe,
+)
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def ten_a_second(make_world: Make) -> World:
+    return make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}})
+
+
+# ---- permits
+
+
+def test_a_flow_of_no_permits_stays_here_whether_the_consumer_is_limited_unlimited_or_none(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second, subscribe(8, OTHER_TOPIC))
+    client >> [flow(0), flow(0, consumer_id=8), flow(0, consumer_id=99)]
+    broker << NOTHING
+    client >> close_consumer()
+    client >> flow(0)
+    broker << close_consumer()
+
+
+def test_a_zero_receiver_queue_gets_one_message_for_each_permit(ten_a_second: World) -> None:
+    client, broker = consumer(ten_a_second)
+    for number in range(4):
+        client >> flow(1)
+        broker << flow(1)
+        broker >> message(number)
+        ten_a_second.advance(0.1)
+        client << message(number)
+        broker << NOTHING
+
+
+def test_a_consumer_that_asked_to_be_closed_gets_no_permits_for_what_still_arrives(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    client >> close_consumer()
+    broker << close_consumer()
+    broker >> messages(3, start=3)
+    ten_a_second.advance(5)
+    broker << NOTHING
+    broker >> success(407)
+    assert client.heard()[-1] == success(407)
+    ten_a_second.advance(5)
+    broker << NOTHING
+
+
+def test_permits_of_a_consumer_that_asked_to_be_closed_go_to_another(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    other, others_broker = consumer(ten_a_second, permits=1000)
+    others_broker >> message(0)
+    others_broker << NOTHING
+    client >> close_consumer()
+    broker >> success(407)
+    assert flow(1) in others_broker.heard()
+    assert other.is_read
+
+
+# ---- closed by the broker
+
+
+def test_a_consumer_that_the_broker_closes_asks_for_nothing_any_more(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    broker >> close_consumer()
+    client << close_consumer()
+    ten_a_second.advance(5)
+    broker << NOTHING
+    client << NOTHING
+    assert ten_a_second.engine.registry.live() == []
+
+
+def test_what_a_consumer_had_under_way_is_room_for_others_when_the_broker_closes_it(ten_a_second: World) -> None:
+    _, broker = holding(ten_a_second)
+    other, others_broker = consumer(ten_a_second, permits=1000)
+    others_broker >> message(0)
+    others_broker << NOTHING
+    broker >> close_consumer()
+    assert flow(1) in others_broker.heard()
+    assert other.is_read
+
+
+def test_a_consumer_closed_by_the_broker_subscribes_again_with_permits_of_its_own_only(ten_a_second: World) -> None:
+    """As when a topic moves, or a seek is answered: the client asks anew, and what was pending is forgotten."""
+    client, broker = holding(ten_a_second)
+    broker >> close_consumer()
+    client << close_consumer()
+    client >> subscribe(request_id=9)
+    broker << subscribe(request_id=9)
+    broker >> success(9)
+    client << success(9)
+    ten_a_second.advance(5)
+    broker << NOTHING
+    client >> flow(1)
+    broker << flow(1)
+    broker >> message(1)
+    client << message(1)
+    ten_a_second.advance(5)
+    broker << NOTHING
+
+
+def test_other_consumers_keep_what_is_held_of_them_when_the_broker_closes_one(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second, subscribe(8))
+    broker >> [*messages(2, 8), close_consumer()]
+    client << close_consumer()
+    ten_a_second.advance(1)
+    client << messages(2, 8)
+
+
+def test_both_sides_may_close_a_consumer_at_once(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    client >> close_consumer()
+    broker << close_consumer()
+    broker >> [close_consumer(), success(407)]
+    client << [close_consumer(), success(407)]
+    assert ten_a_second.engine.registry.live() == []
+    assert ten_a_second.engine.held.used == 0
+
+
+# ---- seek and unsubscribe
+
+
+def test_a_seek_that_the_broker_answers_by_closing_the_consumer_drops_what_is_held_of_the_old_one_only(
+    ten_a_second: World,
+) -> None:
+    """So do Pulsar's brokers: CLOSE_CONSUMER first, and the success when the client has perhaps subscribed again."""
+    client, broker = holding(ten_a_second)
+    client >> seek()
+    broker << seek()
+    broker >> close_consumer()
+    client << close_consumer()
+    client >> [subscribe(request_id=9), flow(1000)]
+    broker.heard()
+    broker >> [success(9), *messages(2)]
+    assert client.heard()[0] == success(9)
+    broker >> success(507)
+    client << success(507)
+    ten_a_second.advance(1)
+    client << messages(2)
+
+
+def test_what_arrives_behind_the_answer_to_a_seek_is_delivered(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    client >> seek()
+    broker << seek()
+    broker >> [success(507), *messages(2)]
+    ten_a_second.advance(1)
+    client << [success(507), *messages(2)]
+
+
+def test_unsubscribing_gives_the_permits_to_another_once_the_broker_agrees(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    _, others_broker = consumer(ten_a_second, permits=1000)
+    others_broker >> message(0)
+    client >> unsubscribe()
+    broker << unsubscribe()
+    others_broker << NOTHING
+    broker >> error(607)
+    others_broker << NOTHING
+    client >> unsubscribe()
+    broker >> success(607)
+    assert flow(1) in others_broker.heard()
