@@ -13,7 +13,7 @@ Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from limiter.limiter import Scope
 from limiter.networks import Networks, counted_as
@@ -39,6 +39,9 @@ class Setting(StrEnum):
     ROLE = "role"  # what clients authenticated as, or *: each role
     ADDRESS = "address"  # address or network: each address in it
 
+
+About = Literal["publish", "dispatch", "subscribe"]
+"""What a value is about: messages in one direction, or how often one consumer may subscribe."""
 
 EACH = "*"
 _WITH_DEFAULT = frozenset({Setting.TENANT, Setting.PRODUCER, Setting.ROLE})
@@ -115,28 +118,28 @@ class Policies:
     """Resource group by `tenant/namespace`."""
     groups_of_tenants: dict[str, str] = field(default_factory=dict)
     """Resource group by tenant, for namespaces without one of their own."""
-    _values: dict[tuple[Direction, Setting, str], Value] = field(default_factory=dict)
-    _networks: dict[Direction, Networks[Value]] = field(default_factory=dict)
+    _values: dict[tuple[About, Setting, str], Value] = field(default_factory=dict)
+    _networks: dict[About, Networks[Value]] = field(default_factory=dict)
 
-    def put(self, direction: Direction, setting: Setting, name: str, value: Value | None) -> None:
+    def put(self, about: About, setting: Setting, name: str, value: Value | None) -> None:
         """Set a value; None takes it back.
 
         Raises:
             ValueError: If an address or a network is not one.
         """
         if setting is Setting.ADDRESS:
-            self._networks.setdefault(direction, Networks()).put(name, value)
+            self._networks.setdefault(about, Networks()).put(name, value)
         if value is None:
-            self._values.pop((direction, setting, name), None)
+            self._values.pop((about, setting, name), None)
         else:
-            self._values[direction, setting, name] = value
+            self._values[about, setting, name] = value
 
-    def get(self, direction: Direction, setting: Setting, name: str) -> Value | None:
+    def get(self, about: About, setting: Setting, name: str) -> Value | None:
         """What was put there; of an address, what holds for it."""
         if setting is Setting.ADDRESS:
-            networks = self._networks.get(direction)
+            networks = self._networks.get(about)
             return networks.find(name) if networks else None
-        return self._values.get((direction, setting, name))
+        return self._values.get((about, setting, name))
 
     def clear(self) -> None:
         """Take everything back: values and attachments."""
@@ -145,9 +148,9 @@ class Policies:
         self._values.clear()
         self._networks.clear()
 
-    def put_under(self, direction: Direction, setting: Setting) -> dict[str, Value]:
+    def put_under(self, about: About, setting: Setting) -> dict[str, Value]:
         """Every value of one setting, by name."""
-        return {name: value for (of, kind, name), value in self._values.items() if (of, kind) == (direction, setting)}
+        return {name: value for (of, kind, name), value in self._values.items() if (of, kind) == (about, setting)}
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
         """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
@@ -155,6 +158,20 @@ class Policies:
             return ()
         applicable = (*self._of_topic(direction, topic), *self._of_client(direction, topic, client))
         return tuple(entry for entry in applicable if entry is not None)
+
+    def subscribe_rate(self, topic: Topic) -> Value | None:
+        """How often each consumer may subscribe to a topic: the narrowest value that is there, as with Pulsar."""
+        if topic.is_system:
+            return None
+        found = (
+            self._values.get(("subscribe", setting, name))
+            for setting, name in (
+                (Setting.TOPIC, topic.partitioned),
+                (Setting.TOPIC_OF_NAMESPACE, topic.namespace_name),
+                (Setting.TOPIC_OF_BROKER, ""),
+            )
+        )
+        return next((value for value in found if value and value.limit), None)
 
     def group_of(self, topic: Topic) -> str:
         """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""

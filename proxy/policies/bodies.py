@@ -37,12 +37,12 @@ class PublishRate(msgspec.Struct, frozen=True):
 
 
 class DispatchRate(msgspec.Struct, frozen=True):
-    """Pulsar's DispatchRate; numbers of 0 and below mean no limit."""
+    """Pulsar's DispatchRate; numbers of 0 and below mean no limit. What is left out is 0, as with a broker."""
 
-    dispatchThrottlingRateInMsg: Int32 = -1  # noqa: N815
-    dispatchThrottlingRateInByte: Int64 = -1  # noqa: N815
+    dispatchThrottlingRateInMsg: Int32 = 0  # noqa: N815
+    dispatchThrottlingRateInByte: Int64 = 0  # noqa: N815
     relativeToPublishRate: bool = False  # noqa: N815
-    ratePeriodInSecond: Int32 = 1  # noqa: N815
+    ratePeriodInSecond: Int32 = 0  # noqa: N815
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import structlog
 
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import About, Policies, Setting, Value
 from limiter.rates import Direction
 from proxy.policies.bodies import BodyError, ResourceGroup, limit_of, read_body
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
-from proxy.policies.key import Key, Kind, namespace_of, rate_key
+from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
 from proxy.policies.layers import Layer, Layers, Place
 from proxy.policies.store import Change, Store
 
@@ -149,25 +149,25 @@ class Book:
             _put(self.dynamic, key.name, kept)
             self._lay_dynamic(place_of(key.name))
         else:
-            for place, value in self._effects(key, kept).items():
-                self.layers.put(Layer.REST, place, value)
+            for layer, place, value in self._effects(key, kept):
+                self.layers.put(layer, place, value)
 
-    def _effects(self, key: Key, kept: str | None) -> dict[Place, Value | None]:
+    def _effects(self, key: Key, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
         """The values that a kept body means; of some kinds there are none, but the body is checked."""
         if key.kind is Kind.DYNAMIC:
             _check_dynamic(key.name, kept)
-            return {}
+            return []
         if key.kind is Kind.ATTACHMENT:
-            return {}
+            return []
         if key.kind is Kind.GROUP:
             return _of_group(key.name, kept)
-        place: Place = (_direction(key), Setting(key.setting), key.name)
-        return {place: None if kept is None else self._value(place, key, kept)}
+        layer, place = _where(key)
+        return [(layer, place, None if kept is None else self._value(layer, place, key, kept))]
 
-    def _value(self, place: Place, key: Key, kept: str) -> Value:
+    def _value(self, layer: Layer, place: Place, key: Key, kept: str) -> Value:
         """A limit that the file observes or rejects by stays so where Pulsar's tools set its numbers only."""
         file = self.layers.written(Layer.FILE, place)
-        return Value(limit_of(key, kept, file.limit.mode if file else "enforce"), Layer.REST.origin)
+        return Value(limit_of(key, kept, file.limit.mode if file else "enforce"), layer.origin)
 
     def _lay_dynamic(self, place: Place) -> None:
         file = self.layers.written(Layer.FILE, place)
@@ -183,10 +183,10 @@ class Book:
 
     def _refresh(self, place: Place) -> None:
         """The file's mode holds for Pulsar's bodies over it too."""
-        direction, setting, name = place
-        key = rate_key(direction, setting, name)
-        if self.layers.written(Layer.REST, place) is not None and setting is not Setting.RESOURCE_GROUP:
-            self._load(key, self.store.read(key))
+        for layer in (Layer.GLOBAL, Layer.REST):
+            if self.layers.written(layer, place) is not None and place[1] is not Setting.RESOURCE_GROUP:
+                key = rate_key(*place, is_global=layer is Layer.GLOBAL)
+                self._load(key, self.store.read(key))
 
     def _lay_attachments(self) -> None:
         policies, file = self.layers.policies, self.file
@@ -197,12 +197,22 @@ class Book:
         return {key.name: group for key, group in self._attached.items() if key.setting == setting}
 
 
-def _of_group(name: str, kept: str | None) -> dict[Place, Value | None]:
+def _of_group(name: str, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
     limits = read_body(kept, ResourceGroup).limits() if kept is not None else {}
-    return {
-        (direction, Setting.RESOURCE_GROUP, name): Value(limits[direction], Layer.REST.origin) if limits else None
+    return [
+        (
+            Layer.REST,
+            (direction, Setting.RESOURCE_GROUP, name),
+            Value(limits[direction], Layer.REST.origin) if limits else None,
+        )
         for direction in _BOTH
-    }
+    ]
+
+
+def _where(key: Key) -> tuple[Layer, Place]:
+    setting, is_global = setting_of(key)
+    about: About = "publish" if key.kind is Kind.PUBLISH else "dispatch" if key.kind is Kind.DISPATCH else "subscribe"
+    return Layer.GLOBAL if is_global else Layer.REST, (about, setting, key.name)
 
 
 def _check_dynamic(name: str, kept: str | None) -> None:
@@ -213,10 +223,6 @@ def _check_dynamic(name: str, kept: str | None) -> None:
             read_dynamic(name, kept)
         except ValueError as error:
             raise BodyError(str(error)) from None
-
-
-def _direction(key: Key) -> Direction:
-    return "publish" if key.kind is Kind.PUBLISH else "dispatch"
 
 
 K = TypeVar("K")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from limiter.policies import Setting, Value
-from limiter.rates import Limit, rate
+from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.policies.layers import Layer, Place
 
 _PUBLISH_BROKER: Place = ("publish", Setting.PROXY, "")
@@ -18,6 +18,9 @@ _PUBLISH_TOPIC: Place = ("publish", Setting.TOPIC_OF_BROKER, "")
 _DISPATCH_BROKER: Place = ("dispatch", Setting.PROXY, "")
 _DISPATCH_TOPIC: Place = ("dispatch", Setting.TOPIC_OF_BROKER, "")
 _DISPATCH_SUBSCRIPTION: Place = ("dispatch", Setting.SUBSCRIPTION_OF_BROKER, "")
+_SUBSCRIBE: Place = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+_SUBSCRIBE_PERIOD_NS = 30 * NANOS_PER_SECOND
+"""Pulsar's default of subscribeRatePeriodPerConsumerInSecond."""
 
 
 def _messages(limit: Limit, value: int) -> Limit:
@@ -26,6 +29,17 @@ def _messages(limit: Limit, value: int) -> Limit:
 
 def _size(limit: Limit, value: int) -> Limit:
     return replace(limit, size=rate(value) if value > 0 else None, peak_size=None)
+
+
+def _subscribes(limit: Limit, value: int) -> Limit:
+    period_ns = limit.messages.period_ns if limit.messages else _SUBSCRIBE_PERIOD_NS
+    return replace(limit, messages=Rate(value, period_ns, value) if value > 0 else None)
+
+
+def _subscribe_period(limit: Limit, value: int) -> Limit:
+    if limit.messages is None or value <= 0:
+        return limit
+    return replace(limit, messages=replace(limit.messages, period_ns=value * NANOS_PER_SECOND))
 
 
 _PARTS: dict[str, tuple[Place, Callable[[Limit, int], Limit]]] = {
@@ -39,6 +53,8 @@ _PARTS: dict[str, tuple[Place, Callable[[Limit, int], Limit]]] = {
     "dispatchThrottlingRatePerTopicInByte": (_DISPATCH_TOPIC, _size),
     "dispatchThrottlingRatePerSubscriptionInMsg": (_DISPATCH_SUBSCRIPTION, _messages),
     "dispatchThrottlingRatePerSubscriptionInByte": (_DISPATCH_SUBSCRIPTION, _size),
+    "subscribeThrottlingRatePerConsumer": (_SUBSCRIBE, _subscribes),
+    "subscribeRatePeriodPerConsumerInSecond": (_SUBSCRIBE, _subscribe_period),
 }
 """Where each key belongs, and how it changes the limit there."""
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from limiter.policies import Setting
-from limiter.rates import Direction
+from limiter.policies import About, Setting
 
 
 class Kind(StrEnum):
@@ -19,6 +18,7 @@ class Kind(StrEnum):
     BLOCK = "block"  # empty, the block as text: who may not pass
 
 
+_GLOBAL = "global_"
 _NAMES_NAMESPACE = frozenset({Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE})
 _NAMES_TOPIC = frozenset(
     {Setting.TOPIC, Setting.PARTITIONED_TOPIC, Setting.SUBSCRIPTION_OF_TOPIC, Setting.SUBSCRIPTION}
@@ -43,16 +43,26 @@ class Key:
         return " ".join(part for part in (self.kind, self.setting, self.name) if part)
 
 
-def rate_key(direction: Direction, setting: Setting, name: str) -> Key:
-    """The key of a publish or dispatch rate."""
-    return Key(Kind(direction), setting.value, name)
+def rate_key(about: About, setting: Setting, name: str, *, is_global: bool = False) -> Key:
+    """The key of a publish, dispatch or subscribe rate; Pulsar's tools can set a topic's twice, here and `--global`."""
+    return Key(Kind(about), _GLOBAL * is_global + setting.value, name)
+
+
+def setting_of(key: Key) -> tuple[Setting, bool]:
+    """The setting of a rate's key, and whether it is the global one.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    return Setting(key.setting.removeprefix(_GLOBAL)), key.setting.startswith(_GLOBAL)
 
 
 def namespace_of(key: Key) -> str | None:
     """`tenant/namespace`, if only its topics can be concerned."""
-    if key.setting in _NAMES_NAMESPACE:
+    setting = key.setting.removeprefix(_GLOBAL)
+    if setting in _NAMES_NAMESPACE:
         return key.name
-    if key.setting in _NAMES_TOPIC:
+    if setting in _NAMES_TOPIC:
         _, _, path = key.name.rpartition("persistent://")
         return "/".join(path.split("/")[:2])
     return None

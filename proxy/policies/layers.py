@@ -1,7 +1,8 @@
 """Where each value was written, and which of several holds.
 
-    rest        set for this very place by the admin address        } kept by the store
-    dynamic     the broker's dynamic configuration, by its own names }
+    rest        set for this very place by the admin address          }
+    global      the same, by Pulsar's tools with `--global`            } kept by the store
+    dynamic     the broker's dynamic configuration, by its own names   }
     file        the configuration file
 
 The upper one hides the lower, and gives it free again when it is taken back. This is about one place of
@@ -12,11 +13,10 @@ namespace over broker) is not decided here.
 from collections.abc import Mapping
 from enum import IntEnum
 
-from limiter.policies import Policies, Setting, Value
-from limiter.rates import Direction
+from limiter.policies import About, Policies, Setting, Value
 
-Place = tuple[Direction, Setting, str]
-"""What a value is for: direction, setting, and the setting's name."""
+Place = tuple[About, Setting, str]
+"""What a value is for: what it is about, setting, and the setting's name."""
 
 
 class Layer(IntEnum):
@@ -24,7 +24,8 @@ class Layer(IntEnum):
 
     FILE = 0
     DYNAMIC = 1
-    REST = 2
+    GLOBAL = 2
+    REST = 3
 
     @property
     def origin(self) -> str:
@@ -72,8 +73,7 @@ class Layers:
         return self._written[layer]
 
     def _show(self, place: Place) -> None:
-        direction, setting, name = place
-        self.policies.put(direction, setting, name, self._first(place))
+        self.policies.put(*place, self._first(place))
 
     def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
         for layer in reversed(Layer):

@@ -234,3 +234,23 @@ def test_cleared_nothing_is_left_of_them() -> None:
     assert policies == Policies()
     policies.put("publish", Setting.RESOURCE_GROUP, "gold", value(5))
     assert in_force(policies, client=Client(address="10.1.2.3")) == []
+
+
+def test_the_narrowest_subscribe_rate_holds_and_system_topics_have_none() -> None:
+    policies = Policies()
+    topic = parse_topic("persistent://acme/shop/orders-partition-1")
+    assert policies.subscribe_rate(topic) is None
+
+    for number, (setting, name) in enumerate(
+        [
+            (Setting.TOPIC_OF_BROKER, ""),
+            (Setting.TOPIC_OF_NAMESPACE, "acme/shop"),
+            (Setting.TOPIC, "persistent://acme/shop/orders"),
+        ],
+        start=1,
+    ):
+        value = Value(Limit(rate(number)), "rest")
+        policies.put("subscribe", setting, name, value)
+        assert policies.subscribe_rate(topic) == value
+
+    assert policies.subscribe_rate(parse_topic("persistent://acme/shop/__change_events")) is None

@@ -166,6 +166,21 @@ def kept_as_group(messages: int) -> str:
     return f'{{"publishRateInMsgs":{messages}}}'
 
 
+def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
+    topic = "persistent://acme/shop/orders"
+    place: Place = ("publish", Setting.TOPIC, topic)
+    with shelf() as one:
+        one.set(rate_key(*place, is_global=True), publish(30))
+        assert one.messages(place) == 30
+        assert one.events[-1].endswith("acme/shop")
+
+        one.set(rate_key(*place), publish(20))
+        assert one.messages(place) == 20
+
+        one.set(rate_key(*place), None)
+        assert one.messages(place) == 30
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Sets, removals, other files and restarts, beside a plain model: rest over dynamic over file."""
 

@@ -29,7 +29,7 @@ def test_keys_of_other_places_say_nothing_here() -> None:
 
 
 def test_every_key_changes_the_place_that_it_belongs_to() -> None:
-    for name in DYNAMIC_KEYS:
+    for name in DYNAMIC_KEYS - {"subscribeRatePeriodPerConsumerInSecond"}:
         found = dynamic_value(place_of(name), {name: "5"}, None)
         assert found is not None
         assert [part.tokens for part in (found.limit.messages, found.limit.size) if part] == [5], name
@@ -39,3 +39,14 @@ def test_every_key_changes_the_place_that_it_belongs_to() -> None:
 def test_what_is_no_number_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=_MESSAGES):
         read_dynamic(_MESSAGES, text)
+
+
+def test_count_and_period_of_subscribes_are_keys_of_their_own() -> None:
+    place: Place = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+    keys = {"subscribeThrottlingRatePerConsumer": "3"}
+
+    found = dynamic_value(place, keys, None)
+    assert found == Value(Limit(rate(3, 30 * 10**9, 3)), "dynamic")
+
+    found = dynamic_value(place, keys | {"subscribeRatePeriodPerConsumerInSecond": "10"}, None)
+    assert found == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")

@@ -7,6 +7,7 @@ from proxy.policies.layers import Layer, Layers, Place
 
 _TOPICS: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _TOTAL: Place = ("publish", Setting.NAMESPACE, "acme/shop")
+_FROM_THE_TOP = (Layer.REST, Layer.GLOBAL, Layer.DYNAMIC, Layer.FILE)
 
 
 def value(messages: int, layer: Layer) -> Value:
@@ -66,7 +67,5 @@ def test_after_any_changes_the_highest_layer_that_says_something_holds(
             model[place, layer] = messages
 
     for place in (_TOPICS, _TOTAL):
-        said = [
-            (layer, model[place, layer]) for layer in (Layer.REST, Layer.DYNAMIC, Layer.FILE) if (place, layer) in model
-        ]
+        said = [(layer, model[place, layer]) for layer in _FROM_THE_TOP if (place, layer) in model]
         assert shown(layers, place) == (value(said[0][1], said[0][0]) if said else None)
