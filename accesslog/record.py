@@ -156,6 +156,11 @@ class LimitLine(_Line, kw_only=True, tag="limit"):
     """Messages per second, in force while the burst lasts; null for none."""
     peak_bytes: float | None = None
     """Bytes per second, in force while the burst lasts; null for none."""
+    published_messages: float | None = None
+    """What of `limit_messages` is the topic's publish rate (relativeToPublishRate); null if it is not relative. Such a
+    limit changes with that rate, at the end of a span, and also between lines if it was not in use."""
+    published_bytes: float | None = None
+    """The same of `limit_bytes`."""
     passed_entries: int
     passed_messages: int
     passed_bytes: int

@@ -5,6 +5,8 @@ from typing import Literal
 
 NANOS_PER_SECOND = 1_000_000_000
 _SMALLEST_BURST_NS = 20_000_000
+PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
+"""A publish rate is the mean over this time."""
 
 Direction = Literal["publish", "dispatch"]
 Mode = Literal["enforce", "observe", "reject"]
@@ -45,6 +47,17 @@ def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = Non
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """A topic's publish rate, rounded up: what passes in `PUBLISH_WINDOW_NS`, so that slow rates are not all of 1/s."""
+
+    messages: int = 0
+    size: int = 0
+
+
+NOTHING_PUBLISHED = Published()
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """Messages and bytes that may pass; None means that this one is not limited.
 
@@ -55,6 +68,8 @@ class Limit:
         peak_size: The same for bytes.
         mode: `enforce`: what is over the limit is held. `observe`: nothing is held, but what would have been is
             counted. `reject`: what is over the limit is refused at once (publish only).
+        published: The topic's publish rate that is a part of the rates here (relativeToPublishRate): as configured
+            nothing yet. None: the limit is not relative.
     """
 
     messages: Rate | None = None
@@ -62,6 +77,7 @@ class Limit:
     peak_messages: Rate | None = None
     peak_size: Rate | None = None
     mode: Mode = "enforce"
+    published: Published | None = None
 
     def __bool__(self) -> bool:
         return self.messages is not None or self.size is not None

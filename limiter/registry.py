@@ -10,7 +10,8 @@ from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter, horizon_of
 from limiter.permits import Permits
 from limiter.policies import ANYBODY, Client, InForce, Policies, Topic
-from limiter.rates import Direction, Rate
+from limiter.rates import Direction, Limit, Rate
+from limiter.relative_limits import RelativeLimits
 from limiter.stream import Entry, Stream
 from limiter.under_way import RULES, DispatchRules, Unit
 
@@ -26,6 +27,10 @@ class Registry:
         observer: Plays the limits that are only observed.
         rules: How deliveries are counted and asked for.
         clock: Monotonic nanoseconds, for who has no backlog; needed if the rules spare those.
+
+    Attributes:
+        relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
+            called once a second if a stream does something, or if they are moving.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Registry:
         self._known: dict[Stream, tuple[Topic, Client]] = {}
         self._sweep_at = _SWEEP_AT
         self._rules = rules
+        self.relative = RelativeLimits(by_entry=rules.by_entry)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up and clock is not None:
             self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
@@ -50,6 +56,8 @@ class Registry:
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """A stream of `topic` begins."""
         self._known[stream] = topic, client
+        if stream.name.direction == "publish":
+            self.relative.opened(stream)
         stream.chain, observed = self._chains(stream, now)
         self._gate.join(stream)
         self._observe(stream, observed, now)
@@ -73,6 +81,7 @@ class Registry:
         """A stream ends. Gives back what it held."""
         self._known.pop(stream, None)
         stream.is_open = False
+        self.relative.closed(stream)
         dropped = self._gate.leave(stream, now)
         if stream.observed is not None:
             stream.observed.leave(now)  # it stays: its counts have not all been told yet
@@ -91,14 +100,34 @@ class Registry:
         """
         known = list(self._known.items())
         self._rewire_all([one for one, (topic, _) in known if namespace in {None, topic.namespace_name}], now)
-        waiting = [limiter for limiter in self.limiters.values() if limiter.waiters]
-        self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
-        self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
+        self._wake(self.limiters.values(), now)
+        for scope in self.relative.scopes:
+            if not self.limiters[scope].streams:
+                self.relative.forget(scope)
         self._sweep(now)
+
+    def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
+        """What `retune` is to put in force; see `RelativeLimits.measure`."""
+        return {} if self.relative.is_empty else self.relative.measure(active, now)
+
+    def retune(self, limits: dict[Scope, Limit], now: int) -> None:
+        """Put other rates in force where they were measured anew, and wake who may go."""
+        changed = [self.limiters[scope] for scope in limits]
+        for limiter in changed:
+            limiter.retune(limits[limiter.scope], limiter.source, now)
+            limiter.meters = _meters(limiter)
+        self._wake(changed, now)
+        for meter in [meter for limiter in changed for meter in limiter.meters]:
+            meter.serve()
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
         return list(self._known)
+
+    def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
+        waiting = [limiter for limiter in limiters if limiter.waiters]
+        self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
+        self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
@@ -126,8 +155,14 @@ class Registry:
             return (), ()
         topic, client = self._known[stream]
         direction: Direction = "publish" if stream.name.direction == "publish" else "dispatch"
-        found = [self._limiter(entry, now) for entry in self.policies.in_force(direction, topic, client)]
+        in_force = self.policies.in_force(direction, topic, client)
+        found = [self._limiter(self._resolved(entry, topic, now), now) for entry in in_force]
         return tuple(one for one in found if not one.is_observed), tuple(one for one in found if one.is_observed)
+
+    def _resolved(self, entry: InForce, topic: Topic, now: int) -> InForce:
+        """A limit that is relative to the topic's publish rate, with that rate in it."""
+        limit = self.relative.in_force(entry.scope, entry.limit, topic.full, now)
+        return entry if limit is entry.limit else replace(entry, limit=limit)
 
     def _limiter(self, entry: InForce, now: int) -> Limiter:
         limiter = self.limiters.get(entry.scope)
@@ -152,6 +187,7 @@ class Registry:
             return
         for scope in [scope for scope, limiter in self.limiters.items() if limiter.is_idle(now)]:
             del self.limiters[scope]
+            self.relative.forget(scope)
         self._sweep_at = max(_SWEEP_AT, 2 * len(self.limiters))
 
 

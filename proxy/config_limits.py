@@ -1,12 +1,13 @@
 """The configuration's `limits`: a value for each setting of `limiter.policies`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from limiter.policies import Policies, Setting, Value
-from limiter.rates import Direction, Limit, Mode, Rate, rate
+from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_values import (
     CountPerPeriod,
@@ -21,6 +22,7 @@ from proxy.config_values import (
 )
 
 _TENTH = "default: a tenth of a period's worth"
+RELATIVE = "relativeToPublishRate"
 
 
 class _Section(BaseModel):
@@ -39,6 +41,16 @@ class RateLimit(_Section):
     mode: Mode = Field(
         "enforce", description="`observe` holds nothing and counts what would be held; `reject` (publish only) refuses"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _relative_where_one_topic_is(cls, values: Any) -> Any:
+        if isinstance(values, dict) and RELATIVE in values and RELATIVE not in cls.model_fields:
+            raise ValueError(
+                f"{RELATIVE} is for the dispatch of a topic or of a subscription, whose publish rate can be measured; "
+                "leave it out here"
+            )
+        return values
 
     @model_validator(mode="after")
     def _rate_for_each_burst(self) -> "RateLimit":
@@ -75,6 +87,19 @@ class DispatchLimit(RateLimit):
     mode: Literal["enforce", "observe"] = Field("enforce", description="`observe` counts what would be held")
 
 
+class TopicDispatchLimit(DispatchLimit):
+    """The same for the consumers of one topic, or of one subscription."""
+
+    relativeToPublishRate: bool = Field(  # noqa: N815 - Pulsar's name
+        default=False, description="dispatch of a topic or subscription only: the topic's publish rate comes on top"
+    )
+
+    def limit(self) -> Limit:
+        """The same, as the limiter takes it."""
+        limit = super().limit()
+        return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
+
+
 def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
     return None if value is None else rate(value[0], value[1], burst)
 
@@ -84,6 +109,13 @@ class Both(_Section):
 
     publish: RateLimit | None = Field(None, description="from producers to the broker")
     dispatch: DispatchLimit | None = Field(None, description="from the broker to consumers")
+
+
+class TopicBoth(_Section):
+    """A limit of each topic for each direction."""
+
+    publish: RateLimit | None = Field(None, description="from producers to the broker")
+    dispatch: TopicDispatchLimit | None = Field(None, description="from the broker to consumers")
 
 
 class ProducerLimits(_Section):
@@ -103,26 +135,26 @@ class NamespaceLimits(_Section):
     """Limits of one namespace."""
 
     publish: RateLimit | None = Field(None, description="of each of its topics")
-    dispatch: DispatchLimit | None = Field(None, description="of each of its topics")
+    dispatch: TopicDispatchLimit | None = Field(None, description="of each of its topics")
     publish_total: RateLimit | None = Field(None, description="of all its topics together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all its topics together")
-    subscription_dispatch: DispatchLimit | None = Field(None, description="of each subscription of its topics")
+    subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each subscription of its topics")
 
 
 class SubscriptionLimits(_Section):
     """The limit of one subscription."""
 
-    dispatch: DispatchLimit | None = Field(None, description="of the subscription, on each partition")
+    dispatch: TopicDispatchLimit | None = Field(None, description="of the subscription, on each partition")
 
 
 class TopicLimits(_Section):
     """Limits of one topic; of a partitioned one, of each partition and of all together."""
 
     publish: RateLimit | None = Field(None, description="in place of the namespace's value")
-    dispatch: DispatchLimit | None = Field(None, description="in place of the namespace's value")
+    dispatch: TopicDispatchLimit | None = Field(None, description="in place of the namespace's value")
     publish_total: RateLimit | None = Field(None, description="of all partitions together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
-    subscription_dispatch: DispatchLimit | None = Field(None, description="of each of its subscriptions")
+    subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each of its subscriptions")
     subscriptions: dict[Name, SubscriptionLimits] = Field(
         default_factory=dict, description="NAME is a subscription's; in place of subscription_dispatch"
     )
@@ -142,7 +174,9 @@ class Limits(_Section):
         default_factory=dict, description="of all topics together that are attached to the group"
     )
     topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
-    each_topic: Both | None = Field(None, description="of each topic that neither it nor its namespace has a value for")
+    each_topic: TopicBoth | None = Field(
+        None, description="of each topic that neither it nor its namespace has a value for"
+    )
     each_subscription: SubscriptionLimits | None = Field(
         None, description="of each subscription for which nothing narrower has a value"
     )

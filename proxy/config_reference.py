@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from limiter.rates import NANOS_PER_SECOND
 from proxy.config import Config
-from proxy.config_limits import RateLimit
+from proxy.config_limits import RateLimit, TopicDispatchLimit
 from proxy.config_values import read_count_rate, read_size, read_span
 
 _HEAD = """\
@@ -37,11 +37,13 @@ What stands above as *rate* is a section of these keys; messages and bytes both 
 
 def reference() -> str:
     """The page."""
-    return _HEAD + _table(Config) + _RATE_HEAD + _table(RateLimit)
+    more = _table(TopicDispatchLimit, known=RateLimit.model_fields)
+    return _HEAD + _table(Config) + _RATE_HEAD + _table(RateLimit) + more
 
 
-def _table(model: type[BaseModel]) -> str:
-    return "".join(f"| `{key}` | {default} | {text} |\n" for key, default, text in _rows(model, ""))
+def _table(model: type[BaseModel], known: Collection[str] = ()) -> str:
+    rows = (row for row in _rows(model, "") if row[0] not in known)
+    return "".join(f"| `{key}` | {default} | {text} |\n" for key, default, text in rows)
 
 
 def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:

@@ -65,7 +65,7 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        self.intervals.start(self.engine.journal)
+        self.intervals.start(self.engine.journal, self.engine.registry)
         admin = await self._start_admin()
         try:
             listen = await self.server.start()

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from limiter.policies import Setting, Value
-from limiter.rates import NANOS_PER_SECOND, Direction, Limit, Rate, rate
+from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Rate, rate
 from proxy.admin.refusal import refusal
 from proxy.engine import Engine
 
@@ -46,9 +46,9 @@ class DispatchRate(msgspec.Struct):
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""
-        return _limit(
-            self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, max(1, self.ratePeriodInSecond)
-        )
+        period_s = max(1, self.ratePeriodInSecond)
+        limit = _limit(self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, period_s)
+        return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 
     @classmethod
     def of(cls, limit: Limit) -> "DispatchRate":
@@ -56,7 +56,7 @@ class DispatchRate(msgspec.Struct):
         periods = [r.period_ns for r in (limit.messages, limit.size) if r]
         period = max([NANOS_PER_SECOND, *periods])
         messages, size = _number(limit.messages, period), _number(limit.size, period)
-        return cls(messages, size, ratePeriodInSecond=period // NANOS_PER_SECOND)
+        return cls(messages, size, limit.published is not None, period // NANOS_PER_SECOND)
 
 
 Body = PublishRate | DispatchRate
@@ -109,8 +109,6 @@ class NamespaceSetting:
             body: Body = msgspec.json.decode(await request.read(), type=_BODIES[self._direction])
         except msgspec.DecodeError as error:
             return refusal(400, f"the body is not a {self._direction}Rate: {error}")
-        if getattr(body, "relativeToPublishRate", False):
-            return refusal(412, "relativeToPublishRate is not served here; set a rate of its own")
         known = self._engine.registry.policies.get(self._direction, Setting.TOPIC_OF_NAMESPACE, _name(request))
         mode = known.limit.mode if known else "enforce"
         self._change(request, Value(replace(body.limit(), mode=mode), "rest"))

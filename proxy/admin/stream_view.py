@@ -13,7 +13,7 @@ from limiter.observed import Observed
 from limiter.rates import Rate
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
-from proxy.observe.reasons import per_second
+from proxy.observe.reasons import per_second, published_per_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,15 @@ def _waiting(stream: Stream, now: int) -> dict[str, Any] | None:
     limiter = stream.waits_on
     if limiter is None:
         return None
+    published_messages, published_bytes = published_per_second(limiter.limit)
     return {
         "level": limiter.scope.level,
         "name": limiter.scope.name,
         "source": limiter.source,
         "messages_per_s": per_second(limiter.limit.messages),
         "bytes_per_s": per_second(limiter.limit.size),
+        "published_messages_per_s": published_messages,
+        "published_bytes_per_s": published_bytes,
         "for_ms": (now - stream.waits_since) / 1e6,
     }
 
@@ -147,6 +150,7 @@ def _observed(observed: Observed, now: int) -> dict[str, Any]:
 
 def _limit(limiter: Limiter) -> dict[str, Any]:
     limit = limiter.limit
+    published_messages, published_bytes = published_per_second(limit)
     return {
         "level": limiter.scope.level,
         "name": limiter.scope.name,
@@ -158,6 +162,9 @@ def _limit(limiter: Limiter) -> dict[str, Any]:
         "burst_bytes": _burst(limit.size),
         "peak_messages_per_s": per_second(limit.peak_messages),
         "peak_bytes_per_s": per_second(limit.peak_size),
+        "relative_to_publish_rate": limit.published is not None,
+        "published_messages_per_s": published_messages,
+        "published_bytes_per_s": published_bytes,
     }
 
 

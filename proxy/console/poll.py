@@ -22,13 +22,15 @@ class NoAnswerError(Exception):
 
 
 class Waiting(Struct, frozen=True):
-    """The limit that a stream waits on; its rates are per second."""
+    """The limit that a stream waits on, per second; `published_…` is what of it is the topic's publish rate."""
 
     level: str
     name: str
     messages_per_s: float | None
     bytes_per_s: float | None
     for_ms: float
+    published_messages_per_s: float | None = None
+    published_bytes_per_s: float | None = None
 
 
 class WouldHold(Struct, frozen=True):

@@ -1,5 +1,7 @@
 """Numbers, durations and names as people read them, in few columns."""
 
+from collections.abc import Callable
+
 from proxy.console.poll import StreamState
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -65,8 +67,17 @@ def obstacle(stream: StreamState) -> str:
         return f"observed: would hold {would:,}" if would else ""
     values = []
     if waits_on.messages_per_s is not None:
-        values.append(limit(waits_on.messages_per_s))
+        values.append(_with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s))
     if waits_on.bytes_per_s is not None:
-        values.append(f"{size(waits_on.bytes_per_s)}/s")
+        values.append(_with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s))
     name = "" if waits_on.name == stream.topic else short_topic(waits_on.name)
     return " ".join(part for part in (waits_on.level, name, ", ".join(values)) if part)
+
+
+def _size_limit(per_s: float) -> str:
+    return f"{size(per_s)}/s"
+
+
+def _with_parts(word: Callable[[float], str], per_s: float, published: float | None) -> str:
+    """A limit that is relative to the publish rate, with what is configured and what is published."""
+    return word(per_s) if published is None else f"{word(per_s)} ({word(per_s - published)} + published)"

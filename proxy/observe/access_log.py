@@ -13,7 +13,7 @@ from limiter.limiter import Limiter
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
-from proxy.observe.reasons import narrowest, per_second, reason
+from proxy.observe.reasons import narrowest, per_second, published_per_second, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ class AccessLog:
     def limit(self, span: Span, limiter: Limiter, changes: dict[str, Any]) -> None:
         """What a limiter passed in `span`."""
         scope, limit = limiter.scope, limiter.limit
+        published_messages, published_bytes = published_per_second(limit)
         self._add(
             LimitLine,
             span,
@@ -114,6 +115,8 @@ class AccessLog:
             burst_bytes=float(limit.size.burst) if limit.size else None,
             peak_messages=per_second(limit.peak_messages),
             peak_bytes=per_second(limit.peak_size),
+            published_messages=published_messages,
+            published_bytes=published_bytes,
             **changes,
         )
 

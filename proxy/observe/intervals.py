@@ -1,7 +1,8 @@
 """Reads what streams and limiters counted, interval by interval, for the access log and the metrics.
 
 The timer is set by the first activity, for the next boundary of the wall clock; a proxy at rest has none but the
-heartbeat's.
+heartbeat's. Limits that are relative to publish rates change here, between two spans: no line mixes two values. While
+there are any, the timer fires once a second at least, and goes on until the publish rates have come to rest.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable
 
 from limiter.journal import Journal
+from limiter.rates import NANOS_PER_SECOND
+from limiter.registry import Registry
 from limiter.stream import Stream
 from proxy.observe.access_log import AccessLog, Span
 from proxy.observe.counters import Counters
@@ -44,29 +47,28 @@ class Intervals:
         self._interval = round(interval_s * 1e9)
         self._clock, self._wall = clocks
         self._journal: Journal | None = None
+        self._registry: Registry | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0
         self._due = 0
         self._ended = (self._wall(), self._clock())
         self._beaten = self._ended
         self._heart: asyncio.TimerHandle | None = None
 
-    def start(self, journal: Journal) -> None:
+    def start(self, journal: Journal, registry: Registry) -> None:
         """Begin; the loop runs."""
-        self._journal = journal
+        self._journal, self._registry = journal, registry
+        registry.relative.on_first = self._hasten
         self._beat(last=False)
 
     def activity(self) -> None:
         """Something happened: there will be a line at the next boundary."""
         if self._timer is None:
             wall, now = self._wall(), self._clock()
-            since_boundary = wall % self._interval
-            to_boundary = self._interval - since_boundary
-            if to_boundary < self._interval // 10:  # a timer that fired early must not make a splinter
-                to_boundary += self._interval
-            since_boundary = min(since_boundary, now - self._ended[1])
+            since_boundary = min(wall % self._interval, now - self._ended[1])
             self._ended = (wall - since_boundary, now - since_boundary)
-            self._due = now + to_boundary
-            self._timer = asyncio.get_running_loop().call_later(to_boundary / 1e9, self._tick)
+            self._due = now + _to_boundary(wall, self._interval)
+            self._sleep()
 
     def flush(self) -> None:
         """End the running interval now, because a value is about to change."""
@@ -74,6 +76,7 @@ class Intervals:
             self._timer.cancel()
             self._timer = None
             self._report()
+            self._go_on()
 
     def settle(self) -> None:
         """Bring the totals up to now, because somebody wants to see them; the running interval goes on."""
@@ -95,10 +98,47 @@ class Intervals:
         wall, now = self._wall(), self._clock()
         return Span(wall - (now - started_at), wall, now - started_at)
 
+    def _sleep(self) -> None:
+        """Until the boundary; while limits follow publish rates, for about a second at most."""
+        assert self._registry is not None, "start() comes first"
+        now, self._wakes_at = self._clock(), self._due
+        if not self._registry.relative.is_empty:
+            self._wakes_at = min(self._due, now + _to_boundary(self._wall(), NANOS_PER_SECOND))
+        self._timer = asyncio.get_running_loop().call_later((self._wakes_at - now) / 1e9, self._tick)
+
+    def _hasten(self) -> None:
+        """Limits follow publish rates from now on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._sleep()
+
     def _tick(self) -> None:
+        assert self._journal is not None, "start() comes first"
+        assert self._registry is not None, "start() comes first"
         self._timer = None
-        self._counters.timer_fired(self._clock() - self._due)
-        self._report()
+        now = self._clock()
+        self._counters.timer_fired(now - self._wakes_at)
+        limits = self._registry.measure(self._journal.streams, now)
+        if not limits and now < self._due - self._interval // 10:
+            self._sleep()
+            return
+        if self._is_quiet:
+            self._ended = (self._wall(), self._clock())
+        else:
+            self._report()
+        self._registry.retune(limits, self._ended[1])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._registry is not None, "start() comes first"
+        if not self._is_quiet or self._registry.relative.is_moving:
+            self.activity()
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nobody has anything to report."""
+        assert self._journal is not None, "start() comes first"
+        return not self._journal.streams and not self._journal.limiters
 
     def _report(self) -> None:
         assert self._journal is not None, "start() comes first"
@@ -112,8 +152,6 @@ class Intervals:
             self._log.limit(span, limiter, self._tally.of_limiter(limiter, now))
         self._tally.end()
         self._beat(last=False)
-        if self._journal.streams or self._journal.limiters:
-            self.activity()
 
     def _report_stream(self, stream: Stream, span: Span, now: int) -> None:
         fields = self._tally.of_stream(stream, now)
@@ -136,3 +174,9 @@ class Intervals:
         wall, now = self._wall(), self._clock()
         self._log.heartbeat(Span(self._beaten[0], wall, now - self._beaten[1]), last=last)
         self._beaten = (wall, now)
+
+
+def _to_boundary(wall: int, interval: int) -> int:
+    """Nanoseconds to the next one; a timer that fired early must not make a splinter."""
+    left = interval - wall % interval
+    return left if left >= interval // 10 else left + interval

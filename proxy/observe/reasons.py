@@ -1,7 +1,7 @@
 """Why a stream waits, and which limits it is under."""
 
 from limiter.limiter import Limiter
-from limiter.rates import Rate
+from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
 from limiter.stream import Stream
 
 
@@ -31,3 +31,14 @@ def narrowest(chain: tuple[Limiter, ...]) -> tuple[str, float | None, float | No
 def per_second(rate: Rate | None) -> float | None:
     """Tokens per second; None for no limit."""
     return None if rate is None else rate.per_second
+
+
+def published_per_second(limit: Limit) -> tuple[float | None, float | None]:
+    """The topic's publish rate that is a part of a limit's messages and of its bytes per second; None for no part."""
+    if limit.published is None:
+        return None, None
+    window_s = PUBLISH_WINDOW_NS / NANOS_PER_SECOND
+    return (
+        None if limit.messages is None else limit.published.messages / window_s,
+        None if limit.size is None else limit.published.size / window_s,
+    )

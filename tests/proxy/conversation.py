@@ -157,7 +157,7 @@ class World:
         policies = policies_of(self.config.limits)
         self.engine = Engine(self.config, policies, self.counters, self.intervals.activity, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access)
-        self.loop.run(self.intervals.start, self.engine.journal)
+        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
         self.dials: list[Dial] = []

@@ -3,7 +3,7 @@
 import pytest
 
 from limiter.policies import Value
-from limiter.rates import Limit, rate
+from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from tests.proxy.admin_client import Admin
 
 NAMESPACE = "/admin/v2/namespaces/acme/shop"
@@ -114,14 +114,25 @@ async def test_a_bad_body_is_refused_with_a_reason(make_admin, body: bytes) -> N
     assert admin.policies == {}
 
 
-async def test_a_dispatch_rate_relative_to_publishing_is_refused_in_words(make_admin) -> None:
+async def test_a_dispatch_rate_can_be_relative_to_the_publish_rate(make_admin) -> None:
+    """What `pulsar-admin namespaces set-dispatch-rate -md 5 -rp` sends."""
     admin: Admin = await make_admin()
-    body = {"dispatchThrottlingRateInMsg": 5, "relativeToPublishRate": True}
-    status, answer = await admin.ask("POST", f"{NAMESPACE}/dispatchRate", json=body)
-    assert (status, answer["reason"]) == (
-        412,
-        "relativeToPublishRate is not served here; set a rate of its own",
-    )
+    body = {
+        "dispatchThrottlingRateInMsg": 5,
+        "dispatchThrottlingRateInByte": -1,
+        "relativeToPublishRate": True,
+        "ratePeriodInSecond": 1,
+    }
+    assert await admin.ask("POST", f"{NAMESPACE}/dispatchRate", json=body) == (204, None)
+    assert admin.policies["dispatch", "acme/shop"].limit == Limit(rate(5), published=NOTHING_PUBLISHED)
+    assert await admin.ask("GET", f"{NAMESPACE}/dispatchRate") == (200, body)
+
+
+async def test_a_relative_rate_of_the_file_is_told(make_admin) -> None:
+    limits = {"dispatch": {"messages": 5, "relativeToPublishRate": True}}
+    admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": limits}})
+    _, dispatch = await admin.ask("GET", f"{NAMESPACE}/dispatchRate")
+    assert (dispatch["dispatchThrottlingRateInMsg"], dispatch["relativeToPublishRate"]) == (5, True)
 
 
 async def test_the_span_of_the_log_ends_before_the_value_changes(make_admin) -> None:

@@ -65,6 +65,8 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
             "source": "total file",
             "messages_per_s": 1.0,
             "bytes_per_s": 1_000_000.0,
+            "published_messages_per_s": None,
+            "published_bytes_per_s": None,
             "for_ms": 250.0,
         },
         "limits": [
@@ -79,6 +81,9 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
                 "burst_bytes": 100_000,
                 "peak_messages_per_s": 5.0,
                 "peak_bytes_per_s": None,
+                "relative_to_publish_rate": False,
+                "published_messages_per_s": None,
+                "published_bytes_per_s": None,
             }
         ],
         "observed": None,

@@ -91,6 +91,13 @@ def test_the_obstacle_is_named_with_its_value() -> None:
     assert obstacle(state(waits_on=Waiting("proxy", "", None, 200.0, 1.0))) == "proxy 200 B/s"
 
 
+def test_a_relative_limit_is_named_with_its_parts() -> None:
+    waits_on = Waiting("topic", TOPIC, 110.0, 2200.0, 1.0, 100.0, 2000.0)
+    assert obstacle(state(topic=TOPIC, waits_on=waits_on)) == (
+        "topic 110/s (10/s + published), 2.2 kB/s (200 B/s + published)"
+    )
+
+
 def test_what_is_only_observed_is_told_where_nothing_is_held() -> None:
     assert obstacle(state(observed=WouldHold(1200))) == "observed: would hold 1,200"
     assert obstacle(state(observed=WouldHold(0))) == ""

@@ -1,0 +1,148 @@
+"""Limits of deliveries that are relative to their topic's publish rate, and who publishes there.
+
+Rates are measured once a second, and only those of topics with such a limit where something is published, or was in the
+last ten seconds. Whose rate changed, its limits are to be put in force anew.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from limiter.limiter import Scope
+from limiter.publish_rates import PublishRate, Total, kept, relative_to
+from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Published
+from limiter.stream import Stream
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic with relative limits.
+
+    Attributes:
+        rate: Its publish rate.
+        ended: What producers published that have ended since the topic has such limits.
+        published: What its limits go on with.
+        configured: Its relative limits, as configured.
+    """
+
+    rate: PublishRate
+    ended: Total = (0, 0)
+    published: Published = NOTHING_PUBLISHED
+    configured: dict[Scope, Limit] = field(default_factory=dict)
+
+
+class RelativeLimits:
+    """Knows what is configured, measures, and says what is to be in force.
+
+    Args:
+        by_entry: Limits of messages count an entry as one, so the publish rate does.
+
+    Attributes:
+        on_first: Called when there is such a limit while there was none.
+    """
+
+    def __init__(self, *, by_entry: bool = False) -> None:
+        self.on_first: Callable[[], None] = lambda: None
+        self._by_entry = by_entry
+        self._producers: dict[str, set[Stream]] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._topic_of: dict[Scope, str] = {}
+        self._moving: set[str] = set()
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """What has such a limit."""
+        return list(self._topic_of)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no such limit."""
+        return not self._topic_of
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether some publish rate may change though nothing is published any more."""
+        return bool(self._moving)
+
+    def opened(self, stream: Stream) -> None:
+        """A producer begins."""
+        self._producers.setdefault(stream.name.topic, set()).add(stream)
+
+    def closed(self, stream: Stream) -> None:
+        """A producer ends; what it published still counts."""
+        name = stream.name.topic
+        producers = self._producers.get(name)
+        if producers is None or stream not in producers:
+            return
+        producers.remove(stream)
+        if not producers:
+            del self._producers[name]
+        if name in self._topics:
+            topic = self._topics[name]
+            topic.ended = _sum([topic.ended, self._count(stream)])
+
+    def in_force(self, scope: Scope, configured: Limit, topic: str, now: int) -> Limit:
+        """The limit to put in force in the place of one that may be relative."""
+        if configured.published is None:
+            self.forget(scope)
+            return configured
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topics[topic] = _Topic(PublishRate(self._published_by_live(topic), now))
+        is_first = not self._topic_of
+        known.configured[scope] = configured
+        self._topic_of[scope] = topic
+        if is_first:
+            self.on_first()
+        return relative_to(configured, known.published)
+
+    def forget(self, scope: Scope) -> None:
+        """The limit is gone, or not relative any more."""
+        name = self._topic_of.pop(scope, None)
+        if name is None:
+            return
+        topic = self._topics[name]
+        del topic.configured[scope]
+        if not topic.configured:
+            del self._topics[name]
+            self._moving.discard(name)
+
+    def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
+        """A second has passed: the limits to put in force, where publish rates changed.
+
+        Args:
+            active: Every stream that passed something since the last time; others may be among them.
+            now: Monotonic nanoseconds.
+        """
+        self._wake({stream.name.topic for stream in active if stream.name.direction == "publish"}, now)
+        changed = [topic for name in list(self._moving) if (topic := self._measured(name, now)) is not None]
+        return {
+            scope: relative_to(limit, topic.published) for topic in changed for scope, limit in topic.configured.items()
+        }
+
+    def _wake(self, names: set[str], now: int) -> None:
+        for name in names & self._topics.keys() - self._moving:
+            self._topics[name].rate.rested(now - NANOS_PER_SECOND)
+            self._moving.add(name)
+
+    def _measured(self, name: str, now: int) -> _Topic | None:
+        """Look at one topic. Returns it if its limits change."""
+        topic = self._topics[name]
+        topic.rate.sample(_sum([topic.ended, self._published_by_live(name)]), now)
+        published = kept(topic.published, topic.rate.mean())
+        if published == NOTHING_PUBLISHED:
+            self._moving.discard(name)
+        if published == topic.published:
+            return None
+        topic.published = published
+        return topic
+
+    def _published_by_live(self, name: str) -> Total:
+        return _sum([self._count(stream) for stream in self._producers.get(name, ())])
+
+    def _count(self, stream: Stream) -> Total:
+        usage = stream.usage
+        return usage.passed_entries if self._by_entry else usage.passed_messages, usage.passed_size
+
+
+def _sum(totals: list[Total]) -> Total:
+    return sum(messages for messages, _ in totals), sum(size for _, size in totals)
