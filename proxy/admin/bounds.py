@@ -1,9 +1,8 @@
 """How often an address may ask, and how large and slow a request may be."""
 
 import asyncio
-import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -43,6 +42,13 @@ class RequestBounds:
     @web.middleware
     async def rate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """429 for an address that asks too often."""
+        try:
+            return await self._at_rate(request, handler)
+        finally:
+            if connection := _connection(request):
+                connection.request_is_answered()
+
+    async def _at_rate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         caller = request.remote or "?"
         key, now = counted_as(caller), self._clock()
         if self._callers.admits(key, now):
@@ -65,8 +71,9 @@ class RequestBounds:
             return self._refuse(request, 408, Why.TIME, f"no request within {self._patience_s:g} s")
         except web.HTTPRequestEntityTooLarge:
             return self._refuse(request, 413, Why.SIZE, f"a body of more than {self.most_bytes} bytes")
-        async with _at_work(connection):
-            return await handler(request)
+        if connection:
+            connection.request_is_there()
+        return await handler(request)
 
     def _refuse(self, request: web.Request, status: int, why: Why, what: str) -> web.Response:
         key = "request_timeout" if why is Why.TIME else "max_body"
@@ -79,14 +86,3 @@ class RequestBounds:
 def _connection(request: web.Request) -> Connection | None:
     found = request.transport.get_protocol() if request.transport else None
     return found if isinstance(found, Connection) else None
-
-
-@contextlib.asynccontextmanager
-async def _at_work(connection: Connection | None) -> AsyncIterator[None]:
-    if connection is not None:
-        connection.request_is_there()
-    try:
-        yield
-    finally:
-        if connection is not None:
-            connection.request_is_answered()

@@ -5,11 +5,12 @@ its connection for as long as it likes.
 """
 
 import asyncio
+import contextlib
+import socket
 import ssl
-from collections.abc import Callable
+from typing import cast
 
 from proxy.admin.refused import Refused, Why
-from proxy.tasks import Tasks
 
 GRACE_S = 1.0
 """Beyond the time of a request, in which whoever took too long can be told."""
@@ -30,7 +31,6 @@ class Connections:
 
     def __init__(self, most: int, patience_s: float, refused: Refused) -> None:
         self.patience_s = patience_s
-        self.handshakes = Tasks()
         self._most = most
         self._refused = refused
         self._working: set[Connection] = set()
@@ -53,7 +53,6 @@ class Connections:
     def end(self, connection: "Connection", why: Why, detail: str) -> None:
         """End one at once."""
         self._refused.count(why, detail, connection.address)
-        self.forget(connection)
         connection.abort()
 
     def wait_for(self, connection: "Connection") -> None:
@@ -73,49 +72,50 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """Stands between a transport and aiohttp's protocol.
+    """Stands between a transport and aiohttp's protocol, from the moment the client has been accepted.
 
     Args:
         inner: aiohttp's.
         all_: Where it counts.
-        context: Makes the connection one of TLS first; None for none.
+        accepted: The socket, which is still to be given to the loop.
+        address: The client's.
     """
 
-    def __init__(self, inner: asyncio.Protocol, all_: Connections, context: ssl.SSLContext | None) -> None:
+    def __init__(self, inner: asyncio.Protocol, all_: Connections, accepted: socket.socket, address: str) -> None:
+        self.address = address
+        self.due = 0.0
+        """Until when, in the loop's time, the request must have come in."""
         self._inner = inner
         self._all = all_
-        self._context = context
+        self._socket = accepted
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_idle = False
-        self._is_open = False
-        self._is_ended = False
-        self._early = bytearray()
-        """What came with the end of the handshake, before aiohttp knew of the connection."""
-        self.address = "?"
-        self.due = 0.0
-        """Until when, in the loop's time, the request must have come in."""
+        self._is_over = False
+
+    async def serve(self, context: ssl.SSLContext | None) -> None:
+        """Give the socket to the loop, and shake hands if there is TLS; from then on the client may speak."""
+        self._arm()
+        loop = asyncio.get_running_loop()
+        patience = self._all.patience_s if context else None
+        try:
+            await loop.connect_accepted_socket(lambda: self, self._socket, ssl=context, ssl_handshake_timeout=patience)
+        except ssl.SSLError as error:
+            self._end(Why.TLS, str(error))
+        except ConnectionAbortedError:
+            self._too_late()
+        except OSError:
+            self._gone()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected, who need not have said anything yet."""
-        assert isinstance(transport, asyncio.Transport), "TCP"
-        self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if peer else "?"
-        if not self._all.admit(self):
-            return
-        self._arm()
-        if self._context is None:
-            self._open(transport)
-        else:
-            transport.pause_reading()
-            self._all.handshakes.start(self._shake_hands(transport, self._context), "admin handshake")
+        """The client may speak."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
+        if self._is_over:
+            self._transport.abort()
+        self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """The first bytes after an answer begin the time of the next request."""
-        if not self._is_open:
-            self._early += data
-            return
         if self._is_idle:
             self._is_idle = False
             self._arm()
@@ -123,14 +123,12 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """The client will send no more."""
-        return self._inner.eof_received() if self._is_open else None
+        return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, whoever ended it."""
-        self._disarm()
-        self._all.forget(self)
-        if self._is_open:
-            self._inner.connection_lost(exc)
+        self._gone()
+        self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The client does not take the answer as fast as it is written."""
@@ -142,48 +140,31 @@ class Connection(asyncio.Protocol):
 
     def request_is_there(self) -> None:
         """The time of the request no longer runs."""
-        if not self._is_over():
+        if not self._is_over:
             self._is_idle = False
             self._disarm()
             self._all.work_for(self)
 
     def request_is_answered(self) -> None:
         """The client must now take the answer; it may ask again."""
-        if not self._is_over():
+        if not self._is_over:
             self._is_idle = True
             self._all.wait_for(self)
             self._arm()
 
     def abort(self) -> None:
         """End it, whatever is unsent."""
-        self._is_ended = True
-        self._disarm()
+        self._gone()
         if self._transport is not None:
             self._transport.abort()
-
-    def _open(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._is_open = True
-        self._inner.connection_made(transport)
-        if self._early:
-            self._inner.data_received(bytes(self._early))
-            self._early.clear()
-
-    async def _shake_hands(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            secure = await loop.start_tls(
-                transport, self, context, server_side=True, ssl_handshake_timeout=self._all.patience_s
-            )
-        except OSError as error:
-            if not self._is_ended:
-                self._all.end(self, Why.TLS, str(error) or "the client left")
             return
-        assert secure is not None, "TCP"
-        self._open(secure)
+        with contextlib.suppress(OSError):  # the handshake, which has no transport to show, fails by this
+            self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _is_over(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
+    def _gone(self) -> None:
+        self._is_over = True
+        self._disarm()
+        self._all.forget(self)
 
     def _arm(self) -> None:
         self._disarm()
@@ -197,15 +178,10 @@ class Connection(asyncio.Protocol):
 
     def _too_late(self) -> None:
         if self._is_idle:
-            self._all.forget(self)
             self.abort()
-            return
-        seconds = f"{self._all.patience_s:g} s"
-        self._all.end(self, Why.TIME, f"no request within {seconds} (admin_access.request_timeout)")
+        else:
+            self._end(Why.TIME, f"no request within {self._all.patience_s:g} s (admin_access.request_timeout)")
 
-
-def connection_factory(
-    inner: Callable[[], asyncio.Protocol], all_: Connections, context: Callable[[], ssl.SSLContext | None]
-) -> Callable[[], asyncio.Protocol]:
-    """What a listening socket makes of each client: `inner` within bounds, with the TLS of the day."""
-    return lambda: Connection(inner(), all_, context())
+    def _end(self, why: Why, detail: str) -> None:
+        if not self._is_over:
+            self._all.end(self, why, detail)
