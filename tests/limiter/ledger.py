@@ -41,6 +41,13 @@ class Ledger:
         self.charges.clear()
         self.limits.clear()
 
+    def in_force_now(self, limits: Iterable[tuple[Hashable, Limit]]) -> None:
+        """Judge all spans; those of limits that are not among these, as they were, end here. The others go on."""
+        self.check()
+        stay = {name: replace(limit, mode="enforce") for name, limit in limits}
+        for name in [name for name, limit in self.limits.items() if stay.get(name) != limit]:
+            del self.limits[name], self.charges[name]
+
     def check(self) -> None:
         """P2 for each limit and interval, in messages and in bytes, for the sustained rate and for the peak."""
         for name, charges in self.charges.items():

@@ -1,6 +1,7 @@
 """Consumers at a broker that behaves as Pulsar's: it sends entries while its counter of permits is above 0."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from limiter.limiter import Limiter
 from limiter.observed import Observer
@@ -37,8 +38,9 @@ class Dispatching(World):
         return self
 
     def change(self) -> None:
-        """Put changed values in force; limits are judged by what held until now."""
-        self.ledger.values_changed()
+        """Put changed values in force; a limit that changes is judged by what held until now."""
+        known = [self.policies.in_force("dispatch", *of) for of in self.registry._known.values()]
+        self.ledger.in_force_now((one.scope, one.limit) for one in chain.from_iterable(known))
         self.registry.apply(self.clock.now)
 
     def consumer(self, topic: str = "x", subscription: str = "s") -> "Consumer":
