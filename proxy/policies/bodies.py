@@ -71,7 +71,7 @@ class SubscribeRate(msgspec.Struct, frozen=True):
     def of(cls, limit: Limit) -> "SubscribeRate":
         """What Pulsar's tools are to see of a limit that was not written by them."""
         found = limit.messages
-        return cls(found.tokens, max(1, found.period_ns // NANOS_PER_SECOND)) if found else cls()
+        return cls(found.tokens, max(1, found.period_ns // NANOS_PER_SECOND)) if found else cls(0)
 
 
 class ResourceGroup(msgspec.Struct, frozen=True):
@@ -180,5 +180,5 @@ def _limit(messages: int, size: int, period_s: int) -> Limit:
 
 
 def _number(found: Rate | None, period_ns: int) -> int:
-    """Tokens in a period of the answer, which need not be the rate's own."""
-    return -1 if found is None else max(1, found.tokens * period_ns // found.period_ns)
+    """Tokens in a period of the answer, which need not be the rate's own; 0 for none, as in broker.conf."""
+    return 0 if found is None else max(1, found.tokens * period_ns // found.period_ns)

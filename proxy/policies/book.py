@@ -80,6 +80,7 @@ class Book:
         self.dynamic: dict[str, str] = {}
         """Keys of the dynamic configuration that are set."""
         self._attached: dict[Key, str] = {}
+        self._groups: set[str] = set()
         self._around, self._wall = around, wall
         self._turn = asyncio.Lock()
         self._changing: set[asyncio.Task[list[Change]]] = set()
@@ -91,6 +92,20 @@ class Book:
     def read(self, key: Key) -> str | None:
         """What was set at run time under a key, as it was written; None if nothing was."""
         return self.store.read(key)
+
+    def groups(self) -> set[str]:
+        """The names of all resource groups."""
+        return self._groups | self.groups_of_file()
+
+    def groups_of_file(self) -> set[str]:
+        """Those that the file names."""
+        limited = {name for _, setting, name in self.file.values if setting is Setting.RESOURCE_GROUP}
+        return limited | {*self.file.groups_of_tenants.values(), *self.file.groups_of_namespaces.values()}
+
+    def is_attached(self, group: str) -> bool:
+        """Whether a tenant or namespace is attached to it."""
+        policies = self.layers.policies
+        return group in {*policies.groups_of_tenants.values(), *policies.groups_of_namespaces.values()}
 
     async def change(self, wanted: Mapping[Key, str | None], who: Who) -> list[Change]:
         """Set and take back, all or nothing: on disk first, then in force on live streams.
@@ -149,6 +164,8 @@ class Book:
             _put(self.dynamic, key.name, kept)
             self._lay_dynamic(place_of(key.name))
         else:
+            if key.kind is Kind.GROUP:
+                (self._groups.discard if kept is None else self._groups.add)(key.name)
             for layer, place, value in self._effects(key, kept):
                 self.layers.put(layer, place, value)
 

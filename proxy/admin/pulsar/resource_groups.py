@@ -1,0 +1,116 @@
+"""Resource groups, and the namespaces that are attached to them."""
+
+import msgspec
+from aiohttp import web
+
+from limiter.policies import Setting
+from limiter.rates import Direction, Rate
+from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
+from proxy.admin.pulsar.names import group_in, namespace_in
+from proxy.policies.bodies import ResourceGroup, read_body
+from proxy.policies.book import Book
+from proxy.policies.key import Key, Kind
+from proxy.policies.layers import Layer
+
+_GROUPS = "/admin/v2/resourcegroups"
+_OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
+_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
+
+
+class ResourceGroupRest:
+    """Serves them.
+
+    Args:
+        book: Where they are.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        one, attached = f"{_GROUPS}/{{group}}", f"{_OF_NAMESPACE}/{{group}}"
+        return [
+            web.get(_GROUPS, answering(self.list)),
+            web.get(one, answering(self.get)),
+            web.put(one, answering(self.put)),
+            web.delete(one, answering(self.delete)),
+            web.get(_OF_NAMESPACE, answering(self.attached)),
+            web.post(attached, answering(self.attach)),
+            web.delete(_OF_NAMESPACE, answering(self.detach)),
+        ]
+
+    async def list(self, _request: web.Request) -> web.Response:
+        """The names of all."""
+        return shown(sorted(self._book.groups()))
+
+    async def get(self, request: web.Request) -> web.Response:
+        """One group's rates; what is not limited is -1."""
+        return shown(_filled(self._found(group_in(request))))
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Make a group or change it: rates that the body leaves out stay as they are."""
+        name = group_in(request)
+        body = read_body(await json_text(request) or b"{}", ResourceGroup)
+        before = self._found(name) if name in self._book.groups() else ResourceGroup()
+        said = {field: value for field, value in msgspec.structs.asdict(body).items() if value is not None}
+        kept = msgspec.json.encode(msgspec.structs.replace(before, **said)).decode()
+        await self._book.change({Key(Kind.GROUP, "", name): kept}, caller_of(request))
+        return web.Response(status=204)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """End a group to which nothing is attached; where there is none, a broker answers 500."""
+        name = group_in(request)
+        key = Key(Kind.GROUP, "", name)
+        self._found(name)
+        if self._book.read(key) is None:
+            raise RefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
+        if self._book.is_attached(name) and name not in self._book.groups_of_file():
+            raise RefusedError(412, "ResourceGroup is in use")
+        await self._book.change({key: None}, caller_of(request))
+        return web.Response(status=204)
+
+    async def attached(self, request: web.Request) -> web.Response:
+        """The group that a namespace is attached to; an empty answer for none."""
+        group = self._book.layers.policies.groups_of_namespaces.get(namespace_in(request))
+        return shown(group) if group else web.Response()
+
+    async def attach(self, request: web.Request) -> web.Response:
+        """Attach a namespace, live."""
+        name = group_in(request)
+        if name not in self._book.groups():
+            raise RefusedError(412, "ResourceGroup does not exist")
+        return await self._attach(request, name)
+
+    async def detach(self, request: web.Request) -> web.Response:
+        """Take back an attachment; the file's, if there is one, holds again."""
+        return await self._attach(request, None)
+
+    async def _attach(self, request: web.Request, group: str | None) -> web.Response:
+        key = Key(Kind.ATTACHMENT, "namespace", namespace_in(request))
+        await self._book.change({key: group}, caller_of(request))
+        return web.Response(status=204)
+
+    def _found(self, name: str) -> ResourceGroup:
+        kept = self._book.read(Key(Kind.GROUP, "", name))
+        if kept is not None:
+            return read_body(kept, ResourceGroup)
+        if name not in self._book.groups():
+            raise RefusedError(404, "ResourceGroup does not exist")
+        return self._of_file(name)
+
+    def _of_file(self, name: str) -> ResourceGroup:
+        found = [self._book.layers.written(Layer.FILE, (one, Setting.RESOURCE_GROUP, name)) for one in _BOTH]
+        rates = [
+            rate for value in found for rate in ((value.limit.messages, value.limit.size) if value else (None, None))
+        ]
+        return ResourceGroup(*(_per_second(rate) for rate in rates))
+
+
+def _per_second(rate: Rate | None) -> int | None:
+    return None if rate is None else max(1, round(rate.per_second))
+
+
+def _filled(group: ResourceGroup) -> ResourceGroup:
+    said = {field: -1 if value is None else value for field, value in msgspec.structs.asdict(group).items()}
+    return msgspec.structs.replace(group, **said)

@@ -1,0 +1,73 @@
+"""A book, and Pulsar's REST over it, for tests."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from limiter.policies import Policies, Setting, Value
+from limiter.rates import Direction
+from proxy.admin.doors import CALLER, Caller
+from proxy.admin.pulsar.dynamic_config import DynamicConfigRest
+from proxy.admin.pulsar.rates import RESOURCES, RateRest, refuse_replication
+from proxy.admin.pulsar.resource_groups import ResourceGroupRest
+from proxy.policies.book import Around, Book, FilePolicies
+from proxy.policies.store import Store
+
+EMPTY = FilePolicies({}, {}, {})
+
+
+@dataclass
+class Serving:
+    """Asks, and tells what came back."""
+
+    client: TestClient[web.Request, web.Application]
+    policies: Policies
+    store: Store
+
+    async def ask(self, method: str, path: str, body: Any = None, **arguments: Any) -> tuple[int, Any]:
+        """Status and body: JSON where it is some, else text."""
+        if body is not None:
+            arguments["json"] = body
+        async with self.client.request(method, f"/admin/v2{path}", **arguments) as response:
+            text = await response.text()
+            return response.status, await response.json() if text[:1] in {"{", "["} else text
+
+    def messages(self, direction: Direction, setting: Setting, name: str) -> int | None:
+        """The limit in force, in messages."""
+        value = self.policies.get(direction, setting, name)
+        return value.limit.messages.tokens if value and value.limit.messages else None
+
+
+@web.middleware
+async def _as_ann(request: web.Request, handler: Any) -> Any:
+    request[CALLER] = Caller("ann", "10.0.0.1", "write")
+    return await handler(request)
+
+
+@contextlib.asynccontextmanager
+async def serving(file: FilePolicies = EMPTY) -> AsyncIterator[Serving]:
+    """Pulsar's REST on a free port."""
+    policies, store = Policies(), Store(None)
+    book = Book(policies, file, store, Around(lambda: None, lambda _: None))
+    app = web.Application(middlewares=[_as_ann])
+    for resource in RESOURCES:
+        app.add_routes(RateRest(book, resource).routes())
+    app.add_routes([*refuse_replication(), *ResourceGroupRest(book).routes(), *DynamicConfigRest(book).routes()])
+    try:
+        async with TestClient(TestServer(app)) as client:
+            yield Serving(client, policies, store)
+    finally:
+        store.close()
+
+
+def file_says(**values: Value) -> FilePolicies:
+    """A file with limits of each topic of namespaces, `acme_shop` for acme/shop."""
+    return FilePolicies(
+        {("publish", Setting.TOPIC_OF_NAMESPACE, name.replace("_", "/")): value for name, value in values.items()},
+        {},
+        {},
+    )

@@ -1,0 +1,199 @@
+"""What is asked and answered here was seen at a 4.0.8 broker, but for what the names of tests say."""
+
+from typing import Any
+
+import pytest
+
+from limiter.policies import Setting, Value
+from limiter.rates import Limit, rate
+from tests.proxy.admin.pulsar.serving import Serving, file_says, serving
+
+_NAMESPACE = "/namespaces/acme/shop"
+_TOPIC = "/persistent/acme/shop/orders"
+_ORDERS = "persistent://acme/shop/orders"
+_PUBLISH = {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": -1}
+_DISPATCH = {
+    "dispatchThrottlingRateInMsg": 5,
+    "dispatchThrottlingRateInByte": 600,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 7,
+}
+_NO_DISPATCH = {
+    "dispatchThrottlingRateInMsg": 0,
+    "dispatchThrottlingRateInByte": 0,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
+_SUBSCRIBE = {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 10}
+_PATHS = [
+    (f"{_NAMESPACE}/publishRate", _PUBLISH, (200, "")),
+    (f"{_NAMESPACE}/dispatchRate", _DISPATCH, (200, "")),
+    (f"{_NAMESPACE}/subscriptionDispatchRate", _DISPATCH, (200, "")),
+    (f"{_NAMESPACE}/subscribeRate", _SUBSCRIBE, (200, "")),
+    (f"{_TOPIC}/publishRate", _PUBLISH, (204, "")),
+    (f"{_TOPIC}/dispatchRate", _DISPATCH, (200, "")),
+    (f"{_TOPIC}/subscriptionDispatchRate", _DISPATCH, (200, "")),
+    (f"{_TOPIC}/subscribeRate", _SUBSCRIBE, (200, "")),
+    (f"{_TOPIC}/s1/dispatchRate", _DISPATCH, (200, "")),
+    ("/non-persistent/acme/shop/orders/publishRate", _PUBLISH, (204, "")),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "unset"), _PATHS)
+async def test_a_rate_is_given_back_as_it_was_set_until_it_is_taken_back(
+    path: str, body: dict[str, Any], unset: tuple[int, str]
+) -> None:
+    async with serving() as pulsar:
+        assert await pulsar.ask("GET", path) == unset
+
+        assert await pulsar.ask("POST", path, body) == (204, "")
+        assert await pulsar.ask("GET", path) == (200, body)
+
+        assert await pulsar.ask("DELETE", path) == (204, "")
+        assert await pulsar.ask("GET", path) == unset
+
+
+@pytest.mark.parametrize("text", ["", "null"])
+async def test_no_body_takes_it_back(text: str) -> None:
+    async with serving() as pulsar:
+        path = f"{_NAMESPACE}/publishRate"
+        await pulsar.ask("POST", path, _PUBLISH)
+
+        headers = {"Content-Type": "application/json"}
+        assert await pulsar.ask("POST", path, data=text, headers=headers) == (204, "")
+
+        assert await pulsar.ask("GET", path) == (200, "")
+
+
+async def test_what_a_dispatch_rate_leaves_out_is_0() -> None:
+    async with serving() as pulsar:
+        await pulsar.ask("POST", f"{_TOPIC}/s1/dispatchRate", {"dispatchThrottlingRateInMsg": 5})
+
+        said = _NO_DISPATCH | {"dispatchThrottlingRateInMsg": 5, "ratePeriodInSecond": 0}
+        assert await pulsar.ask("GET", f"{_TOPIC}/s1/dispatchRate") == (200, said)
+        name = f"s1@{_ORDERS}"
+        assert pulsar.messages("dispatch", Setting.SUBSCRIPTION, name) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "applied"),
+    [
+        (f"{_TOPIC}/publishRate", (204, "")),
+        (f"{_TOPIC}/dispatchRate", (200, _NO_DISPATCH)),
+        (f"{_TOPIC}/subscriptionDispatchRate", (200, _NO_DISPATCH)),
+        (f"{_TOPIC}/s1/dispatchRate", (200, _NO_DISPATCH)),
+        (f"{_TOPIC}/subscribeRate", (200, {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30})),
+    ],
+)
+async def test_where_nothing_is_set_what_applies_is_nothing(path: str, applied: tuple[int, Any]) -> None:
+    async with serving() as pulsar:
+        assert await pulsar.ask("GET", f"{path}?applied=true") == applied
+
+
+async def test_what_applies_to_a_topic_is_its_own_then_its_namespace_s_then_the_broker_s() -> None:
+    async with serving() as pulsar:
+        path = f"{_TOPIC}/dispatchRate"
+        await pulsar.ask("POST", "/brokers/configuration/dispatchThrottlingRatePerTopicInMsg/9")
+        assert await applied(pulsar, path) == 9
+
+        await pulsar.ask("POST", f"{_NAMESPACE}/dispatchRate", _DISPATCH)
+        assert await pulsar.ask("GET", f"{path}?applied=true") == (200, _DISPATCH)
+
+        await pulsar.ask("POST", path, {"dispatchThrottlingRateInMsg": 4})
+        assert await applied(pulsar, path) == 4
+        assert await pulsar.ask("GET", f"{_NAMESPACE}/dispatchRate") == (200, _DISPATCH)
+
+
+async def test_a_value_that_limits_nothing_does_not_apply() -> None:
+    async with serving() as pulsar:
+        await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", _PUBLISH)
+        await pulsar.ask("POST", f"{_TOPIC}/publishRate", {"publishThrottlingRateInMsg": -1})
+
+        assert await pulsar.ask("GET", f"{_TOPIC}/publishRate?applied=true") == (200, _PUBLISH)
+
+
+async def test_what_applies_to_a_subscription_goes_through_all_four() -> None:
+    async with serving() as pulsar:
+        path = f"{_TOPIC}/s1/dispatchRate"
+        for number, at in enumerate(
+            [f"{_NAMESPACE}/subscriptionDispatchRate", f"{_TOPIC}/subscriptionDispatchRate", path], start=1
+        ):
+            await pulsar.ask("POST", at, {"dispatchThrottlingRateInMsg": number})
+            assert await applied(pulsar, path) == number
+
+
+async def test_a_global_policy_of_a_topic_is_another_one() -> None:
+    async with serving() as pulsar:
+        path = f"{_TOPIC}/publishRate"
+        await pulsar.ask("POST", f"{path}?isGlobal=true", _PUBLISH)
+
+        assert await pulsar.ask("GET", path) == (204, "")
+        assert await pulsar.ask("GET", f"{path}?isGlobal=true") == (200, _PUBLISH)
+        assert await pulsar.ask("GET", f"{path}?applied=true") == (200, _PUBLISH)
+        assert pulsar.messages("publish", Setting.TOPIC, _ORDERS) == 10
+
+
+async def test_the_file_s_value_is_shown_where_none_was_set() -> None:
+    async with serving(file_says(acme_shop=Value(Limit(rate(7)), "file"))) as pulsar:
+        assert await pulsar.ask("GET", f"{_NAMESPACE}/publishRate") == (
+            200,
+            {"publishThrottlingRateInMsg": 7, "publishThrottlingRateInByte": 0},
+        )
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/namespaces/ac%20me/shop/publishRate", (412, "Namespace name is not valid")),
+        (f"{_TOPIC}%0A/publishRate", (412, "Topic name is not valid: more than 1024 characters, or not in one line")),
+        (
+            f"{_TOPIC}-partition-1/publishRate",
+            (412, f"set it for {_ORDERS}: policies of a topic are those of each partition"),
+        ),
+        (
+            f"{_TOPIC}/replicatorDispatchRate",
+            (412, "replication does not pass Sluice: set this rate at the broker's own admin address"),
+        ),
+    ],
+)
+async def test_what_cannot_be_set_is_refused_with_a_reason(path: str, said: tuple[int, str]) -> None:
+    async with serving() as pulsar:
+        assert await pulsar.ask("POST", path, _PUBLISH) == (said[0], {"reason": said[1]})
+        assert list(pulsar.store.policies()) == []
+
+
+async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:
+    async with serving() as pulsar:
+        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", data='{"publishThrottlingRateInMsg":1}')
+
+        assert (status, said) == (415, {"reason": "send the body with the header Content-Type: application/json"})
+
+
+async def test_a_body_with_a_wrong_value_is_refused_by_name() -> None:
+    async with serving() as pulsar:
+        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", {"publishThrottlingRateInMsg": "x"})
+
+        assert status == 400
+        assert said["reason"].startswith("the body is not a PublishRate: Expected `int`, got `str` - at `$.publish")
+
+
+async def test_a_topic_s_name_may_hold_what_has_to_be_escaped() -> None:
+    async with serving() as pulsar:
+        await pulsar.ask("POST", "/persistent/acme/shop/a%2Fb%20c/publishRate", _PUBLISH)
+
+        assert pulsar.messages("publish", Setting.TOPIC, "persistent://acme/shop/a/b c") == 10
+
+
+async def test_the_audit_log_names_the_caller() -> None:
+    async with serving() as pulsar:
+        await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", _PUBLISH)
+
+        (change,) = pulsar.store.audited(10)
+        assert (change.who, change.address) == ("ann", "10.0.0.1")
+        assert str(change.change.key) == "publish topic_of_namespace acme/shop"
+
+
+async def applied(pulsar: Serving, path: str) -> int:
+    status, body = await pulsar.ask("GET", f"{path}?applied=true")
+    assert status == 200
+    return int(body["dispatchThrottlingRateInMsg"])
