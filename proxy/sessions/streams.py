@@ -152,9 +152,12 @@ class Streams:
         self._closing.discard(stream)
 
     def sought(self, answer: Message | None, stream: Stream) -> None:
-        """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted."""
+        """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted.
+
+        Mostly it has closed the consumer before. If not, the client still counts on what it had asked for.
+        """
         if answer is not None and stream.is_open:
-            self.drop_held(stream, ask_again=False)
+            self.drop_held(stream, ask_again=not self.is_closing(stream))
 
     def accepted(self) -> list[Stream]:
         """Those that the broker has accepted and that are not over."""

@@ -166,6 +166,34 @@ def test_what_arrives_behind_the_answer_to_a_seek_is_delivered(ten_a_second: Wor
     client << [success(507), *messages(2)]
 
 
+def test_a_seek_that_leaves_the_consumer_as_it_was_asks_for_the_permits_of_what_it_dropped_again(
+    ten_a_second: World,
+) -> None:
+    """The client still counts on them: it would wait for ever for what it asked for."""
+    client, broker = consumer(ten_a_second, permits=3)
+    broker >> message(0)
+    broker << flow(2)
+    broker >> messages(2, start=1)
+    client >> seek()
+    broker << seek()
+    broker >> success(507)
+    broker << flow(2)
+    ten_a_second.advance(1)
+    client << [message(0), success(507)]
+    broker << NOTHING
+
+
+def test_a_seek_that_is_answered_when_the_consumer_is_to_be_closed_asks_for_nothing(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    client >> [seek(), close_consumer()]
+    broker << [seek(), close_consumer()]
+    broker >> [*messages(2, start=3), success(507)]
+    ten_a_second.advance(1)
+    broker << NOTHING
+    broker >> success(407)
+    assert ten_a_second.engine.registry.live() == []
+
+
 def test_unsubscribing_gives_the_permits_to_another_once_the_broker_agrees(ten_a_second: World) -> None:
     client, broker = holding(ten_a_second)
     _, others_broker = consumer(ten_a_second, permits=1000)
