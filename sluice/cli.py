@@ -10,6 +10,7 @@ import protocol.scanner
 import proxy.blocking.commands
 import proxy.commands
 import proxy.console.commands
+import proxy.importing.commands
 
 app = typer.Typer(
     name="sluice",
@@ -24,6 +25,7 @@ app.command()(proxy.console.commands.top)
 app.command()(proxy.blocking.commands.block)
 app.command()(proxy.blocking.commands.unblock)
 app.command()(proxy.blocking.commands.blocks)
+app.command("import")(proxy.importing.commands.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)
 app.command()(compliance.commands.report)

@@ -57,6 +57,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "block",
         "unblock",
         "blocks",
+        "import",
         "broker",
         "load",
         "report",

@@ -1,0 +1,1 @@
+"""`sluice import`: the limits that a Pulsar broker has today, as Sluice's own configuration."""

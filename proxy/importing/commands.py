@@ -1,0 +1,84 @@
+"""`sluice import`; what it needs is imported when it runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from proxy.importing.found import Found
+
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="A broker's broker.conf or standalone.conf.", dir_okay=False),
+]
+FromAdmin = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Ask a running broker's admin REST instead, as http://broker:8080: its own limits, and those of "
+        "namespaces, topics and resource groups. Nothing is changed there. Default: none.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Token of a superuser, for --from-admin. Default: none.", dir_okay=False),
+]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where the YAML goes. Default: standard output.", dir_okay=False)
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that --output names.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys that limit nothing.")]
+
+
+def import_limits(  # noqa: PLR0913 - one for each option
+    file: File = None,
+    *,
+    from_admin: FromAdmin = "",
+    token_file: TokenFile = None,
+    output: Output = None,
+    force: Force = False,
+    verbose: Verbose = False,
+) -> None:
+    """Turn the limits of a Pulsar broker into Sluice's configuration.
+
+    The result is a YAML file for `sluice serve --config`. What has no place in it, and why, is told on standard error.
+    """
+    from proxy.importing.found import ImportFailed
+    from proxy.importing.output import check_output, check_text, write_output
+    from proxy.importing.telling import told
+    from proxy.importing.yaml_text import yaml_text
+
+    heading, read = _source(file, from_admin, token_file)
+    try:
+        if output:
+            check_output(output, force=force)
+        found = read()
+        text = yaml_text(heading, found.taken)
+        check_text(text)
+        if output:
+            write_output(output, text, force=force)
+    except ImportFailed as error:
+        for problem in error.problems:
+            typer.echo(f"sluice: {problem}", err=True)
+        raise typer.Exit(1) from None
+    if not output:
+        typer.echo(text, nl=False)
+    for line in told(found, verbose=verbose):
+        typer.echo(line, err=True)
+
+
+def _source(file: Path | None, from_admin: str, token_file: Path | None) -> "tuple[str, Callable[[], Found]]":
+    """The heading of the result, and what reads it."""
+    from proxy.importing.broker_conf import from_file
+    from proxy.importing.from_admin import from_broker
+
+    if (file is None) == (not from_admin):
+        raise typer.BadParameter("give a broker's configuration file, or --from-admin with the URL of a broker")
+    if token_file and not from_admin:
+        raise typer.BadParameter("a file needs no token; --token-file goes with --from-admin")
+    what = "Limits only: listen, broker and admin are Sluice's own (docs/configuration.md)."
+    if file is not None:
+        return f"Made by `sluice import` from {file.name!a}.\n{what}", lambda: from_file(file)
+    return f"Made by `sluice import` from {from_admin!a}.\n{what}", lambda: from_broker(from_admin, token_file)
