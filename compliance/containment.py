@@ -4,6 +4,10 @@ For the lines i..j of one limiter with rate r and burst b, the allowance is b + 
 end of j) + one entry. The largest excess over all i ≤ j ending at j is a running sum minus its running minimum
 (Kadane's idea), so one pass finds the worst of all windows, whatever boundaries they have. The entry that may overdraw
 the bucket is the last one passed, so the slack is the largest entry of line j.
+
+A limit that is relative to the publish rate changes every few seconds. Its windows span the changes: b is that of line
+i, r·time is summed line by line, and where the rate falls from r to r', so does a debt (it is kept in seconds): by at
+most (1 - r'/r) of the largest entry so far. Between lines such a limit may have been anything, so a gap ends a run.
 """
 
 from functools import reduce
@@ -16,6 +20,7 @@ from compliance.clock import rfc3339, seconds
 from compliance.schema import LIMITER, OBSERVED
 
 UNITS = ("messages", "bytes")
+CONTIGUOUS_S = 0.001
 # The wall clock went back between two lines: no window spans that moment.
 CLOCK_STEP_S = -0.1
 
@@ -31,16 +36,24 @@ def _so_far() -> WindowSpec:
 def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     """Lines with a limit in that unit, numbered by the run of lines in which the same value was in force.
 
-    A limit that is only observed is none: nobody was held to it.
+    A limit that is only observed is none: nobody was held to it. One that is relative is one value, whatever it was.
 
-    Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s` and `idle_s`, the time since the line before.
+    Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s`, `idle_s`, the time since the line before, and
+    `forgiven`, what a debt may have shrunk by at the line's start.
     """
     rate = F.when(F.col("mode") != OBSERVED, F.col(f"limit_{unit}"))
     burst = F.when(F.col("mode") != OBSERVED, F.col(f"burst_{unit}"))
     idle_s = seconds(F.col("start")) - seconds(F.lag("end").over(_by_seq()))
     is_same = rate.eqNullSafe(F.lag(rate).over(_by_seq())) & burst.eqNullSafe(F.lag(burst).over(_by_seq()))
-    begins = F.when(is_same & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)
-    marked = limit_lines.withColumn("idle_s", F.greatest(idle_s, F.lit(0.0))).withColumn("begins", begins)
+    is_relative = rate.isNotNull() & F.col(f"published_{unit}").isNotNull()
+    was_relative = F.lag(is_relative).over(_by_seq())
+    goes_on = F.when(is_relative, was_relative & (idle_s <= CONTIGUOUS_S)).otherwise(is_same & ~was_relative)
+    begins = F.when(goes_on & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)
+    fall = F.greatest(F.lit(0.0), 1 - F.try_divide(rate, F.lag(rate).over(_by_seq())))
+    largest_before = F.max(f"largest_entry_{unit}").over(_by_seq().rowsBetween(Window.unboundedPreceding, -1))
+    marked = limit_lines.withColumns(
+        {"idle_s": F.greatest(idle_s, F.lit(0.0)), "begins": begins, "forgiven": fall * largest_before}
+    )
     numbered = marked.withColumn("run", F.sum("begins").over(_by_seq()))
     return numbered.where(rate.isNotNull()).select(
         *LIMITER,
@@ -54,37 +67,31 @@ def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
         F.col(f"largest_entry_{unit}").alias("largest"),
         (F.col("duration_ms") / 1e3).alias("duration_s"),
         F.when(F.col("begins") == 1, 0.0).otherwise(F.col("idle_s")).alias("idle_s"),
+        F.when(F.col("begins") == 1, 0.0).otherwise(F.col("forgiven")).alias("forgiven"),
     )
 
 
 def worst_window(limit_lines: DataFrame, unit: str) -> DataFrame:
     """Each limiter's window with the largest excess in that unit, as `ContainmentFacts` of its own lines."""
     runs = value_runs(limit_lines, unit)
+    earned = F.col("rate") * F.col("duration_s")
     sums = runs.withColumns(
         {
             "passed_sum": F.sum("passed").over(_so_far()),
-            "time_sum": F.sum(F.col("duration_s") + F.col("idle_s")).over(_so_far()),
+            "earned_sum": F.sum(earned + F.col("rate") * F.col("idle_s") + F.col("forgiven")).over(_so_far()),
         }
     )
-    surplus = F.col("passed_sum") - F.col("rate") * F.col("time_sum")
-    before = F.struct(
-        (F.col("passed_sum") - F.col("passed")).alias("passed"),
-        (F.col("time_sum") - F.col("duration_s")).alias("time"),
-        "start",
-    )
-    surplus_before = surplus - F.col("passed") + F.col("rate") * F.col("duration_s")
+    passed_before, earned_before = F.col("passed_sum") - F.col("passed"), F.col("earned_sum") - earned
+    before = F.struct(passed_before.alias("passed"), earned_before.alias("earned"), "burst", "start")
+    surplus_before = passed_before - earned_before + F.col("burst")
     # Of equal windows the shortest is the best evidence.
-    shortest = F.struct(F.round(surplus_before, 6), -F.col("time_sum"))
+    shortest = F.struct(F.round(surplus_before, 6), -F.col("seq"))
     begun = sums.withColumn("begin", F.min_by(before, shortest).over(_so_far()))
     # A line in which nothing passed ends no worst window, and its largest entry is none.
-    ended = begun.where(F.col("passed") > 0).withColumns(
-        {
-            "window_passed": (F.col("passed_sum") - F.col("begin.passed")).cast("double"),
-            "window_s": F.col("time_sum") - F.col("begin.time"),
-        }
-    )
-    allowed = F.col("burst") + F.col("rate") * F.col("window_s") + F.col("largest")
-    return worst_of(ended.withColumn("allowed", allowed), unit, "limiter")
+    window_passed = (F.col("passed_sum") - F.col("begin.passed")).cast("double")
+    allowed = F.col("begin.burst") + F.col("earned_sum") - F.col("begin.earned") + F.col("largest")
+    ended = begun.where(F.col("passed") > 0).withColumns({"window_passed": window_passed, "allowed": allowed})
+    return worst_of(ended, unit, "limiter")
 
 
 def worst_of(windows: DataFrame, unit: str, basis: str) -> DataFrame:

@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import seconds
-from compliance.containment import UNITS, value_runs, worst_of
+from compliance.containment import CONTIGUOUS_S, UNITS, value_runs, worst_of
 from compliance.schema import BOOT, LIMITER
 
-CONTIGUOUS_S = 0.001
 _SCOPE = (*BOOT, "direction", "level", "name")
 
 
@@ -39,7 +38,8 @@ def contiguous_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     lines = value_runs(limit_lines, unit)
     is_new = (F.col("run") != F.lag("run", 1, -1).over(_by_seq())) | (F.col("idle_s") > CONTIGUOUS_S)
     parts = lines.withColumn("part", F.sum(F.when(is_new, 1).otherwise(0)).over(_by_seq()))
-    allowed = F.max("burst") + F.max("rate") * F.sum("duration_s") + F.max("largest")
+    earned = F.sum(F.col("rate") * F.col("duration_s") + F.col("forgiven"))
+    allowed = F.max("burst") + earned + F.max("largest")
     return parts.groupBy(*LIMITER, "part").agg(
         F.min("start").alias("start"),
         F.max("end").alias("run_end"),

@@ -1,0 +1,103 @@
+"""A limit that changes with the publish rate is judged right: what the proxy keeps is kept, what is too much is seen.
+
+The lines are those of a proxy in conversation, not planted ones.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from accesslog.record import LimitLine
+from compliance.containment import containment_facts
+from compliance.crosscheck import crosscheck_facts
+from compliance.entitlement import entitlement_facts
+from compliance.verdict import excess_tolerance
+from tests.compliance.planted import PlantedLog, frame
+from tests.proxy.backlog import Backlog, Published
+from tests.proxy.conversation import World, consumer, publisher
+from tests.proxy.wire import TOPIC
+
+pytestmark = pytest.mark.spark
+
+RATES = (100, 100, 400, 30, 0, 0, 250, 250, 5, 5, 60, 0, 0, 0, 0, 0)
+
+
+def lines_of(batch: int) -> list[Any]:
+    """A consumer that is always hungry, while the publish rate goes up and down every two and a half seconds."""
+    limits = {"topics": {TOPIC: {"dispatch": {"messages": 10, "bytes": 2000, "relativeToPublishRate": True}}}}
+    world = World(limits=limits)
+    try:
+        published, backlog = Published(world, *publisher(world)), Backlog(world, *consumer(world), batch=batch)
+        for number, per_second in enumerate(RATES):
+            published.at(per_second, seconds=2.5, beside=backlog)
+            if number == 9:
+                backlog.pause()
+                published.at(per_second, seconds=3, beside=backlog)
+                backlog.resume()
+    finally:
+        world.close()
+    return world.lines()
+
+
+def log_of(name: str, lines: list[Any]) -> PlantedLog:
+    return PlantedLog(proxy_id=name, lines=[msgspec.structs.replace(line, proxy_id=name) for line in lines])
+
+
+def worse(lines: list[Any], spoil: Callable[[LimitLine, int], LimitLine]) -> list[Any]:
+    number = iter(range(len(lines)))
+    return [spoil(line, next(number)) if isinstance(line, LimitLine) else line for line in lines]
+
+
+def a_tenth_more(line: LimitLine, _number: int) -> LimitLine:
+    """A burst anew in every line: each line alone is within its value, the sum is not."""
+    more = int(line.burst_messages or 0)
+    return msgspec.structs.replace(line, passed_messages=line.passed_messages + more)
+
+
+def some_less(line: LimitLine, _number: int) -> LimitLine:
+    return msgspec.structs.replace(
+        line, passed_messages=round(line.passed_messages * 0.9), passed_bytes=round(line.passed_bytes * 0.9)
+    )
+
+
+@pytest.fixture(scope="module")
+def excess_and_deficit(spark: Any) -> dict[str, tuple[float, float]]:
+    """Of each log the worst excess over what counts as rounding, and the worst deficit."""
+    singles, batches = lines_of(1), lines_of(50)
+    logs = [
+        log_of("singles", singles),
+        log_of("batches", batches),
+        log_of("more", worse(singles, a_tenth_more)),
+        log_of("less", worse(singles, some_less)),
+    ]
+    limits, intervals = frame(spark, logs, "limit"), frame(spark, logs, "interval")
+    facts = containment_facts(limits).unionByName(crosscheck_facts(limits, intervals)).collect()
+    found = {log.proxy_id: (-1e9, -1e9) for log in logs}
+    for row in facts:
+        if row.direction == "dispatch":
+            excess = max(found[row.proxy_id][0], row.excess - excess_tolerance(row.limit))
+            found[row.proxy_id] = excess, -1e9
+    for row in entitlement_facts(limits).collect():
+        found[row.proxy_id] = found[row.proxy_id][0], max(row.deficit_s, row.whole_deficit_s)
+    return found
+
+
+@pytest.mark.parametrize("name", ["singles", "batches"])
+def test_what_the_proxy_passes_is_within_the_limit_however_it_varies(
+    excess_and_deficit: dict[str, tuple[float, float]], name: str
+) -> None:
+    excess, deficit = excess_and_deficit[name]
+    assert excess <= 0
+    assert deficit <= 0
+
+
+def test_windows_span_the_changes_so_that_a_burst_anew_in_each_line_is_seen(
+    excess_and_deficit: dict[str, tuple[float, float]],
+) -> None:
+    assert excess_and_deficit["more"][0] > 10
+
+
+def test_less_than_the_limit_of_each_moment_is_seen(excess_and_deficit: dict[str, tuple[float, float]]) -> None:
+    assert excess_and_deficit["less"][1] > 0
