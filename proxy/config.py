@@ -11,6 +11,7 @@ from proxy.config_admin import AdminAccess, open_to_all
 from proxy.config_admission import AdmissionBounds
 from proxy.config_dispatch import Dispatch
 from proxy.config_limits import Limits
+from proxy.config_policies import PolicyStore
 from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
 
 _MOST_SHOWN = 200
@@ -81,6 +82,7 @@ class Config(_Section):
     dispatch: Dispatch = Dispatch()
     limits: Limits = Limits()
     admission: AdmissionBounds = AdmissionBounds()
+    policies: PolicyStore = PolicyStore()
     admin_access: AdminAccess = AdminAccess()
     blocks: tuple[Block, ...] = Field(
         (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import Setting, Value
 from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_values import (
@@ -20,6 +20,7 @@ from proxy.config_values import (
     WholeTopic,
     network_name,
 )
+from proxy.policies.layers import FilePolicies, Layer, Place
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -225,19 +226,21 @@ class Limits(_Section):
         return value
 
 
-def policies_of(limits: Limits) -> Policies:
-    """The limits of the file, as the limiter takes them."""
-    policies = Policies()
+def file_policies(limits: Limits) -> FilePolicies:
+    """The limits of the file, as they are laid under those that are set at run time."""
+    values: dict[Place, Value] = {}
     directions: tuple[Direction, ...] = ("publish", "dispatch")
     for setting, name, section, key in _sections(limits):
         for direction in directions:
             value: RateLimit | None = getattr(section, key.format(direction), None)
             if value is not None:
-                policies.put(direction, setting, name, Value(value.limit(), "file"))
-    for group, section in limits.resource_groups.items():
-        policies.groups_of_tenants.update(dict.fromkeys(section.tenants, group))
-        policies.groups_of_namespaces.update(dict.fromkeys(section.namespaces, group))
-    return policies
+                values[direction, setting, name] = Value(value.limit(), Layer.FILE.origin)
+    groups = limits.resource_groups.items()
+    return FilePolicies(
+        values,
+        {tenant: group for group, section in groups for tenant in section.tenants},
+        {namespace: group for group, section in groups for namespace in section.namespaces},
+    )
 
 
 def _sections(limits: Limits) -> Iterator[tuple[Setting, str, BaseModel | None, str]]:

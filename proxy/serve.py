@@ -8,6 +8,7 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from limiter.policies import Policies
 from proxy.admin.app import Guards, admin_app, metrics_app
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.connections import Connections
@@ -17,7 +18,7 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.config import Config
-from proxy.config_limits import policies_of
+from proxy.config_limits import file_policies
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters
@@ -25,6 +26,9 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles, Rotation
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.observe.totals import NamespaceTotals
+from proxy.policies.bodies import BodyError
+from proxy.policies.book import Around, Book
+from proxy.policies.store import Store, StoreError
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 
@@ -40,7 +44,7 @@ class Proxy:
         config: The configuration.
 
     Raises:
-        StartError: If the access log's folder cannot be made.
+        StartError: If the access log's folder cannot be made, or the policy store not be used.
         ConfigError: If a file that `admin_access` names cannot be used.
     """
 
@@ -52,7 +56,9 @@ class Proxy:
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
-        self.engine = Engine(config, policies_of(config.limits), counters, self.intervals.activity)
+        self.engine = Engine(config, Policies(), counters, self.intervals.activity)
+        self._store = _open_store(config)
+        self.book = self._open_book()
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -83,12 +89,21 @@ class Proxy:
             structlog.get_logger().error("access log: the disk did not take the last lines in time")
         for listener in self._listeners:
             await listener.stop()
+        self._store.close()
+
+    def _open_book(self) -> Book:
+        policies, file = self.engine.registry.policies, file_policies(self.config.limits)
+        around = Around(self.intervals.flush, self.engine.policies_changed)
+        try:
+            return Book(policies, file, self._store, around)
+        except (StoreError, BodyError) as error:
+            raise StartError(str(error)) from None
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
-        app = admin_app(self.engine, metrics, self.readiness, self.intervals.flush, Guards(bounds, self.doors))
+        app = admin_app(self.engine, metrics, self.readiness, self.book, Guards(bounds, self.doors))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds), self._connections())
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
@@ -125,12 +140,20 @@ async def _serve(config: Config) -> None:
     try:
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
-        log.info("serving", **addresses, broker=config.broker, access_log=str(config.access_log.dir))
+        files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
+        log.info("serving", **addresses, broker=config.broker, **files)
         await ending.wait()
         log.info("ending", connections=len(proxy.engine.sessions))
     finally:
         await proxy.stop()
     log.info("ended")
+
+
+def _open_store(config: Config) -> Store:
+    try:
+        return Store(config.policies.store, config.policies.audit_changes)
+    except StoreError as error:
+        raise StartError(str(error)) from None
 
 
 def _open_access_log(config: Config) -> AccessLog:

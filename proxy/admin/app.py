@@ -11,11 +11,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from proxy.admin.block_rest import BlockRest
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.doors import Doors
-from proxy.admin.policy_rest import PolicyRest
+from proxy.admin.pulsar.routes import pulsar_routes
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
 from proxy.admin.stream_rest import StreamRest
 from proxy.engine import Engine
+from proxy.policies.book import Book
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,7 +38,7 @@ def admin_app(
     engine: Engine,
     metrics: CollectorRegistry,
     readiness: Readiness,
-    before_change: Callable[[], None],
+    book: Book,
     guards: Guards,
 ) -> web.Application:
     """The application; somebody else gives it an address."""
@@ -56,7 +57,7 @@ def admin_app(
             *_watching(metrics),
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
-            *PolicyRest(engine, before_change).routes(),
+            *pulsar_routes(book),
             *BlockRest(engine.blocklist).routes(),
         ]
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from pydantic import ValidationError
 
-from limiter.rates import NANOS_PER_SECOND, Limit, Mode, Rate, rate
+from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config_limits import DispatchLimit, RateLimit
 from proxy.policies.key import Key, Kind
 
@@ -46,14 +46,15 @@ class DispatchRate(msgspec.Struct, frozen=True):
 
     def limit(self) -> Limit:
         """The same, as the limiter takes it."""
-        return _limit(self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, self.ratePeriodInSecond)
+        limit = _limit(self.dispatchThrottlingRateInMsg, self.dispatchThrottlingRateInByte, self.ratePeriodInSecond)
+        return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 
     @classmethod
     def of(cls, limit: Limit) -> "DispatchRate":
         """What Pulsar's tools are to see of a limit that was not written by them."""
         period = max([NANOS_PER_SECOND, *(r.period_ns for r in (limit.messages, limit.size) if r)])
         messages, size = _number(limit.messages, period), _number(limit.size, period)
-        return cls(messages, size, ratePeriodInSecond=period // NANOS_PER_SECOND)
+        return cls(messages, size, limit.published is not None, period // NANOS_PER_SECOND)
 
 
 class SubscribeRate(msgspec.Struct, frozen=True):

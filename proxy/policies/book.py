@@ -16,19 +16,10 @@ from limiter.rates import Direction
 from proxy.policies.bodies import BodyError, ResourceGroup, limit_of, read_body
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
 from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
-from proxy.policies.layers import Layer, Layers, Place
+from proxy.policies.layers import FilePolicies, Layer, Layers, Place
 from proxy.policies.store import Change, Store
 
 _BOTH: tuple[Direction, ...] = ("publish", "dispatch")
-
-
-@dataclass(frozen=True, slots=True)
-class FilePolicies:
-    """What the configuration file says."""
-
-    values: Mapping[Place, Value]
-    groups_of_tenants: Mapping[str, str]
-    groups_of_namespaces: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

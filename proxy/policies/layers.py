@@ -11,12 +11,22 @@ namespace over broker) is not decided here.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 from limiter.policies import About, Policies, Setting, Value
 
 Place = tuple[About, Setting, str]
 """What a value is for: what it is about, setting, and the setting's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicies:
+    """What the configuration file says: values, and resource groups by whom they are attached to."""
+
+    values: Mapping[Place, Value]
+    groups_of_tenants: Mapping[str, str]
+    groups_of_namespaces: Mapping[str, str]
 
 
 class Layer(IntEnum):

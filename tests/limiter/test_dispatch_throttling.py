@@ -10,7 +10,7 @@ The page's rules, in its order, and where each is shown (here unless said otherw
   `…_leaves_its_part_…`, `…_each_subscription_has_10_…`, `…_20_in_two_partitions`; all at once: `…_several_levels_…`
 - the table of approaches: tests/proxy/test_config_limits.py `…_table_of_approaches_…`; which of them takes effect:
   `…_only_the_narrowest_…` and test_policies.py
-- -1 is no limit, and what ratePeriodInSecond is: tests/proxy/admin/test_policy_rest.py; 10,000 a minute:
+- -1 is no limit, and what ratePeriodInSecond is: tests/proxy/admin/pulsar/test_rates.py; 10,000 a minute:
   `…_10_000_a_minute_…`
 - preciseDispatcherFlowControl: `…_6_messages_per_entry_…`; dispatchThrottlingOnBatchMessageEnabled:
   `…_10_entries_a_second_…`; the difference between them: `…_precise_changes_what_is_asked_for_…`; that only one of them

@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Setting, Value
+from limiter.policies import Policies, Setting, Value
 from limiter.rates import Direction, Limit
 from limiter.testing import ManualClock
 from proxy.admin.app import Guards, admin_app
@@ -15,11 +15,13 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.config import Config
-from proxy.config_limits import policies_of
+from proxy.config_limits import file_policies
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.totals import NamespaceTotals
+from proxy.policies.book import Around, Book
+from proxy.policies.store import Store
 
 
 class Admin:
@@ -32,7 +34,10 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = Engine(config, policies_of(config.limits), Counters(), lambda: None)
+        self.engine = Engine(config, Policies(), Counters(), lambda: None)
+        around = Around(self._before_change, self.engine.policies_changed)
+        self.store = Store(None)
+        self.book = Book(self.engine.registry.policies, file_policies(config.limits), self.store, around)
         self.readiness = Readiness(self.engine)
         self.limits_before_changes: list[Limit | None] = []
         metrics = CollectorRegistry(auto_describe=False)
@@ -42,7 +47,7 @@ class Admin:
         self.refused = Refused(self.engine.counters.admin_refused, self.clock)
         self.doors = Doors(config.admin_access, self.refused)
         guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
-        self.app = admin_app(self.engine, metrics, self.readiness, self._before_change, guards)
+        self.app = admin_app(self.engine, metrics, self.readiness, self.book, guards)
         self.client = TestClient(TestServer(self.app))
 
     @property

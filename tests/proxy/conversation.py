@@ -21,7 +21,6 @@ from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config import Config
-from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
@@ -31,6 +30,7 @@ from proxy.observe.totals import NamespaceTotals
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.file_limits import policies_of
 from tests.proxy.manual_loop import Dial, ManualLoop
 from tests.proxy.wire import (
     as_frame,

@@ -7,7 +7,8 @@ from pydantic import ValidationError
 from limiter.policies import Client, Setting
 from limiter.rates import Limit, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.config_limits import Limits, policies_of
+from proxy.config_limits import Limits
+from tests.proxy.file_limits import policies_of
 
 SECOND = 1_000_000_000
 TWO = {"messages": 2}

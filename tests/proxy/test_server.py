@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from proxy.config import Config
-from proxy.config_limits import policies_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
@@ -13,6 +12,7 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
+from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import PING, connect, connected, unknown_command
 

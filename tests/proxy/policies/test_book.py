@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from limiter.policies import Policies, Setting, Value
 from limiter.rates import Limit, rate
 from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Around, Book, FilePolicies, Who
+from proxy.policies.book import Around, Book, Who
 from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.layers import Place
+from proxy.policies.layers import FilePolicies, Place
 from proxy.policies.store import Store, StoreError
 
 _ANN = Who("ann", "10.0.0.1")

@@ -11,10 +11,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from limiter.policies import Policies, Setting, Value
 from limiter.rates import Direction
 from proxy.admin.doors import CALLER, Caller
-from proxy.admin.pulsar.dynamic_config import DynamicConfigRest
-from proxy.admin.pulsar.rates import RESOURCES, RateRest, refuse_replication
-from proxy.admin.pulsar.resource_groups import ResourceGroupRest
-from proxy.policies.book import Around, Book, FilePolicies
+from proxy.admin.pulsar.routes import pulsar_routes
+from proxy.policies.book import Around, Book
+from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store
 
 EMPTY = FilePolicies({}, {}, {})
@@ -54,9 +53,7 @@ async def serving(file: FilePolicies = EMPTY) -> AsyncIterator[Serving]:
     policies, store = Policies(), Store(None)
     book = Book(policies, file, store, Around(lambda: None, lambda _: None))
     app = web.Application(middlewares=[_as_ann])
-    for resource in RESOURCES:
-        app.add_routes(RateRest(book, resource).routes())
-    app.add_routes([*refuse_replication(), *ResourceGroupRest(book).routes(), *DynamicConfigRest(book).routes()])
+    app.add_routes(pulsar_routes(book))
     try:
         async with TestClient(TestServer(app)) as client:
             yield Serving(client, policies, store)

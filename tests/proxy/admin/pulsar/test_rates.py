@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from limiter.policies import Setting, Value
-from limiter.rates import Limit, rate
+from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from tests.proxy.admin.pulsar.serving import Serving, file_says, serving
 
 _NAMESPACE = "/namespaces/acme/shop"
@@ -197,3 +197,57 @@ async def applied(pulsar: Serving, path: str) -> int:
     status, body = await pulsar.ask("GET", f"{path}?applied=true")
     assert status == 200
     return int(body["dispatchThrottlingRateInMsg"])
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        ({}, Limit()),
+        ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1}, Limit()),
+        ({"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 700}, Limit(size=rate(700))),
+        ({"dispatchThrottlingRateInMsg": 7, "dispatchThrottlingRateInByte": 700}, Limit(rate(7), rate(700))),
+        ({"dispatchThrottlingRateInMsg": 10_000, "ratePeriodInSecond": 60}, Limit(rate(10_000, 60 * 10**9))),
+        (
+            {"dispatchThrottlingRateInMsg": 5, "relativeToPublishRate": True},
+            Limit(rate(5), published=NOTHING_PUBLISHED),
+        ),
+    ],
+)
+async def test_minus_1_means_no_limit_and_10_000_a_minute_are_a_rate_period_of_60(
+    body: dict[str, Any], limit: Limit
+) -> None:
+    """The examples of Pulsar's page on message dispatch throttling."""
+    async with serving() as pulsar:
+        await pulsar.ask("POST", f"{_NAMESPACE}/dispatchRate", body)
+
+        value = pulsar.policies.get("dispatch", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+        assert value is not None
+        assert value.limit == limit
+
+
+@pytest.mark.parametrize(
+    ("setting", "field", "number"),
+    [
+        ("publishRate", "publishThrottlingRateInMsg", 2**31),
+        ("publishRate", "publishThrottlingRateInMsg", 10**400),
+        ("publishRate", "publishThrottlingRateInByte", 2**63),
+        ("dispatchRate", "ratePeriodInSecond", 2**31),
+        ("subscribeRate", "subscribeThrottlingRatePerConsumer", 1.5),
+    ],
+)
+async def test_numbers_that_pulsar_cannot_hold_are_refused(setting: str, field: str, number: float) -> None:
+    async with serving() as pulsar:
+        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/{setting}", {field: number})
+
+        assert status == 400
+        assert field in said["reason"] or "out of range" in said["reason"]
+        assert list(pulsar.store.policies()) == []
+
+
+async def test_a_file_s_limit_is_shown_in_pulsar_s_terms() -> None:
+    """A publish rate has no period there: 120 a minute are 2 a second."""
+    file = file_says(acme_shop=Value(Limit(rate(120, 60 * 10**9)), "file"))
+    async with serving(file) as pulsar:
+        _, publish = await pulsar.ask("GET", f"{_NAMESPACE}/publishRate")
+
+        assert publish == {"publishThrottlingRateInMsg": 2, "publishThrottlingRateInByte": 0}

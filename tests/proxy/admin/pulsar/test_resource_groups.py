@@ -4,7 +4,7 @@ import pytest
 
 from limiter.policies import Setting, Value
 from limiter.rates import Limit, rate
-from proxy.policies.book import FilePolicies
+from proxy.policies.layers import FilePolicies
 from tests.proxy.admin.pulsar.serving import serving
 
 _OF_NAMESPACE = "/namespaces/acme/shop/resourcegroup"
