@@ -68,4 +68,4 @@ def _unreadable(key: str, path: Path) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error).lower().replace("_", " ")
+    return str(getattr(error, "reason", None) or "cannot be loaded").lower().replace("_", " ")

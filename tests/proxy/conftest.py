@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.proxy.admin_client import Admin
+from tests.proxy.certificates import Authority
 from tests.proxy.conversation import World
 
 
@@ -40,3 +41,8 @@ async def make_admin() -> AsyncIterator[Callable[..., Awaitable[Admin]]]:
     yield make
     for admin in made:
         await admin.client.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))

@@ -1,0 +1,124 @@
+"""How often, how large, how slow."""
+
+import asyncio
+import gzip
+from collections import Counter
+from typing import Any
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from proxy.admin.bounds import RequestBounds
+from proxy.admin.refused import Refused
+from proxy.config_admin import AdminAccess
+from tests.proxy.admin_client import Admin
+
+BLOCKS = "/sluice/blocks"
+
+
+def request_bounds(**access: Any) -> RequestBounds:
+    return RequestBounds(AdminAccess.model_validate(access), Refused(Counter(), lambda: 0), lambda: 0)
+
+
+async def statuses(admin: Admin, number: int, path: str = "/healthz") -> list[int]:
+    return [(await admin.ask("GET", path))[0] for _ in range(number)]
+
+
+async def test_a_burst_passes_and_what_is_over_it_waits_for_the_rate(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"rate": "2/s", "burst": 3})
+    assert await statuses(admin, 5) == [200, 200, 200, 429, 429]
+    admin.clock.advance(0.5)
+    assert await statuses(admin, 2) == [200, 429]
+    admin.clock.advance(60)
+    assert await statuses(admin, 4) == [200, 200, 200, 429]
+    assert admin.engine.counters.admin_refused["rate"] == 4
+
+
+async def test_who_asks_too_often_is_told_why_and_when_to_come_again(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"rate": "2/min", "burst": 1})
+    await statuses(admin, 1)
+    with capture_logs() as logs:
+        async with admin.client.get("/metrics") as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (429, "30")
+            assert await answer.json() == {
+                "reason": "too many requests from 127.0.0.1: at most 2 per 60 s (admin_access.rate)"
+            }
+    assert [(line["kind"], line["caller"]) for line in logs] == [("rate", "127.0.0.1")]
+
+
+async def test_paths_that_are_not_there_and_wrong_tokens_count_too(make_admin, tmp_path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text("a: {access: read, token: 0123456789abcdef0}\n")
+    admin: Admin = await make_admin(admin_access={"rate": "1/h", "burst": 2, "tokens": tokens})
+    assert await statuses(admin, 3, "/nothing/here") == [401, 401, 429]
+
+
+async def test_each_address_has_a_rate_of_its_own_and_the_table_of_them_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr("proxy.admin.bounds.MOST_CALLERS", 50)
+    bounds = request_bounds(rate="1/h", burst=1)
+    for number in range(200):
+        for expected in (200, 429):
+            answer = await bounds.rate(_From(f"192.0.2.{number}"), _fine)  # type: ignore[arg-type]  # what it asks for
+            assert answer.status == expected
+    assert len(bounds._callers) == 50
+
+
+async def test_the_addresses_of_one_ipv6_network_share_a_rate() -> None:
+    bounds = request_bounds(rate="1/h", burst=1)
+    asked = ["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.1"]
+    answers = [await bounds.rate(_From(each), _fine) for each in asked]  # type: ignore[arg-type]
+    assert [answer.status for answer in answers] == [200, 429, 200, 200, 429]
+
+
+async def test_a_body_up_to_the_bound_is_read_and_a_larger_one_is_refused(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"max_body": 100})
+    body = b'{"kind": "address", "name": "192.0.2.7"}'
+    assert (await admin.ask("POST", BLOCKS, data=body.ljust(100)))[0] == 200
+    status, answer = await admin.ask("POST", BLOCKS, data=body.ljust(101))
+    assert (status, answer) == (
+        413,
+        {"reason": f"POST {BLOCKS}: a body of more than 100 bytes (admin_access.max_body)"},
+    )
+    assert admin.engine.counters.admin_refused["size"] == 1
+
+
+async def test_a_body_that_is_packed_small_is_measured_unpacked(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"max_body": "64KiB"})
+    packed = gzip.compress(b" " * 10_000_000)
+    assert len(packed) < 64 * 1024
+    assert (await admin.ask("POST", BLOCKS, data=packed, headers={"Content-Encoding": "gzip"}))[0] == 413
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"request_timeout": "10ms"})
+    never = asyncio.Event()
+
+    async def body():
+        yield b"{"
+        await never.wait()
+
+    status, answer = await admin.ask("POST", BLOCKS, data=body())
+    assert (status, answer) == (
+        408,
+        {"reason": f"POST {BLOCKS}: no request within 0.01 s (admin_access.request_timeout)"},
+    )
+    assert admin.engine.counters.admin_refused["time"] == 1
+
+
+class _From:
+    """A request of which nothing is known but whence it comes."""
+
+    transport = None
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+
+
+async def _fine(_request: web.Request) -> web.Response:
+    return web.Response()
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [("200/s", 1), ("1/s", 1), ("1/min", 60), ("7/min", 9)])
+def test_when_to_come_again_is_said_in_whole_seconds(rate: str, seconds: int) -> None:
+    assert request_bounds(rate=rate)._retry_after_s == seconds
