@@ -44,7 +44,7 @@ format-check:
 bench: env ## The data path beside a bare forwarder, in one run (ratios; two minutes)
 	$(BIN)/python -m loadgen.bench
 
-bench-limits: env ## A real broker's own publish limits beside Sluice's, into docs/benchmarks.md (eight minutes; Java 17+, Maven)
+bench-limits: env ## A real broker's own limits beside Sluice's, into docs/benchmarks.md (a quarter of an hour; Java 17+, Maven)
 	$(BIN)/python -m loadgen.bench_limits --write docs/benchmarks.md
 
 lint:

@@ -13,13 +13,18 @@ from rich.console import Console
 from loadgen.bench_limits import page, peers, run
 from loadgen.bench_limits.errors import BenchError
 from loadgen.bench_limits.rows import neighbour, patience, raised, shares, sustained
+from loadgen.bench_limits.rows.dispatch import backlog, batches, beside, gap, group, sizes, twenty
 from loadgen.bench_limits.rows.row import Row
 from loadgen.bench_limits.table import Found, PageError, missed, put_into, table
 from loadgen.load.clients import ClientError
 from loadgen.real.errors import RealPulsarError
 from loadgen.real.jars import available
 
-ROWS = {"sustained": sustained, "neighbour": neighbour, "shares": shares, "raised": raised, "patience": patience}
+ROWS = {
+    "publish": (sustained, neighbour, shares, raised, patience),
+    "dispatch": (backlog, gap, batches, sizes, group, twenty, beside),
+}
+"""The rows of each section."""
 CANNOT_START, BAD_INPUT = 1, 2
 
 
@@ -43,26 +48,44 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    sections = _chosen(arguments)
     if arguments.write:
         # before the minutes of measuring: a page that cannot be read or has lost a mark is told at once
-        _put(arguments.write, "")
-    rows = [module.row(quick=arguments.quick) for name, module in ROWS.items() if name in (arguments.only or ROWS)]
+        _put(arguments.write, dict.fromkeys(sections, ""))
+    rows = [row for chosen in sections.values() for row in chosen]
     found = _measure(rows)
-    made = table(rows, found)
-    print(f"{made}\n\nmeasured on {page.machine()}")  # noqa: T201 - what the command is for
+    tables = {about: table(chosen, found) for about, chosen in sections.items()}
+    print("\n\n".join([*tables.values(), f"measured on {page.machine()}"]))  # noqa: T201 - what the command is for
     for line in missed(rows, found):
         print(f"missed: {line}")  # noqa: T201
     if arguments.write:
-        arguments.write.write_text(_put(arguments.write, page.section(made)), encoding="utf-8")
+        made = {about: page.section(about, its_table) for about, its_table in tables.items()}
+        arguments.write.write_text(_put(arguments.write, made), encoding="utf-8")
 
 
-def _put(to: Path, section: str) -> str:
-    return put_into(to.read_text(encoding="utf-8") if to.exists() else "", section)
+def _chosen(arguments: argparse.Namespace) -> dict[str, list[Row]]:
+    """The rows of each section that is wanted."""
+    chosen: dict[str, list[Row]] = {}
+    for about, modules in ROWS.items():
+        rows = [module.row(quick=arguments.quick) for module in modules]
+        wanted = [row for row in rows if row.name in (arguments.only or [row.name])]
+        if wanted and about in (arguments.rows or ROWS):
+            chosen[about] = wanted
+    return chosen
+
+
+def _put(to: Path, sections: dict[str, str]) -> str:
+    text = to.read_text(encoding="utf-8") if to.exists() else ""
+    for about, section in sections.items():
+        text = put_into(text, about, section)
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench_limits", description=__doc__)
-    parser.add_argument("--only", action="append", choices=tuple(ROWS), help="this row (may be given several times)")
+    names = [module.row(quick=True).name for modules in ROWS.values() for module in modules]
+    parser.add_argument("--rows", action="append", choices=tuple(ROWS), help="the rows of this section")
+    parser.add_argument("--only", action="append", choices=names, help="this row (may be given several times)")
     parser.add_argument("--quick", action="store_true", help="each row once and short: to see that it works")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
     return parser

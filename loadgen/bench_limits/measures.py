@@ -2,8 +2,11 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice, pairwise
+
+Span = tuple[float, float]
+"""Begin and end."""
 
 
 def jain(shares: Collection[float]) -> float:
@@ -43,3 +46,36 @@ def worst_deviation(counts: Collection[float], limit: float) -> float:
 def pair_means(counts: Sequence[float]) -> list[float]:
     """Mean of each two neighbouring counts."""
     return [(one + other) / 2 for one, other in pairwise(counts)]
+
+
+def spaces(times: Sequence[float], seconds: float) -> list[float]:
+    """The times between two arrivals each (ascending), of the seconds that begin with the first one."""
+    looked_at = times[: bisect_left(times, times[0] + seconds)] if times else ()
+    return [later - earlier for earlier, later in pairwise(looked_at)]
+
+
+def longest_gap(times: Sequence[float], seconds: float, stood: Sequence[Span] = ()) -> float:
+    """The longest time without an arrival in the seconds that begin with the first one; infinity without any.
+
+    Args:
+        times: Arrivals, ascending.
+        seconds: How long is looked; the end of it ends the last gap.
+        stood: Ascending spans that do not count, because nobody was there to see an arrival.
+    """
+    if not times:
+        return math.inf
+    end = times[0] + seconds
+    ends = [stood_end for _, stood_end in stood]
+    gaps = pairwise([*times[: bisect_left(times, end)], end])
+    return max(_less(gap, islice(stood, bisect_left(ends, gap[0]), None)) for gap in gaps)
+
+
+def _less(gap: Span, stood: Iterable[Span]) -> float:
+    """How long the gap is without those of the spans that lie in it; none of them ended before it begins."""
+    begin, end = gap
+    length = end - begin
+    for stood_begin, stood_end in stood:
+        if stood_begin >= end:
+            break
+        length -= min(end, stood_end) - max(begin, stood_begin)
+    return length

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md: what was measured, on what, how, and the table."""
+"""The sections of docs/benchmarks.md: what was measured, on what, how, and the table."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from loadgen.real.pom import VERSION
 
 COMMAND = "make bench-limits"
 
-_SECTION = """\
+_PUBLISH = """\
 ## Publish limits: the broker's own, and Sluice's
 
 Made by `{command}`, which writes this section itself. The same load goes straight to a real Pulsar {pulsar} broker
@@ -28,10 +28,37 @@ a goal is met or missed by the median as printed. Broker, clients and Sluice all
 counts against both. How much that was, the standstills of the publishers tell, who are to look at their lanes every
 5 ms. (While Sluice itself stands still for longer than its burst lasts, 0.1 s, what it would have passed is lost.)"""
 
+_DISPATCH = """\
+## Dispatch limits: the broker's own, and Sluice's
 
-def section(table: str) -> str:
-    """The whole section."""
-    return _SECTION.format(command=COMMAND, pulsar=VERSION, table=table, machine=machine())
+Made by `{command}`, which writes this section itself. The same backlog is drained straight from a real Pulsar {pulsar}
+broker whose own dispatch limit is set, and through Sluice from the same broker without one, by turns, in one run.
+
+{table}
+
+Measured on {machine}.
+
+How it is measured: limits are set by the same REST call (`POST /admin/v2/namespaces/…/dispatchRate`) at the broker or
+at Sluice, a resource group by REST at the broker and in Sluice's configuration file. Every topic is fresh; its backlog
+is stored for a Shared subscription before any consumer comes, and outlasts the measuring unless the limit is not kept.
+Consumers are official Python clients that take and acknowledge each message as it comes, receiver queue 1000 unless
+said otherwise, messages of 100 bytes; of larger ones the payload counts. Arrivals are timed where the client hands them
+over, in the process of all consumers; seconds start at the first one. (A second of the broker is one lump: one that
+comes a little early or late falls into the neighbouring second, and the worst second is off by a whole one.)
+
+The longest time without a delivery is the one between two arrivals, or from the last one to the end. Messages and
+permits are there all the time, so what a token takes at that limit is in it. The standstills of the consumers' process
+are not: it is to look at its consumers every 5 ms, and by how long it was late nobody was there to see an arrival.
+Whatever else the machine delays, Sluice too, counts against both. Latencies are from the send, at the broker
+itself, to the arrival, both in one process. Numbers are medians, with (least to most) where several were measured; a
+goal is met or missed by the median as printed."""
+
+_SECTIONS = {"publish": _PUBLISH, "dispatch": _DISPATCH}
+
+
+def section(about: str, table: str) -> str:
+    """The whole section about `publish` or `dispatch`."""
+    return _SECTIONS[about].format(command=COMMAND, pulsar=VERSION, table=table, machine=machine())
 
 
 def machine() -> str:

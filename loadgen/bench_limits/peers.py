@@ -1,5 +1,6 @@
 """The two that are measured: a real broker with its own limits, and Sluice in front of the same broker."""
 
+import json
 import socket
 import sys
 import time
@@ -9,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.rest import Rest
+from loadgen.bench_limits.rest import TENANT, Rest
 from loadgen.real.standalone import StandaloneBroker
 from loadgen.real.tethered_process import TetheredProcess
 
 READY_TIMEOUT_S = 30.0
+GROUP = "bench"
+"""The resource group's name; the broker and Sluice have one each."""
+GROUP_LIMIT = 100
+"""Messages a second that it is to deliver in all."""
+_GROUPED_BY_SLUICE = "grouped-by-sluice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +28,15 @@ class Peer:
 
     Attributes:
         name: For the table.
-        service_url: Where publishers connect.
+        service_url: Where its clients connect.
         limits: Where limits are set.
+        grouped: The namespace that is attached to its resource group.
     """
 
     name: str
     service_url: str
     limits: Rest
+    grouped: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +65,18 @@ def running(folder: Path) -> Iterator[Peers]:
     with StandaloneBroker(folder / "broker") as broker, _sluice(folder, broker.service_url) as sluice:
         rest = Rest(broker.admin_url)
         rest.make_tenant()
-        yield Peers(Peer("broker's own", broker.service_url, rest), sluice, broker.service_url, rest)
+        own = Peer("broker's own", broker.service_url, rest, "grouped-by-broker")
+        for peer in (own, sluice):
+            rest.make_namespace(peer.grouped)
+        rest.make_resource_group(GROUP, GROUP_LIMIT, own.grouped)
+        yield Peers(own, sluice, broker.service_url, rest)
 
 
 @contextmanager
 def _sluice(folder: Path, broker_url: str) -> Iterator[Peer]:
     config = folder / "sluice.yaml"
-    config.write_text("limits: {}\n")
+    group = {"dispatch": {"messages": GROUP_LIMIT}, "namespaces": [f"{TENANT}/{_GROUPED_BY_SLUICE}"]}
+    config.write_text(json.dumps({"limits": {"resource_groups": {GROUP: group}}}))  # JSON is YAML
     listen, admin = _free_addresses(2)
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(config), "--listen", listen]
     command += ["--broker", broker_url, "--admin", admin, "--access-log", str(folder / "access-log")]
@@ -71,7 +84,7 @@ def _sluice(folder: Path, broker_url: str) -> Iterator[Peer]:
     try:
         rest = Rest(f"http://{admin}")
         _wait_ready(rest, process)
-        yield Peer("through Sluice", f"pulsar://{listen}", rest)
+        yield Peer("through Sluice", f"pulsar://{listen}", rest, _GROUPED_BY_SLUICE)
     finally:
         process.stop()
 

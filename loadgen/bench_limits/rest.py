@@ -32,6 +32,16 @@ class Rest:
         rate = {"publishThrottlingRateInMsg": messages, "publishThrottlingRateInByte": -1}
         self._call("POST", f"namespaces/{TENANT}/{namespace}/publishRate", rate)
 
+    def limit_dispatch(self, namespace: str, messages: int = -1, size: int = -1) -> None:
+        """Limit each topic of `TENANT/namespace` to so many messages and bytes a second; -1: to none."""
+        rate = {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": size, "ratePeriodInSecond": 1}
+        self._call("POST", f"namespaces/{TENANT}/{namespace}/dispatchRate", rate)
+
+    def make_resource_group(self, name: str, dispatched: int, namespace: str) -> None:
+        """Make a resource group that limits deliveries to so many messages a second; attach `TENANT/namespace`."""
+        self._call("PUT", f"resourcegroups/{name}", {"dispatchRateInMsgs": dispatched})
+        self._call("POST", f"namespaces/{TENANT}/{namespace}/resourcegroup/{name}")
+
     def connections(self, topic: str) -> set[str]:
         """From where, and since when, the topic's producers are connected."""
         stats = self._call("GET", f"{topic.replace('://', '/', 1)}/stats")

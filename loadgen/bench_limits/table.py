@@ -6,8 +6,6 @@ from loadgen.bench_limits.figures import Samples
 from loadgen.bench_limits.rows.row import Row
 
 HEADINGS = ("load", "figure", "broker's own", "through Sluice", "goal")
-BEGIN = "<!-- bench-limits: written by `make bench-limits`, not by hand -->"
-END = "<!-- bench-limits: end -->"
 TITLE = "# Benchmarks\n"
 
 Found = Mapping[str, tuple[Samples, Samples]]
@@ -42,19 +40,33 @@ def missed(rows: Sequence[Row], found: Found) -> list[str]:
     ]
 
 
-def put_into(page: str, section: str) -> str:
-    """The page with the section in place of the one between the marks, or at its end.
+def marks(about: str) -> tuple[str, str]:
+    """The lines before and behind the section about publishing or dispatching."""
+    return (
+        f"<!-- bench-limits, {about}: written by `make bench-limits`, not by hand -->",
+        f"<!-- bench-limits, {about}: end -->",
+    )
+
+
+def put_into(page: str, about: str, section: str) -> str:
+    """The page with the section in place of the one between its marks, or at its end.
+
+    Args:
+        page: All of it.
+        about: See `marks`.
+        section: Without marks.
 
     Raises:
         PageError: If only one of the marks is there.
     """
-    if (BEGIN in page) != (END in page):
-        raise PageError(f"only one of the lines '{BEGIN}' and '{END}' is there: remove it")
-    marked = f"{BEGIN}\n{section.strip()}\n{END}\n"
-    if BEGIN not in page:
+    begin, end = marks(about)
+    if (begin in page) != (end in page):
+        raise PageError(f"only one of the lines '{begin}' and '{end}' is there: remove it")
+    marked = f"{begin}\n{section.strip()}\n{end}\n"
+    if begin not in page:
         return f"{page or TITLE}\n{marked}"
-    before, _, rest = page.partition(BEGIN)
-    return before + marked + rest.partition(END)[2].lstrip("\n")
+    before, _, rest = page.partition(begin)
+    return before + marked + rest.partition(end)[2].removeprefix("\n")
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:

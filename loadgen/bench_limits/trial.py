@@ -40,14 +40,15 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that is alone in its namespace."""
+    """A topic; it is alone in its namespace but for those of a resource group."""
 
     namespace: str
+    local: str = "t"
 
     @property
     def name(self) -> str:
         """Its full name."""
-        return f"persistent://{TENANT}/{self.namespace}/t"
+        return f"persistent://{TENANT}/{self.namespace}/{self.local}"
 
 
 @dataclass(slots=True)
@@ -103,6 +104,17 @@ class Stage:
     def limit(self, topic: Topic, messages: int) -> None:
         """Change the limit."""
         self.peer.limits.limit_publishing(topic.namespace, messages)
+
+    def dispatch_topic(self, messages: int = -1, size: int = -1) -> Topic:
+        """A fresh topic of which the peer delivers so many messages and bytes a second; -1: any number."""
+        topic = self.topic(None)
+        if max(messages, size) > 0:
+            self.peer.limits.limit_dispatch(topic.namespace, messages, size)
+        return topic
+
+    def grouped_topic(self) -> Topic:
+        """A fresh topic in the peer's resource group."""
+        return Topic(self.peer.grouped, f"t{next(_numbers)}")
 
     @contextmanager
     def trial(self, lanes: Sequence[LaneOrder], drain_s: float) -> Iterator[Trial]:

@@ -1,7 +1,8 @@
 """The official Pulsar client behind the few calls that a run needs; the only file that knows it."""
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 from typing import Any, Self
@@ -19,6 +20,23 @@ Record = Callable[[bytes], None]
 
 class ClientError(Exception):
     """A client could not connect; the text names the address, the cause and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedConsumer:
+    """A consumer of a Shared subscription.
+
+    Attributes:
+        connection: Who names the same share one client.
+        topic: Full name.
+        subscription: Its subscription's name.
+        queue: Messages in its receiver queue; it asks for so many at once.
+    """
+
+    connection: str
+    topic: str
+    subscription: str
+    queue: int = 1000
 
 
 class PulsarSender:
@@ -100,6 +118,33 @@ class Clients:
             consumer = self._asked(f"receive from {topic}", subscribe)
             self._open.callback(_forget, consumer)
 
+    def consume(self, consumer: SharedConsumer, record: Record) -> None:
+        """Receive and acknowledge from now on; payloads go to `record`, from another thread. The subscription stays.
+
+        Raises:
+            ClientError: If the subscription is refused.
+        """
+        self._shared(consumer, message_listener=_listener(record))
+
+    def make_subscription(self, topic: str, name: str) -> None:
+        """Make a subscription that keeps what is published from now on, until somebody consumes it.
+
+        Raises:
+            ClientError: If it is refused.
+        """
+        self._shared(SharedConsumer("receiving", topic, name)).close()
+
+    def _shared(self, consumer: SharedConsumer, **options: Any) -> Any:
+        subscribe = partial(
+            self._client(consumer.connection).subscribe,
+            consumer.topic,
+            consumer.subscription,
+            consumer_type=pulsar.ConsumerType.Shared,
+            receiver_queue_size=consumer.queue,
+            **options,
+        )
+        return self._asked(f"receive from {consumer.topic}", subscribe)
+
     def _client(self, name: str) -> Any:
         if name not in self._by_name:
             logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -132,7 +177,8 @@ def _batching(messages: int) -> dict[str, Any]:
 def _listener(record: Record) -> Callable[[Any, Any], None]:
     def arrived(consumer: Any, message: Any) -> None:
         record(message.data())
-        consumer.acknowledge(message)
+        with suppress(pulsar.AlreadyClosed):  # the client is leaving, with messages still in its queue
+            consumer.acknowledge(message)
 
     return arrived
 

@@ -32,6 +32,11 @@ def test_half_a_run_is_not_written_into_a_page(option, tmp_path):
     assert not page.exists()
 
 
+def test_a_section_or_a_row_that_is_none_is_refused():
+    for option in (["--rows", "replication"], ["--only", "nothing"]):
+        assert "invalid choice" in run(*option).stderr
+
+
 @pytest.mark.real
 def test_both_peers_are_measured_against_a_real_broker(tmp_path):
     done = run("--quick", "--only", "shares", TMPDIR=str(tmp_path))
@@ -42,4 +47,15 @@ def test_both_peers_are_measured_against_a_real_broker(tmp_path):
     measured = [float(cell.split()[0]) for cell in jain.split("|")[3:5]]
     assert all(0.5 <= index <= 1 for index in measured)
     assert "shares, 1 of 1: Jain's index of the two: broker's own " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.real
+def test_deliveries_of_both_peers_are_measured_against_a_real_broker(tmp_path):
+    done = run("--quick", "--rows", "dispatch", "--only", "group", "--only", "beside", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    heading, _, first, *_ = done.stdout.splitlines()
+    assert [cell.strip() for cell in heading.split("|")[2:5]] == ["figure", "broker's own", "through Sluice"]
+    assert first.split("|")[2].strip() == "first second"
+    assert [line.split(",")[0] for line in done.stderr.splitlines() if " 1 of 1: " in line] == ["group", "beside"]
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,16 @@ import math
 
 import pytest
 
-from loadgen.bench_limits.measures import count_between, jain, pair_means, per_second, percentile, worst_deviation
+from loadgen.bench_limits.measures import (
+    count_between,
+    jain,
+    longest_gap,
+    pair_means,
+    per_second,
+    percentile,
+    spaces,
+    worst_deviation,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +49,23 @@ def test_the_worst_second_may_be_a_poor_or_a_rich_one():
 
 def test_two_seconds_that_make_up_for_each_other_are_no_deviation():
     assert pair_means([450, 550, 500]) == [500, 525]
+
+
+def test_the_longest_gap_may_be_the_last_one():
+    assert longest_gap([10.0, 10.1, 10.4, 10.5], 0.6) == pytest.approx(0.3)
+    assert longest_gap([10.0, 10.1, 10.4, 10.5], 2) == pytest.approx(1.5)
+    assert longest_gap([10.0, 10.1, 10.9], 0.5) == pytest.approx(0.4)
+    assert longest_gap([], 1) == math.inf
+
+
+def test_what_nobody_could_see_is_no_gap():
+    times = [0.0, 1.0, 2.0, 2.5]
+    assert longest_gap(times, 2.5, [(0.2, 0.6), (0.9, 1.3)]) == pytest.approx(0.7)
+    assert longest_gap(times, 2.5, [(0.0, 1.0)]) == pytest.approx(1.0)
+    assert longest_gap(times, 2.5, [(-1.0, 0.0), (3.0, 9.0)]) == pytest.approx(1.0)
+    assert longest_gap(times, 2.5, [(-1.0, 9.0)]) == pytest.approx(0.0)
+
+
+def test_spaces_lie_between_the_arrivals_looked_at():
+    assert spaces([1.0, 1.5, 1.75, 3.0], 2) == [0.5, 0.25]
+    assert spaces([], 2) == []

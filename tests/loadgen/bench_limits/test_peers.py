@@ -14,6 +14,8 @@ def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, serv
     with _sluice(tmp_path, service_url) as peer:
         assert peer.name == "through Sluice"
         peer.limits.limit_publishing("n1", 10)
+        peer.limits.limit_dispatch("n1", 10)
+        assert peer.grouped == "grouped-by-sluice"
     assert not peer.limits.is_ready("/readyz")
 
 

@@ -66,6 +66,24 @@ def test_a_limit_is_set_as_pulsar_admin_would(rest):
     ]
 
 
+def test_a_limit_of_deliveries_leaves_the_other_unit_alone(rest):
+    rest.limit_dispatch("n1", 500)
+    rest.limit_dispatch("n1", size=1000)
+    rates = [
+        {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": size, "ratePeriodInSecond": 1}
+        for messages, size in ((500, -1), (-1, 1000))
+    ]
+    assert Admin.told == [("POST", "/admin/v2/namespaces/bench/n1/dispatchRate", rate) for rate in rates]
+
+
+def test_a_resource_group_is_made_before_a_namespace_is_attached(rest):
+    rest.make_resource_group("g", 100, "n1")
+    assert Admin.told == [
+        ("PUT", "/admin/v2/resourcegroups/g", {"dispatchRateInMsgs": 100}),
+        ("POST", "/admin/v2/namespaces/bench/n1/resourcegroup/g", None),
+    ]
+
+
 def test_producers_of_one_connection_are_one_connection(rest):
     assert rest.connections("persistent://bench/n1/t") == {"/127.0.0.1:5 10:00", "/127.0.0.1:6 10:01"}
     assert Admin.told == [("GET", "/admin/v2/persistent/bench/n1/t/stats", None)]

@@ -9,7 +9,7 @@ from loadgen.bench_limits.rest import Rest
 from loadgen.bench_limits.rows.row import Row
 
 REST = Rest("http://127.0.0.1:1")
-PEERS = Peers(Peer("own", "pulsar://o", REST), Peer("sluice", "pulsar://s", REST), "pulsar://o", REST)
+PEERS = Peers(Peer("own", "pulsar://o", REST, "g"), Peer("sluice", "pulsar://s", REST, "h"), "pulsar://o", REST)
 FIGURES = (Figure("number", "number"),)
 
 

@@ -2,13 +2,14 @@ import pytest
 
 from loadgen.bench_limits.figures import Figure, Goal
 from loadgen.bench_limits.rows.row import Row
-from loadgen.bench_limits.table import BEGIN, END, PageError, missed, put_into, table
+from loadgen.bench_limits.table import PageError, marks, missed, put_into, table
 
 
 def row(*figures: Figure) -> Row:
     return Row("shares", "two share 1000/s", figures, lambda _stages: [])
 
 
+BEGIN, END = marks("publish")
 JAIN = Figure("jain", "Jain's index", digits=2, goal=Goal("≥", 0.99))
 PART = Figure("part", "share", " %", 0)
 ROWS = [row(JAIN, PART)]
@@ -35,17 +36,24 @@ def test_what_the_broker_misses_is_nobody_s_goal():
 
 
 def test_a_section_takes_the_place_of_the_one_before_and_leaves_the_rest():
-    page = put_into("# Page\n\nfirst\n", "old")
-    page = put_into(page + "\nlast\n", "new")
-    assert page == f"# Page\n\nfirst\n\n{BEGIN}\nnew\n{END}\nlast\n"
-    assert put_into(page, "new") == page
+    page = put_into("# Page\n\nfirst\n", "publish", "old")
+    page = put_into(page + "\nlast\n", "publish", "new")
+    assert page == f"# Page\n\nfirst\n\n{BEGIN}\nnew\n{END}\n\nlast\n"
+    assert put_into(page, "publish", "new") == page
+
+
+def test_each_section_has_its_own_place():
+    page = put_into(put_into("", "publish", "one"), "dispatch", "two")
+    assert put_into(put_into(page, "publish", "one"), "dispatch", "two") == page
+    assert page.index("one") < page.index(marks("dispatch")[0]) < page.index("two")
+    assert put_into(page, "dispatch", "three").count("one") == 1
 
 
 def test_a_page_that_is_not_there_yet_gets_a_title():
-    assert put_into("", "text") == f"# Benchmarks\n\n{BEGIN}\ntext\n{END}\n"
+    assert put_into("", "publish", "text") == f"# Benchmarks\n\n{BEGIN}\ntext\n{END}\n"
 
 
 @pytest.mark.parametrize("mark", [BEGIN, END])
 def test_a_page_with_one_mark_only_is_refused(mark):
     with pytest.raises(PageError, match="only one of the lines"):
-        put_into(f"# Page\n{mark}\n", "text")
+        put_into(f"# Page\n{mark}\n", "publish", "text")

@@ -34,7 +34,7 @@ def test_warming_up_and_other_runs_are_left_out():
 @pytest.fixture
 def stage(tmp_path) -> Stage:
     limits = Mock(spec=Rest)
-    return Stage(Peer("peer", "pulsar://p", limits), "pulsar://b", Mock(spec=Rest), tmp_path)
+    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=Rest), tmp_path)
 
 
 def test_each_topic_has_a_namespace_of_its_own_that_the_peer_limits(stage):
@@ -45,6 +45,22 @@ def test_each_topic_has_a_namespace_of_its_own_that_the_peer_limits(stage):
         (limited.namespace,),
         (free.namespace,),
     ]
+
+
+def test_deliveries_are_limited_at_the_peer_and_only_where_wanted(stage):
+    by_messages, by_bytes, free = stage.dispatch_topic(500), stage.dispatch_topic(size=1000), stage.dispatch_topic()
+    assert [call.args for call in stage.peer.limits.limit_dispatch.call_args_list] == [
+        (by_messages.namespace, 500, -1),
+        (by_bytes.namespace, -1, 1000),
+    ]
+    assert len({by_messages.name, by_bytes.name, free.name}) == 3
+    stage.peer.limits.limit_publishing.assert_not_called()
+
+
+def test_topics_of_a_resource_group_share_its_namespace_and_nothing_else(stage):
+    one, other = stage.grouped_topic(), stage.grouped_topic()
+    assert one.namespace == other.namespace == "grouped"
+    assert one.name != other.name
 
 
 def test_publishers_that_end_early_are_told_with_their_last_word(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from loadgen.load.clients import ClientError, Clients, Record
+from loadgen.load.clients import ClientError, Clients, Record, SharedConsumer
 
 WAIT_S = 20
 
@@ -113,3 +113,27 @@ def test_a_full_batch_is_one_entry_and_without_batching_each_message_is(
             sender.send(b"x", lambda _error: None)
         messages = [consumer.receive(WAIT_S * 1000) for _ in range(5)]
     assert [message.message_id().batch_index() for message in messages] == places
+
+
+def test_a_subscription_keeps_what_comes_before_its_consumers_who_share_it(service_url: str, topic: str) -> None:
+    received: dict[str, list[bytes]] = {"one": [], "other": []}
+    arrived, settled = threading.Semaphore(0), threading.Semaphore(0)
+
+    def recorder(name: str) -> Record:
+        def record(payload: bytes) -> None:
+            received[name].append(payload)
+            arrived.release()
+
+        return record
+
+    with Clients(service_url) as clients:
+        clients.make_subscription(topic, "kept")
+        sender = clients.sender("sending", topic, 20)
+        for number in range(20):
+            sender.send(b"%d" % number, lambda _error: settled.release())
+        assert all(settled.acquire(timeout=WAIT_S) for _ in range(20))
+        for name in received:
+            clients.consume(SharedConsumer(name, topic, "kept", queue=1), recorder(name))
+        assert all(arrived.acquire(timeout=WAIT_S) for _ in range(20))
+        # looked at while both are there: what one has not acknowledged when it leaves goes to the other
+        assert sorted(map(int, [*received["one"], *received["other"]])) == list(range(20))

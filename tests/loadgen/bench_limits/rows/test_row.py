@@ -9,7 +9,7 @@ REST = Rest("http://127.0.0.1:1")
 
 
 def test_stages_are_measured_one_after_the_other():
-    stages = [Stage(Peer(name, "pulsar://p", REST), "pulsar://b", REST, Path()) for name in ("own", "sluice")]
+    stages = [Stage(Peer(name, "pulsar://p", REST, "g"), "pulsar://b", REST, Path()) for name in ("own", "sluice")]
     seen: list[str] = []
 
     def measure(stage):

@@ -1,0 +1,74 @@
+"""With the official client, against the stand-in broker."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+
+from loadgen.bench_limits import drain as drain_module
+from loadgen.bench_limits.drain import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
+from loadgen.bench_limits.errors import BenchError
+from loadgen.bench_limits.peers import Peer
+from loadgen.bench_limits.rest import Rest
+from loadgen.bench_limits.trial import Stage
+from loadgen.load.clients import SharedConsumer
+
+REST = Rest("http://127.0.0.1:1")
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"persistent://public/default/{token_hex(4)}"
+
+
+def stage(service_url: str) -> Stage:
+    return Stage(Peer("peer", service_url, REST, "g"), service_url, REST, Path())
+
+
+def test_a_backlog_is_drained_once_by_whoever_consumes(service_url, topic):
+    fill(service_url, [Backlog(topic, 300, batch=50), Backlog(topic, 3, size=1000)])
+    begin = time.monotonic()
+    consumers = [SharedConsumer(name, topic, SUBSCRIPTION, 10) for name in ("one", "other")]
+    drained = drain(stage(service_url), consumers, 0.2)
+    arrivals = [arrival for of_one in drained.by_consumer for arrival in of_one]
+    assert len(drained.by_consumer) == 2
+    assert sorted(size for _, size in arrivals) == [100] * 300 + [1000] * 3
+    assert begin < drained.complete_at
+    assert drained.times == sorted(at for at, _ in arrivals)
+    assert begin < drained.times[0]
+
+
+def test_a_backlog_in_one_topic_does_not_reach_another(service_url, topic):
+    other = f"{topic}-other"
+    fill(service_url, [Backlog(topic, 5), Backlog(other, 7)])
+    consumers = [SharedConsumer(name, name, SUBSCRIPTION) for name in (topic, other)]
+    assert [len(arrivals) for arrivals in drain(stage(service_url), consumers, 0.1).by_consumer] == [5, 7]
+
+
+def test_nothing_delivered_is_an_error_that_names_the_peer(service_url, topic, monkeypatch):
+    monkeypatch.setattr(drain_module, "FIRST_S", 0.0)
+    with pytest.raises(BenchError, match=r"^peer: nothing was delivered within 0 s$"):
+        drain(stage(service_url), [SharedConsumer("one", topic, SUBSCRIPTION)], 0.1)
+
+
+def test_a_backlog_that_is_not_stored_in_time_is_an_error(service_url, topic, monkeypatch):
+    monkeypatch.setattr(drain_module, "FILL_S", -1.0)
+    with pytest.raises(BenchError, match=rf"^{topic}: only \d+ of 20000 stored: "):
+        fill(service_url, [Backlog(topic, 20_000)])
+
+
+def test_every_look_that_came_late_is_told_in_order():
+    looks: list[float] = []
+
+    def is_over(now: float) -> bool:
+        looks.append(now)
+        return len(looks) == 4
+
+    late = stand_by(is_over)
+    assert [end for _, end in late] == looks
+    assert all(begin <= end for begin, end in late)
+    assert all(later - earlier >= TICK_S for (_, earlier), (later, _) in pairwise(late))
+    assert Drained(stood=late).longest_pause_s == max(end - begin for begin, end in late)
+    assert Drained().longest_pause_s == 0.0
