@@ -65,6 +65,11 @@ class Connections:
         self.forget(connection)
         self._working.add(connection)
 
+    def abort_all(self) -> None:
+        """End them all at once."""
+        for connection in (*self._waiting, *self._working):
+            connection.abort()
+
     def forget(self, connection: "Connection") -> None:
         """It is gone."""
         self._waiting.pop(connection, None)

@@ -67,6 +67,7 @@ class Listener:
         for each in self._sockets:
             each.close()
         await self._runner.cleanup()
+        self._connections.abort_all()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

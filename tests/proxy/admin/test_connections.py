@@ -1,0 +1,255 @@
+"""So many connections, each with so much time; in a loop whose time is moved by hand."""
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from limiter.testing import ManualClock
+from proxy.admin.connections import Connection, Connections
+from proxy.admin.refused import Refused
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.manual_loop import ManualLoop
+
+PATIENCE_S = 30.0
+CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+class Inner(asyncio.Protocol):
+    """In aiohttp's place."""
+
+    def __init__(self) -> None:
+        self.said: list[object] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.said.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        self.said.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.said.append("lost")
+
+
+class Socket:
+    """Just accepted."""
+
+    was_shut_down = False
+
+    def shutdown(self, _how: int) -> None:
+        self.was_shut_down = True
+
+
+class Client:
+    """One that has been accepted; `outcome` of the handshake stands open if there is TLS."""
+
+    def __init__(self, room: "Room", context: ssl.SSLContext | None = None) -> None:
+        self.inner, self.socket = Inner(), Socket()
+        self.connection = Connection(self.inner, room.all, self.socket, "192.0.2.7")  # type: ignore[arg-type]
+        self.transport = FakeTransport(room.loop, ("192.0.2.7", 1))
+        self.room = room
+        self.outcome: asyncio.Future[None] | None = None
+        self.is_admitted = room.loop.run(room.all.admit, self.connection)
+        if self.is_admitted:
+            room.accepted = self
+            self.task = room.loop.run(room.loop.create_task, self.connection.serve(context))
+
+    def speaks(self, data: bytes = b"GET") -> None:
+        self.room.loop.run(self.transport.receive, data)
+
+    def is_worked_for(self) -> None:
+        self.room.loop.run(self.connection.request_is_there)
+
+    def is_answered(self) -> None:
+        self.room.loop.run(self.connection.request_is_answered)
+
+    def leaves(self) -> None:
+        self.room.loop.run(self.transport.break_off, None)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.transport.was_aborted or self.socket.was_shut_down
+
+
+class Room:
+    """Connections, and a loop that gives each socket its transport."""
+
+    accepted: Client
+
+    def __init__(self, most: int) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.counts: Counter[str] = Counter()
+        self.all = Connections(most, PATIENCE_S, Refused(self.counts, self.loop.clock))
+        self.loop.connect_accepted_socket = self._connect  # type: ignore[assignment]
+
+    async def _connect(self, factory: Any, sock: Any, *, ssl: Any, ssl_handshake_timeout: float | None) -> None:
+        client = self.accepted
+        assert client.socket is sock
+        assert ssl_handshake_timeout == (PATIENCE_S if ssl else None)
+        if ssl:
+            client.outcome = self.loop.create_future()
+            await client.outcome
+        client.transport.connect(factory())
+
+    def handshake(self, client: Client, error: Exception | None = None) -> None:
+        assert client.outcome is not None
+        self.loop.run(*((client.outcome.set_exception, error) if error else (client.outcome.set_result, None)))
+
+
+@pytest.fixture
+def make_room() -> Iterator[Any]:
+    rooms: list[Room] = []
+
+    def make(most: int = 3) -> Room:
+        rooms.append(Room(most))
+        return rooms[-1]
+
+    yield make
+    for room in rooms:
+        assert room.loop.trouble == []
+        room.loop.close()
+
+
+def test_what_a_client_says_reaches_aiohttp(make_room) -> None:
+    client = Client(make_room())
+    client.speaks(b"GET")
+    client.speaks(b" /")
+    client.leaves()
+    assert client.inner.said == ["made", b"GET", b" /", "lost"]
+
+
+def test_who_says_nothing_or_too_slowly_is_ended(make_room) -> None:
+    room: Room = make_room()
+    silent, slow = Client(room), Client(room)
+    for _ in range(31):
+        assert [client.is_gone for client in (silent, slow)] == [False, False]
+        slow.speaks(b"x")
+        room.loop.advance(1)
+    assert silent.is_gone
+    assert slow.is_gone
+    assert (len(room.all), room.counts, room.loop.timers) == (0, {"time": 2}, [])
+
+
+def test_the_time_of_a_request_ends_when_it_is_there(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room)
+    client.speaks()
+    client.is_worked_for()
+    room.loop.advance(3600)
+    assert not client.is_gone
+    client.speaks(b"the next request, already")
+    room.loop.advance(3600)
+    assert not client.is_gone
+
+
+def test_an_answer_that_nobody_takes_and_an_idle_connection_are_ended_and_nobodys_fault(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room)
+    client.speaks()
+    client.is_worked_for()
+    client.is_answered()
+    room.loop.advance(PATIENCE_S)
+    assert not client.is_gone
+    room.loop.advance(2)
+    assert client.is_gone
+    assert (len(room.all), room.counts) == (0, {})
+
+
+def test_the_next_request_has_all_the_time_from_its_first_byte(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room)
+    client.speaks()
+    client.is_worked_for()
+    client.is_answered()
+    room.loop.advance(PATIENCE_S - 1)
+    client.speaks()
+    assert client.connection.due == room.loop.time() + PATIENCE_S
+    room.loop.advance(PATIENCE_S - 1)
+    client.speaks()
+    assert not client.is_gone
+    room.loop.advance(3)
+    assert client.is_gone
+    assert room.counts == {"time": 1}
+
+
+def test_a_new_one_takes_the_place_of_who_has_kept_us_waiting_longest(make_room) -> None:
+    room: Room = make_room()
+    clients = [Client(room) for _ in range(3)]
+    clients[0].is_worked_for()
+    clients[0].is_answered()
+    newcomer = Client(room)
+    assert [client.is_gone for client in (*clients, newcomer)] == [False, True, False, False]
+    assert (len(room.all), room.counts) == (3, {"connections": 1})
+
+
+def test_a_thousand_that_say_nothing_keep_nobody_out(make_room) -> None:
+    room: Room = make_room(10)
+    for _ in range(100):
+        for _ in range(9):
+            Client(room)
+        honest = Client(room)
+        honest.speaks()
+        honest.is_worked_for()
+        assert not honest.is_gone
+        honest.is_answered()
+        assert len(room.all) == 10
+
+
+def test_when_all_are_worked_for_a_new_one_is_refused(make_room) -> None:
+    room: Room = make_room()
+    clients = [Client(room) for _ in range(3)]
+    for client in clients:
+        client.is_worked_for()
+    newcomer = Client(room)
+    assert not newcomer.is_admitted
+    assert not any(client.is_gone for client in clients)
+    assert (len(room.all), room.counts) == (3, {"connections": 1})
+
+
+def test_who_leaves_frees_a_place_at_any_time(make_room) -> None:
+    room: Room = make_room()
+    for turn in range(9):
+        client = Client(room)
+        if turn % 3:
+            client.is_worked_for()
+        if turn % 3 == 2:
+            client.is_answered()
+        client.leaves()
+        client.is_worked_for()
+        client.is_answered()
+    assert (len(room.all), room.counts, room.loop.timers) == (0, {}, [])
+
+
+def test_a_handshake_takes_a_place_and_time(make_room) -> None:
+    room: Room = make_room()
+    clients = [Client(room, CONTEXT) for _ in range(3)]
+    assert len(room.all) == 3
+    newcomer = Client(room, CONTEXT)
+    assert [client.is_gone for client in clients] == [True, False, False]
+    room.handshake(clients[0], OSError("closed"))
+    room.handshake(clients[1], ConnectionAbortedError("too long"))
+    room.handshake(clients[2], ConnectionResetError("left"))
+    room.handshake(newcomer)
+    newcomer.speaks()
+    assert newcomer.inner.said == ["made", b"GET"]
+    assert [client.inner.said for client in clients] == [[]] * 3
+    assert (len(room.all), room.counts) == (1, {"connections": 1, "time": 1})
+
+
+def test_a_handshake_that_fails_is_counted(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room, CONTEXT)
+    room.handshake(client, ssl.SSLError("certificate verify failed"))
+    assert (len(room.all), room.counts, room.loop.timers) == (0, {"tls": 1}, [])
+
+
+def test_who_was_ended_while_he_shook_hands_stays_ended(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room, CONTEXT)
+    room.loop.run(client.connection.abort)
+    room.handshake(client)
+    assert client.transport.was_aborted
+    assert (len(room.all), room.loop.timers) == (0, [])
