@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from limiter.policies import Client, Setting
-from limiter.rates import Limit, Rate, rate
+from limiter.rates import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_limits import Limits
 from tests.proxy.file_limits import policies_of
@@ -114,6 +114,56 @@ def _in_unit(section: Any, kind: str) -> Any:
     if section == TWO:
         return {kind: 2}
     return {key: _in_unit(value, kind) for key, value in section.items()}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"each_topic": {"dispatch": TWO}},
+        {"each_subscription": {"dispatch": TWO}},
+        {"namespaces": {"t/n": {"dispatch": TWO}}},
+        {"namespaces": {"t/n": {"subscription_dispatch": TWO}}},
+        {"topics": {"t/n/x": {"dispatch": TWO}}},
+        {"topics": {"t/n/x": {"subscription_dispatch": TWO}}},
+        {"topics": {"t/n/x": {"subscriptions": {"s": {"dispatch": TWO}}}}},
+    ],
+)
+@pytest.mark.parametrize(("is_relative", "published"), [(True, NOTHING_PUBLISHED), (False, None)])
+def test_dispatch_of_a_topic_or_subscription_may_be_relative_to_the_publish_rate(
+    section: dict[str, Any], published: Published | None, *, is_relative: bool
+) -> None:
+    policies = policies_of(Limits.model_validate(_relative(section, is_relative=is_relative)))
+    (found,) = policies.in_force("dispatch", parse_topic("t/n/x"), Client(subscription="s"))
+    assert found.limit == Limit(rate(2), published=published)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"proxy": {"dispatch": TWO}},
+        {"tenants": {"t": {"dispatch": TWO}}},
+        {"namespaces": {"t/n": {"dispatch_total": TWO}}},
+        {"resource_groups": {"g": {"dispatch": TWO}}},
+        {"topics": {"t/n/x": {"dispatch_total": TWO}}},
+        {"roles": {"r": {"dispatch": TWO}}},
+        {"addresses": {"10.0.0.0/8": {"dispatch": TWO}}},
+        {"each_topic": {"publish": TWO}},
+        {"producers": {"p": {"publish": TWO}}},
+    ],
+)
+def test_a_limit_that_is_not_of_one_topics_deliveries_cannot_be_relative(section: dict[str, Any]) -> None:
+    assert "relativeToPublishRate is for the dispatch of a topic or of a subscription" in problems(_relative(section))
+
+
+def test_a_relative_limit_needs_a_rate_to_add_to() -> None:
+    section = {"each_topic": {"dispatch": {"relativeToPublishRate": True}}}
+    assert "write messages, bytes or both" in problems(section)
+
+
+def _relative(section: Any, *, is_relative: bool = True) -> Any:
+    if section == TWO:
+        return {**TWO, "relativeToPublishRate": is_relative}
+    return {key: _relative(value, is_relative=is_relative) for key, value in section.items()}
 
 
 def test_10_000_messages_a_minute_are_written_as_a_minutes_period() -> None:

@@ -1,9 +1,9 @@
 """Why a stream waits, and which limits it is under."""
 
 from limiter.limiter import Limiter, Scope
-from limiter.rates import Limit, rate
+from limiter.rates import Limit, Published, rate
 from limiter.stream import Stream, StreamName
-from proxy.observe.reasons import narrowest, per_second, reason
+from proxy.observe.reasons import narrowest, per_second, published_per_second, reason
 
 
 def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:
@@ -51,3 +51,10 @@ def test_a_limit_that_is_gone_cannot_be_named() -> None:
 
 def test_rates_are_told_per_second() -> None:
     assert (per_second(rate(30, 60_000_000_000)), per_second(None)) == (0.5, None)
+
+
+def test_what_of_a_limit_is_the_publish_rate_is_told_per_second() -> None:
+    assert published_per_second(Limit(rate(10), rate(10))) == (None, None)
+    published = Published(messages=1003, size=55)
+    assert published_per_second(Limit(rate(10), rate(10), published=published)) == (100.3, 5.5)
+    assert published_per_second(Limit(rate(10), published=published)) == (100.3, None), "bytes are not limited"
