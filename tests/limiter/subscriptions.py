@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Scope
 from limiter.observed import Observer
-from limiter.policies import Client, Policies, Setting, Value
+from limiter.policies import Client, InForce, Policies, Setting, Value
 from limiter.rates import Limit
 from limiter.registry import Registry
 from limiter.stream import Stream, StreamName
@@ -42,6 +42,19 @@ class Dispatching(World):
         known = [self.policies.in_force("dispatch", *of) for of in self.registry._known.values()]
         self.ledger.in_force_now((one.scope, one.limit) for one in chain.from_iterable(known))
         self.registry.apply(self.clock.now)
+
+    def in_force(self, consumer: "Consumer") -> tuple[InForce, ...]:
+        """What limits it, unless it is spared."""
+        return self.policies.in_force("dispatch", *self.registry._known[consumer.stream])
+
+    def tokens(self) -> dict[tuple[Scope, int], int]:
+        """What every bucket holds, by limit and kind."""
+        return {
+            (limiter.scope, kind): bucket.tokens(self.clock.now)
+            for limiter in self.registry.limiters.values()
+            for kind, bucket in enumerate(limiter._buckets)
+            if bucket is not None
+        }
 
     def consumer(self, topic: str = "x", subscription: str = "s") -> "Consumer":
         return Consumer(self, topic, subscription)

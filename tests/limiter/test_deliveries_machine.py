@@ -10,6 +10,7 @@ from limiter.gate import LEAST_SLEEP_NS
 from limiter.permit_meter import PermitMeter
 from limiter.policies import Setting
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.registry import meters_of
 from limiter.under_way import DispatchRules
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
@@ -21,8 +22,9 @@ WHOSE = st.integers(0, MOST_CONSUMERS - 1)
 SIZES = st.sampled_from(list(product((1, 2, 3, 7, 40, 101, 200), (1, 10, 99, 1003, 5000))))
 MESSAGES = [None, *(rate(tokens, burst=burst) for tokens in (5, 100, 3000) for burst in (None, 40))]
 BYTES = [None, None, rate(1000), rate(10**5), rate(10**5, burst=10)]
-LIMITS = st.sampled_from([Limit(*both) for both in product(MESSAGES, BYTES)])
+LIMITS = st.sampled_from([Limit()] * 35 + [Limit(*both) for both in product(MESSAGES, BYTES)])
 PERMITS = st.sampled_from([1, 2, 3, 7, 40, 101, 500, 1000])
+PLACES = st.sampled_from([("x", "s")] * 3 + [("x", "t"), ("y", "s"), ("y", "t")])
 SETTINGS = (
     (Setting.NAMESPACE, "t/n"),
     (Setting.TOPIC_OF_NAMESPACE, "t/n"),
@@ -43,27 +45,28 @@ class Deliveries(Counted):
 
     Proves: P2 for each limit over every interval (where an entry counts as one: in entries); each message that the
     broker sent has passed, is held or was dropped; each permit that was asked for is granted, withheld or forgone,
-    and Sluice counts permits as the broker does; who asks has something under way, and who holds something will be
-    woken when there are tokens; of horizon h and n consumers at most h · (2 + ln n) + n + 1 entries are under way, that
-    is, held or asked for with a permit, besides those that were so when their limits came or changed, and those that
-    the broker sends beyond its permits; and in the end, as the broker goes on, everybody gets all that it asked for.
+    and Sluice counts permits as the broker does; who asks has something under way, and more as soon as there is room;
+    who holds something will be woken when there are tokens; who has a backlog is never spared; of horizon h and n
+    consumers at most h · (2 + ln n) + n + 1 entries are under way, that is, held or asked for with a permit, besides
+    those that were so when their limits came or changed, and those that the broker sends beyond its permits; and in
+    the end, as the broker goes on, everybody gets all that it asked for.
     """
 
-    @initialize(limits=st.tuples(*(LIMITS for _ in SETTINGS)), rules=RULES)
-    def begin(self, limits: tuple[Limit, ...], rules: DispatchRules) -> None:
+    @initialize(limits=st.tuples(*(LIMITS for _ in SETTINGS)), rules=RULES, first=st.lists(PLACES, max_size=4))
+    def begin(self, limits: tuple[Limit, ...], rules: DispatchRules, first: list[tuple[str, str]]) -> None:
         self.world = Dispatching(rules)
         for setting, limit in zip(SETTINGS, limits, strict=True):
             self.world.put(*setting, limit)
-        self.consumers: list[Consumer] = []
+        self.consumers = [self.world.consumer(*place).ask(1000) for place in first]
         self.brought_along: dict[Consumer, tuple[list[tuple[PermitMeter, int]], int]] = {}
 
     def one(self, whose: int) -> Consumer:
         return self.consumers[whose % len(self.consumers)]
 
     @precondition(lambda self: len(self.consumers) < MOST_CONSUMERS)
-    @rule(topic=st.sampled_from("xy"), subscription=st.sampled_from("st"), permits=PERMITS)
-    def open(self, topic: str, subscription: str, permits: int) -> None:
-        self.consumers.append(self.world.consumer(topic, subscription).ask(permits))
+    @rule(place=PLACES, permits=PERMITS)
+    def open(self, place: tuple[str, str], permits: int) -> None:
+        self.consumers.append(self.world.consumer(*place).ask(permits))
 
     @precondition(lambda self: any(not one.is_closing for one in self.consumers))
     @rule(whose=WHOSE, permits=PERMITS)
@@ -129,9 +132,11 @@ class Deliveries(Counted):
 
     @rule(setting=st.sampled_from(SETTINGS), limit=LIMITS)
     def change(self, setting: tuple[Setting, str], limit: Limit) -> None:
-        """Another limit, none any more, or one again."""
+        """Another limit, none any more, or one again: no bucket has more than before, and a debt is no credit."""
+        before = self.world.tokens()
         self.world.put(*setting, limit)
         self.world.change()
+        assert all(tokens <= max(before.get(bucket, tokens), 0) for bucket, tokens in self.world.tokens().items())
 
     @rule(span=st.integers(0, 5) | st.integers(0, 3 * NANOS_PER_SECOND))
     def pass_time(self, span: int) -> None:
@@ -162,6 +167,28 @@ class Deliveries(Counted):
     def who_asks_has_something_under_way(self) -> None:
         for consumer in self.consumers:
             assert consumer.permits.asked == 0 or consumer.counter > 0 or consumer.held
+
+    @invariant()
+    def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
+        """Portions are worth a quarter of the horizon; and one entry has to show first what entries hold."""
+        for permits in {permits for one in self.consumers for meter in one.permits._meters for permits in meter.asking}:
+            meters = permits._meters
+            is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
+            assert is_full or any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
+
+    @invariant()
+    def who_is_limited_is_metered_and_others_wait_for_nothing(self) -> None:
+        for consumer in self.consumers:
+            assert consumer.permits._meters == meters_of(consumer.limiters)
+            assert consumer.permits.asked == 0 or consumer.permits._meters
+
+    @invariant()
+    def only_who_has_no_backlog_is_spared(self) -> None:
+        """Whoever uses up its permits ends that for all of its subscription."""
+        for consumer in self.consumers:
+            same = [one for one in self.consumers if one.place == consumer.place]
+            is_spared = not consumer.limiters and any(self.world.in_force(consumer))
+            assert not is_spared or all(one.counter > 0 and not one.limiters for one in same)
 
     @invariant()
     def who_holds_something_will_be_woken_in_time(self) -> None:
