@@ -51,7 +51,9 @@ class LimiterFacts(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force, one after the other."""
+    """How many values were in force, one after the other; of a relative limit, configured."""
+    is_relative: bool
+    """The limit last in force is relative to the publish rate, and so varies with it."""
     was_limited: bool
     """Some line has a limit that was not only observed."""
     passed_messages: int

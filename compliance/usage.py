@@ -11,15 +11,17 @@ STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
 _FLOWS = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
 _LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
 _IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "mode", "tenant", "namespace")
+_PUBLISHED = ("published_messages", "published_bytes")
 
 
 def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     """Each limiter of each run, as `LimiterFacts`."""
     is_in_force = F.col("mode") != OBSERVED
     is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
     sums = limit_lines.groupBy(*LIMITER).agg(
-        F.max_by(F.struct(*_IN_FORCE), "seq").alias("in_force"),
-        F.count_distinct(F.struct("limit_messages", "limit_bytes")).alias("values"),
+        F.max_by(F.struct(*_IN_FORCE, is_relative.alias("is_relative")), "seq").alias("in_force"),
+        F.count_distinct(F.struct(_configured("messages"), _configured("bytes"))).alias("values"),
         F.bool_or(is_in_force & is_limited).alias("was_limited"),
         *(_sum(F.when(is_in_force, F.col(name))).alias(name) for name in ("passed_messages", "passed_bytes")),
         (_sum(F.when(is_in_force, F.col("throttled_ms"))) / 1e3).alias("throttled_s"),
@@ -57,6 +59,12 @@ def usage_facts(interval_lines: DataFrame) -> DataFrame:
     """Each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
     day = F.date_format("day", "yyyy-MM-dd").alias("day")
     return interval_lines.groupBy(day, *TOPIC).agg(*_sums(*_FLOWS))
+
+
+def _configured(unit: str) -> Column:
+    """The limit without the publish rate that it is relative to."""
+    published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
+    return F.round(F.col(f"limit_{unit}") - published, 6)
 
 
 def _sums(*names: str) -> list[Column]:

@@ -42,7 +42,9 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     burst_messages: float | None
     burst_bytes: float | None
     values: int
-    """How many values were in force; more than one: the limit was changed."""
+    """How many values were in force, or of a relative limit configured; more than one: the limit was changed."""
+    is_relative: bool
+    """The limit varies with the publish rate; the value is the last one."""
     containment: Verdict
     entitlement: Verdict
     shortfall_percent: float
@@ -153,6 +155,7 @@ def _judge(
         burst_messages=latest.burst_messages,
         burst_bytes=latest.burst_bytes,
         values=max(row.values for row in rows),
+        is_relative=latest.is_relative,
         containment=_verdict(is_violated=is_over, was_limited=was_limited, coverage=covered),
         entitlement=_verdict(is_violated=is_short, was_limited=was_limited, coverage=covered),
         shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,

@@ -48,6 +48,7 @@ def limiter_fact(**more):
         "burst_messages": 10.0,
         "burst_bytes": None,
         "values": 1,
+        "is_relative": False,
         "was_limited": True,
         "passed_messages": 1000,
         "passed_bytes": 100000,

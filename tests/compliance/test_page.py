@@ -86,3 +86,9 @@ def test_a_limit_that_holds_nobody_says_so():
     assert "only observed" in page(limiters=[limiter_fact(mode="observe", was_limited=False)])
     assert "rejects" in page(limiters=[limiter_fact(mode="reject")])
     assert "only observed" not in page()
+
+
+def test_a_limit_that_varies_with_the_publish_rate_says_so():
+    told = "last value: varies with the publish rate"
+    assert told in page(limiters=[limiter_fact(is_relative=True)])
+    assert told not in page(limiters=[limiter_fact()])

@@ -66,3 +66,12 @@ def test_a_limit_that_is_only_observed_was_no_limit(spark):
     log.limit(70, mode="reject")
     (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
     assert (row.mode, row.was_limited, row.passed_messages, row.throttled_s) == ("reject", True, 70, 1)
+
+
+def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down(spark):
+    log = PlantedLog()
+    for published in (0.0, 0.1, 99.7):
+        log.limit(100, rate=10 + published, published_messages=published)
+        log.second += 1
+    (limiter,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (limiter.values, limiter.is_relative, limiter.limit_messages) == (1, True, pytest.approx(109.7))
