@@ -33,6 +33,8 @@ def main() -> int:
     arguments = _parser().parse_args()
     if arguments.write and (arguments.quick or arguments.only):
         return _fail("--write: a page gets full runs only: leave out --quick and --only", BAD_INPUT)
+    if not _chosen(arguments):
+        return _fail(f"--only: no such row in the section {' or '.join(arguments.rows)}: leave out --rows", BAD_INPUT)
     if missing := available():
         return _fail(f"a real Pulsar broker is needed: {missing}", CANNOT_START)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind

@@ -37,6 +37,12 @@ def test_a_section_or_a_row_that_is_none_is_refused():
         assert "invalid choice" in run(*option).stderr
 
 
+def test_a_row_of_another_section_is_nothing_to_measure():
+    done = run("--rows", "dispatch", "--only", "shares")
+    assert done.returncode == 2
+    assert done.stderr == "bench-limits: --only: no such row in the section dispatch: leave out --rows\n"
+
+
 @pytest.mark.real
 def test_both_peers_are_measured_against_a_real_broker(tmp_path):
     done = run("--quick", "--only", "shares", TMPDIR=str(tmp_path))
