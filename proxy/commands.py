@@ -38,11 +38,11 @@ def serve(
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
     from proxy.config import ConfigError, load_config
-    from proxy.serve import StartError, run
+    from proxy.serve import Source, StartError, run
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
-        run(load_config(config, flags))
+        run(Source(config, lambda: load_config(config, flags)))
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:

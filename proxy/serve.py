@@ -1,15 +1,19 @@
 """Puts the parts together, runs them until SIGTERM, and takes them apart in order."""
 
 import asyncio
+import importlib.metadata
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
 from limiter.policies import Policies
-from proxy.admin.app import Guards, admin_app, metrics_app
+from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.connections import Connections
 from proxy.admin.doors import Doors
@@ -17,6 +21,7 @@ from proxy.admin.listener import Listener
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
+from proxy.admin.status_rest import Run
 from proxy.config import Config
 from proxy.config_limits import file_policies
 from proxy.engine import Engine
@@ -29,27 +34,44 @@ from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
 from proxy.policies.store import Store, StoreError
+from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
+from proxy.tasks import Tasks
+from proxy.watching import changes_of
 
 
 class StartError(Exception):
     """The proxy cannot start; the text says what is in the way."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the configuration comes from.
+
+    Args:
+        file: The file in it, if there is one.
+        read: Reads it. Raises ConfigError.
+    """
+
+    file: Path | None
+    read: Callable[[], Config]
+
+
 class Proxy:
     """One process of Sluice.
 
     Args:
-        config: The configuration.
+        source: Where the configuration comes from; it is read at once.
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store not be used.
         ConfigError: If a file that `admin_access` names cannot be used.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, source: Source) -> None:
+        self.config = config = source.read()
+        self._source = source
         counters = Counters()
         self._refused = Refused(counters.admin_refused, time.monotonic_ns)
         self.doors = Doors(config.admin_access, self._refused)
@@ -59,6 +81,7 @@ class Proxy:
         self.engine = Engine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self.book = self._open_book()
+        self.reloader = Reloader(config, source.read, self.doors.reload, self._take, counters)
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -91,6 +114,16 @@ class Proxy:
             await listener.stop()
         self._store.close()
 
+    def watched(self) -> list[Path]:
+        """Files whose changes are a reason to read the configuration anew."""
+        access = self.config.admin_access
+        tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
+        return [file for file in (self._source.file, access.tokens, *tls) if file is not None]
+
+    def _take(self, config: Config) -> bool:
+        has_changed = self.engine.blocklist.reload([block.rule() for block in config.blocks])
+        return self.book.reload(file_policies(config.limits)) or has_changed
+
     def _open_book(self) -> Book:
         policies, file = self.engine.registry.policies, file_policies(self.config.limits)
         around = Around(self.intervals.flush, self.engine.policies_changed)
@@ -103,11 +136,18 @@ class Proxy:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
-        app = admin_app(self.engine, metrics, self.readiness, self.book, Guards(bounds, self.doors))
+        parts = Parts(self.book, self._run(), self.reloader)
+        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds), self._connections())
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
         return await self._listen("admin", Listener(app, self._connections(), self.doors.context), self.config.admin)
+
+    def _run(self) -> Run:
+        file, store = self._source.file, self.config.policies.store
+        version = importlib.metadata.version("pulsar-sluice")
+        names = self.config.proxy_id, self.access.boot_id, time.time_ns(), version
+        return Run(*names, str(file) if file else None, str(store) if store else None)
 
     async def _listen(self, key: str, listener: Listener, address: str) -> str:
         self._listeners.append(listener)
@@ -121,32 +161,54 @@ class Proxy:
         return Connections(access.max_connections, access.request_timeout, self._refused)
 
 
-def run(config: Config) -> None:
-    """Serve until SIGTERM or SIGINT.
+def run(source: Source) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
 
     Raises:
+        ConfigError: If the configuration cannot be used.
         StartError: If the proxy cannot start.
     """
     set_up_operator_log()
-    uvloop.run(_serve(config))
+    uvloop.run(_serve(source))
 
 
-async def _serve(config: Config) -> None:
+async def _serve(source: Source) -> None:
     log = structlog.get_logger()
-    proxy = Proxy(config)
-    ending = asyncio.Event()
+    proxy = Proxy(source)
+    config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+        loop.add_signal_handler(number, ending.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
     try:
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
         log.info("serving", **addresses, broker=config.broker, **files)
+        tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=len(proxy.engine.sessions))
     finally:
+        tasks.cancel()
         await proxy.stop()
     log.info("ended")
+
+
+async def _reload(proxy: Proxy, cause: str) -> None:
+    await proxy.reloader.reload(cause)
+
+
+async def _watch(proxy: Proxy) -> None:
+    files = proxy.watched()
+    if not files:
+        return
+    try:
+        async for _ in changes_of(files):
+            await proxy.reloader.reload("file changed")
+    except (OSError, RuntimeError) as error:
+        structlog.get_logger().error(
+            "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
+        )
 
 
 def _open_store(config: Config) -> Store:

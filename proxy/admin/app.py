@@ -14,9 +14,11 @@ from proxy.admin.doors import Doors
 from proxy.admin.pulsar.routes import pulsar_routes
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
+from proxy.admin.status_rest import Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.engine import Engine
 from proxy.policies.book import Book
+from proxy.reload import Reloader
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -34,11 +36,26 @@ class Guards:
     doors: Doors
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the REST can change.
+
+    Args:
+        book: Policies.
+        run: Which run of the proxy it is.
+        reloader: The configuration.
+    """
+
+    book: Book
+    run: Run
+    reloader: Reloader
+
+
 def admin_app(
     engine: Engine,
     metrics: CollectorRegistry,
     readiness: Readiness,
-    book: Book,
+    parts: Parts,
     guards: Guards,
 ) -> web.Application:
     """The application; somebody else gives it an address."""
@@ -57,11 +74,16 @@ def admin_app(
             *_watching(metrics),
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
-            *pulsar_routes(book),
+            *pulsar_routes(parts.book),
+            *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *BlockRest(engine.blocklist).routes(),
         ]
     )
     return app
+
+
+def _counts(engine: Engine) -> dict[str, int]:
+    return {"connections": len(engine.sessions), "limiters": len(engine.registry.limiters)}
 
 
 def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds) -> web.Application:

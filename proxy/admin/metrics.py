@@ -67,6 +67,7 @@ class SluiceCollector(Collector):
         yield from self._blocked()
         yield _not_admitted(self._engine.counters)
         yield _admin_refused(self._engine.counters)
+        yield _reloads(self._engine.counters)
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
         )
@@ -194,6 +195,16 @@ def _admin_refused(counters: Counters) -> Metric:
         "Requests and connections that the admin address refused",
         ("kind",),
         {why.value: counters.admin_refused[why.value] for why in Why},
+    )
+
+
+def _reloads(counters: Counters) -> Metric:
+    return _labelled(
+        CounterMetricFamily,
+        "sluice_config_reloads",
+        "Times that the configuration was read anew: taken, unchanged, or refused because it is broken",
+        ("outcome",),
+        {how: counters.reloads[how] for how in ("taken", "unchanged", "refused")},
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from proxy.blocking.rules import Key, Rule, Rules
+from proxy.blocking.rules import Key, Rule, Rules, TooManyRulesError
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 
@@ -54,8 +54,32 @@ class Blocklist:
         self._wall = wall
         self._log = structlog.get_logger()
         self._ends_to_log = 0
+        self._file: dict[Key, str] = {}
         for rule in file_rules:
+            self._file[rule.key] = rule.reason
             self.rules.put(Rule(rule.key, rule.reason, wall(), "file"))
+
+    def reload(self, file_rules: Collection[Rule]) -> bool:
+        """Another file holds: what only the old one blocked goes free. Returns whether that changes anything.
+
+        What was lifted at run time and stands in both stays so, and what was blocked at run time as well.
+        """
+        before, self._file = self._file, {rule.key: rule.reason for rule in file_rules}
+        for key in before.keys() - self._file.keys():
+            rule = self.rules.get(key)
+            if rule is not None and rule.origin == "file":
+                self.unblock(key)
+            self.rules.lifted.pop(key, None)
+        for key, reason in self._file.items():
+            if before.get(key) != reason and key not in self.rules.lifted:
+                self._block_by_file(key, reason)
+        return before != self._file
+
+    def _block_by_file(self, key: Key, reason: str) -> None:
+        try:
+            self._block(key, reason, "file")
+        except TooManyRulesError as error:
+            self._log.error("not blocked", kind=key.kind.value, name=key.name, within=key.within, error=str(error))
 
     def block(self, key: Key, reason: str) -> tuple[Rule, Ended]:
         """Set a rule, and end what it means. One that is there keeps its age, and its reason if none is given.
@@ -63,8 +87,10 @@ class Blocklist:
         Raises:
             TooManyRulesError: If there is no room.
         """
+        return self._block(key, reason, "file" if key in self.rules.lifted else "rest")
+
+    def _block(self, key: Key, reason: str, origin: str) -> tuple[Rule, Ended]:
         before = self.rules.get(key)
-        origin = "file" if key in self.rules.lifted else "rest"
         rule = Rule(key, reason, self._wall(), origin)
         if before is not None:
             rule = Rule(key, reason or before.reason, before.since_ns, before.origin)

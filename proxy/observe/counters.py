@@ -31,6 +31,8 @@ class Counters:
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
     admin_refused: Counter[str] = field(default_factory=Counter)
     """Requests and connections that the admin address refused, by why."""
+    reloads: Counter[str] = field(default_factory=Counter)
+    """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` because it is broken."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

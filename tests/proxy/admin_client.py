@@ -8,13 +8,14 @@ from prometheus_client import CollectorRegistry
 from limiter.policies import Policies, Setting, Value
 from limiter.rates import Direction, Limit
 from limiter.testing import ManualClock
-from proxy.admin.app import Guards, admin_app
+from proxy.admin.app import Guards, Parts, admin_app
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.doors import Doors
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
-from proxy.config import Config
+from proxy.admin.status_rest import Run
+from proxy.config import Config, ConfigError
 from proxy.config_limits import file_policies
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
@@ -22,6 +23,7 @@ from proxy.observe.counters import Counters
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.book import Around, Book
 from proxy.policies.store import Store
+from proxy.reload import Reloader
 
 
 class Admin:
@@ -47,7 +49,10 @@ class Admin:
         self.refused = Refused(self.engine.counters.admin_refused, self.clock)
         self.doors = Doors(config.admin_access, self.refused)
         guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
-        self.app = admin_app(self.engine, metrics, self.readiness, self.book, guards)
+        self.problems: list[str] = []
+        reloader = Reloader(config, lambda: config, self._check, lambda _: False, self.engine.counters)
+        parts = Parts(self.book, Run("p", "boot", 0, "0", None, None), reloader)
+        self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))
 
     @property
@@ -67,6 +72,10 @@ class Admin:
             if response.content_type == "application/json":
                 return response.status, await response.json()
             return response.status, await response.text() or None
+
+    def _check(self) -> None:
+        if self.problems:
+            raise ConfigError(self.problems)
 
     def _before_change(self) -> None:
         value = self.policies.get(("publish", "acme/shop"))

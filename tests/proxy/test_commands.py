@@ -19,7 +19,7 @@ runner = CliRunner()
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that would have been served."""
     served: list[Config] = []
-    monkeypatch.setattr(proxy.serve, "run", served.append)
+    monkeypatch.setattr(proxy.serve, "run", lambda source: served.append(source.read()))
     return served
 
 

@@ -10,29 +10,33 @@ import pytest
 import structlog
 
 from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
-from proxy.config import Config
+from limiter.policies import Setting, Value
+from limiter.rates import Limit, rate
+from proxy.config import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.serve import Proxy, StartError
+from proxy.policies.key import rate_key
+from proxy.serve import Proxy, Source, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, producer, producer_success, send, sends
 
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: a\r\n"
 
 
-def settings(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Config:
+def given(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Source:
     values: dict[str, Any] = {
         "listen": "127.0.0.1:0",
         "admin": "127.0.0.1:0",
         "broker": f"pulsar://{broker}",
         **(more or {}),
     }
-    return Config.model_validate(values | ({"access_log": {"dir": folder}} if folder else {}))
+    config = Config.model_validate(values | ({"access_log": {"dir": folder}} if folder else {}))
+    return Source(None, lambda: config)
 
 
 async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: Path) -> None:
     limits = {"topics": {TOPIC: {"publish": {"messages": "1/h"}}}}
     async with broker_on_loopback() as broker:
-        proxy = Proxy(settings(broker, tmp_path / "log", more={"limits": limits}))
+        proxy = Proxy(given(broker, tmp_path / "log", more={"limits": limits}))
         listen, admin = await proxy.start()
         client = await connect_to(listen)
         client.send(connect(), producer())
@@ -58,7 +62,7 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
 
 
 async def test_without_a_folder_lines_are_counted_and_kept_nowhere() -> None:
-    proxy = Proxy(settings("127.0.0.1:1"))
+    proxy = Proxy(given("127.0.0.1:1"))
     await proxy.start()
     await proxy.stop()
     assert proxy.access.lines > 0
@@ -67,9 +71,9 @@ async def test_without_a_folder_lines_are_counted_and_kept_nowhere() -> None:
 
 @pytest.mark.parametrize("which", ["listen", "admin"])
 async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> None:
-    first = Proxy(settings("127.0.0.1:1"))
+    first = Proxy(given("127.0.0.1:1"))
     taken = (await first.start())[0 if which == "listen" else 1]
-    second = Proxy(settings("127.0.0.1:1", more={which: taken}))
+    second = Proxy(given("127.0.0.1:1", more={which: taken}))
     with pytest.raises(StartError, match=f"^{which}: cannot listen on {taken}: .*in use"):
         await second.start()
     await second.stop()
@@ -92,7 +96,7 @@ async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
     said: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(settings("127.0.0.1:1"))
+    proxy = Proxy(given("127.0.0.1:1"))
     _, admin = await proxy.start()
     reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
     writer.write(said)
@@ -108,7 +112,7 @@ async def test_a_client_that_leaves_within_its_request_does_not_fill_the_log(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(settings("127.0.0.1:1"))
+    proxy = Proxy(given("127.0.0.1:1"))
     _, admin = await proxy.start()
     reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
     writer.write(POST + b"Content-Length: 50\r\n\r\n{")
@@ -124,4 +128,55 @@ async def test_a_client_that_leaves_within_its_request_does_not_fill_the_log(
 async def test_a_log_folder_that_cannot_be_made_is_told_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match=r"^access_log.dir: .*/file/log: Not a directory$"):
-        Proxy(settings("127.0.0.1:1", tmp_path / "file" / "log"))
+        Proxy(given("127.0.0.1:1", tmp_path / "file" / "log"))
+
+
+async def test_a_policy_store_of_another_kind_is_told_with_its_key(tmp_path: Path) -> None:
+    store = tmp_path / "policies.db"
+    store.write_text("something else " * 100)
+    with pytest.raises(StartError, match=r"^policies\.store: .*policies\.db: is not a policy store"):
+        Proxy(given("127.0.0.1:1", more={"policies": {"store": store}}))
+
+
+async def test_what_was_set_by_rest_is_in_force_after_a_restart(tmp_path: Path) -> None:
+    source = given("127.0.0.1:1", more={"policies": {"store": tmp_path / "policies.db"}})
+    path, body = "/admin/v2/namespaces/acme/shop/publishRate", {"publishThrottlingRateInMsg": 7}
+    for _ in range(2):
+        proxy = Proxy(source)
+        _, admin = await proxy.start()
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+            if proxy.book.read(rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")) is None:
+                async with session.post(path, json=body) as answer:
+                    assert answer.status == 204
+            else:
+                async with session.get(path) as answer:
+                    assert (await answer.json())["publishThrottlingRateInMsg"] == 7
+        await proxy.stop()
+    value = proxy.engine.registry.policies.get("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+    assert value == Value(Limit(rate(7)), "rest")
+
+
+async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    flags = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
+    async with broker_on_loopback() as broker:
+        file.write_text(file_with(broker, "1/h"))
+        proxy = Proxy(Source(file, lambda: load_config(file, flags)))
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect(), producer())
+        assert [await client.hear() for _ in range(2)] == [connected(), producer_success()]
+        client.send(*sends(3))
+        assert await client.hear() == send(0)
+
+        file.write_text(file_with(broker, "1000/s"))
+        async with aiohttp.ClientSession(f"http://{admin}") as session, session.post("/sluice/reload") as answer:
+            assert (answer.status, (await answer.json())["in_force"]) == (200, True)
+
+        assert [await client.hear() for _ in range(2)] == [send(1), send(2)]
+        client.writer.close()
+        await proxy.stop()
+
+
+def file_with(broker: str, messages: str) -> str:
+    return f"broker: pulsar://{broker}\nlimits: {{topics: {{'{TOPIC}': {{publish: {{messages: {messages}}}}}}}}}\n"

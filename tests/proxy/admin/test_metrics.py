@@ -199,4 +199,5 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
                 "side",
                 "kind",
                 "what",
+                "outcome",
             }

@@ -91,3 +91,26 @@ def test_the_files_rules_hold_from_the_start_and_stay_the_files(lines: list[Any]
     assert telling.blocklist.block(ROLE, "")[0].origin == "file"
     telling.blocklist.unblock(ROLE)
     assert telling.blocklist.block(ROLE, "")[0].origin == "file"
+
+
+def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new(lines: list[Any]) -> None:
+    at = Telling([Rule(ROLE, "old")], lines, sessions=1)
+
+    assert at.blocklist.reload([Rule(PRODUCER, "new")])
+
+    assert [(rule.key, rule.reason, rule.origin) for rule in at.blocklist.rules.all()] == [(PRODUCER, "new", "file")]
+    assert at.blocklist.hits[PRODUCER] == 1
+    assert not at.blocklist.reload([Rule(PRODUCER, "new")])
+
+
+def test_what_was_blocked_or_lifted_at_run_time_stays_so_whatever_the_file_says(lines: list[Any]) -> None:
+    at = Telling([Rule(ROLE, "old")], lines)
+    at.blocklist.unblock(ROLE)
+    at.blocklist.block(PRODUCER, "by hand")
+
+    at.blocklist.reload([Rule(ROLE, "other")])
+    assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
+
+    at.blocklist.reload([])
+    assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
+    assert at.blocklist.rules.lifted == {}

@@ -1,0 +1,88 @@
+"""`GET /sluice/status`: what runs, since when, by which configuration, and what is wrong with it.
+
+`POST /sluice/reload`: read the configuration anew; what SIGHUP does, with an answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from proxy.reload import Outcome, Reloader
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the proxy.
+
+    Args:
+        proxy_id: Which proxy.
+        boot_id: Which run of it.
+        started_ns: Nanoseconds since 1970.
+        version: Of Sluice.
+        config_file: None if there is none.
+        policies_file: None if what is set by REST ends with the process.
+    """
+
+    proxy_id: str
+    boot_id: str
+    started_ns: int
+    version: str
+    config_file: str | None
+    policies_file: str | None
+
+
+class StatusRest:
+    """Serves both.
+
+    Args:
+        run: What does not change.
+        reloader: Reads the configuration.
+        counts: Numbers of what is there now, by name.
+    """
+
+    def __init__(self, run: Run, reloader: Reloader, counts: Callable[[], dict[str, int]]) -> None:
+        self._run = run
+        self._reloader = reloader
+        self._counts = counts
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        return [web.get("/sluice/status", self.get), web.post("/sluice/reload", self.reload)]
+
+    async def get(self, _request: web.Request) -> web.Response:
+        """The state of the process."""
+        run, last = self._run, self._reloader.last
+        return web.json_response(
+            {
+                "version": run.version,
+                "proxy_id": run.proxy_id,
+                "boot_id": run.boot_id,
+                "started": _moment(run.started_ns),
+                "config": run.config_file,
+                "policies_store": run.policies_file,
+                **self._counts(),
+                "reload": None if last is None else _shown(last),
+            }
+        )
+
+    async def reload(self, _request: web.Request) -> web.Response:
+        """Read it anew; 409 if it cannot be used, and nothing has changed."""
+        outcome = await self._reloader.reload("rest")
+        return web.json_response(_shown(outcome), status=409 if outcome.problems else 200)
+
+
+def _shown(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "at": _moment(outcome.at_ns),
+        "cause": outcome.cause,
+        "in_force": not outcome.problems,
+        "problems": list(outcome.problems),
+        "needs_restart": list(outcome.needs_restart),
+    }
+
+
+def _moment(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).isoformat()
