@@ -1,0 +1,51 @@
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from proxy.admin.pulsar.answers import RefusedError
+from proxy.admin.pulsar.names import group_in, namespace_in, subscription_in, topic_in
+
+_GIVEN = {
+    "domain": "persistent",
+    "tenant": "acme",
+    "namespace": "shop",
+    "topic": "orders",
+    "subscription": "s",
+    "group": "gold",
+}
+
+
+def request(**names: str) -> Any:
+    return make_mocked_request("GET", "/", match_info=_GIVEN | names)
+
+
+def test_names_are_put_together() -> None:
+    assert namespace_in(request()) == "acme/shop"
+    assert topic_in(request()).full == "persistent://acme/shop/orders"
+    assert subscription_in(request(subscription="a/b@c")) == "a/b@c"
+    assert group_in(request(group="gold-1.x=y:z")) == "gold-1.x=y:z"
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "é", "", "x" * 1025])
+def test_tenants_namespaces_and_groups_have_pulsar_s_characters(name: str) -> None:
+    for read, names in (
+        (namespace_in, {"tenant": name}),
+        (namespace_in, {"namespace": name}),
+        (group_in, {"group": name}),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            read(request(**names))
+        assert refused.value.status == 412
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 1025])
+def test_topics_and_subscriptions_are_one_line_of_a_bounded_length(name: str) -> None:
+    for read, names in ((topic_in, {"topic": name}), (subscription_in, {"subscription": name})):
+        with pytest.raises(RefusedError):
+            read(request(**names))
+
+
+def test_a_partition_has_no_policy_of_its_own() -> None:
+    with pytest.raises(RefusedError, match="set it for persistent://acme/shop/orders"):
+        topic_in(request(topic="orders-partition-3"))
