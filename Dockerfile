@@ -20,6 +20,6 @@ FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home sluice && install -d -o sluice /var/log/sluice
 COPY --from=build /opt/sluice /opt/sluice
 USER sluice
-EXPOSE 6650 8080
+EXPOSE 6650 8080 9100
 ENTRYPOINT ["/opt/sluice/bin/sluice"]
 CMD ["serve", "--config", "/etc/sluice/sluice.yaml"]
