@@ -78,7 +78,7 @@ class RelativeLimits:
             del self._producers[name]
         if name in self._topics:
             topic = self._topics[name]
-            topic.ended = _sum([topic.ended, self._count(stream)])
+            topic.ended = self._plus(topic.ended, stream)
 
     def in_force(self, scope: Scope, configured: Limit, topic: str, now: int) -> Limit:
         """The limit to put in force in the place of one that may be relative."""
@@ -87,7 +87,7 @@ class RelativeLimits:
             return configured
         known = self._topics.get(topic)
         if known is None:
-            known = self._topics[topic] = _Topic(PublishRate(self._published_by_live(topic), now))
+            known = self._topics[topic] = _Topic(PublishRate(self._total(topic, (0, 0)), now))
         is_first = not self._topic_of
         known.configured[scope] = configured
         self._topic_of[scope] = topic
@@ -127,7 +127,7 @@ class RelativeLimits:
     def _measured(self, name: str, now: int) -> _Topic | None:
         """Look at one topic. Returns it if its limits change."""
         topic = self._topics[name]
-        topic.rate.sample(_sum([topic.ended, self._published_by_live(name)]), now)
+        topic.rate.sample(self._total(name, topic.ended), now)
         published = kept(topic.published, topic.rate.mean())
         if published == NOTHING_PUBLISHED:
             self._moving.discard(name)
@@ -136,13 +136,13 @@ class RelativeLimits:
         topic.published = published
         return topic
 
-    def _published_by_live(self, name: str) -> Total:
-        return _sum([self._count(stream) for stream in self._producers.get(name, ())])
+    def _total(self, name: str, ended: Total) -> Total:
+        total = ended
+        for stream in self._producers.get(name, ()):
+            total = self._plus(total, stream)
+        return total
 
-    def _count(self, stream: Stream) -> Total:
+    def _plus(self, total: Total, stream: Stream) -> Total:
         usage = stream.usage
-        return usage.passed_entries if self._by_entry else usage.passed_messages, usage.passed_size
-
-
-def _sum(totals: list[Total]) -> Total:
-    return sum(messages for messages, _ in totals), sum(size for _, size in totals)
+        messages = usage.passed_entries if self._by_entry else usage.passed_messages
+        return total[0] + messages, total[1] + usage.passed_size
