@@ -44,6 +44,14 @@ About = Literal["publish", "dispatch", "subscribe"]
 """What a value is about: messages in one direction, or how often one consumer may subscribe."""
 
 EACH = "*"
+OF_ONE_TOPIC = frozenset(
+    {
+        *(Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER),
+        *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
+        *(Setting.SUBSCRIPTION_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_BROKER),
+    }
+)
+"""Whose deliveries are those of one topic, and so may be limited relative to its publish rate."""
 _WITH_DEFAULT = frozenset({Setting.TENANT, Setting.PRODUCER, Setting.ROLE})
 
 

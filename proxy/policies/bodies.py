@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from pydantic import ValidationError
 
+from limiter.policies import OF_ONE_TOPIC
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
-from proxy.config_limits import DispatchLimit, RateLimit
-from proxy.policies.key import Key, Kind
+from proxy.config_limits import DispatchLimit, RateLimit, TopicDispatchLimit
+from proxy.policies.key import Key, Kind, setting_of
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -149,11 +150,17 @@ def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
     if written.form == "pulsar":
         return replace(read_body(bytes(written.body), _PULSAR[key.kind]).limit(), mode=mode)
     try:
-        return _OWN[key.kind].model_validate(msgspec.json.decode(written.body)).limit()
+        return _own_form(key).model_validate(msgspec.json.decode(written.body)).limit()
     except ValidationError as error:
         raise BodyError(f"{key}: {'; '.join(_told(problem) for problem in error.errors())}") from None
     except (msgspec.DecodeError, KeyError):
         raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
+
+
+def _own_form(key: Key) -> type[RateLimit]:
+    if key.kind is Kind.DISPATCH and setting_of(key)[0] in OF_ONE_TOPIC:
+        return TopicDispatchLimit
+    return _OWN[key.kind]
 
 
 def pulsar_body(key: Key, kept: str) -> msgspec.Struct:

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from limiter.policies import Setting
-from limiter.rates import Limit, rate
+from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from proxy.policies.bodies import (
     BodyError,
     DispatchRate,
@@ -50,6 +50,15 @@ def test_a_section_of_the_configuration_is_shown_to_pulsar_s_tools_per_second() 
 def test_a_mode_is_given_to_bodies_that_know_numbers_only() -> None:
     assert limit_of(_PUBLISH, kept_as_pulsar_s(PublishRate(1)), "reject").mode == "reject"
     assert limit_of(_PUBLISH, kept_as_own({"messages": 1}), "reject").mode == "enforce"
+
+
+def test_a_section_may_be_relative_to_the_publish_rate_where_it_is_of_one_topic() -> None:
+    kept = kept_as_own({"messages": 5, "relativeToPublishRate": True})
+
+    assert limit_of(_DISPATCH, kept) == Limit(rate(5), published=NOTHING_PUBLISHED)
+    assert pulsar_body(_DISPATCH, kept) == DispatchRate(5, 0, relativeToPublishRate=True, ratePeriodInSecond=1)
+    with pytest.raises(BodyError, match="relativeToPublishRate is for the dispatch of a topic or of a subscription"):
+        limit_of(rate_key("dispatch", Setting.TENANT, "acme"), kept)
 
 
 def test_a_dispatch_limit_cannot_reject() -> None:
