@@ -9,7 +9,7 @@ from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic
 from proxy.importing.found import Found, Left, Taken
 from proxy.importing.rates import subscribe_rate_told, take_group, take_rate
 from proxy.importing.switch_off import group_off, namespace_off, topic_off
-from proxy.importing.values import shown
+from proxy.importing.values import one_line
 
 _NO_KEY = "the file has one for all (admission.{}) and none for a {} yet; it stays in force at the broker"
 _STORED = "it bounds what the broker keeps, not what passes; it stays in force there"
@@ -36,11 +36,11 @@ def take_state(state: BrokerState, found: Found) -> None:
     for topic, own in sorted(state.topics.items()):
         _take_topic(topic, own, found)
     for name in sorted(state.strange):
-        found.left.append(Left(shown(name), "a name in a form of Pulsar's that Sluice does not know"))
+        found.left.append(Left(one_line(name), "a name in a form of Pulsar's that Sluice does not know"))
     for topic in sorted(state.unlisted):
         found.notes.append(
-            f"{shown(topic)}: the broker cannot list its subscriptions: if any has a dispatch rate of its own, it is "
-            "missing here"
+            f"{one_line(topic)}: the broker cannot list its subscriptions: if any has a dispatch rate of its own, "
+            "it is missing here"
         )
     if not state.has_topic_policies:
         found.notes.append("topic policies are disabled at the broker (405): no topic has a limit of its own there")
@@ -78,7 +78,7 @@ def _take_groups(state: BrokerState, found: Found) -> None:
             attached.setdefault(policies.resource_group, []).append(name)
     for group, namespaces in sorted(attached.items()):
         if group not in state.groups:
-            what = f"resource group {shown(group)} of {', '.join(namespaces)}"
+            what = f"resource group {one_line(group)} of {', '.join(namespaces)}"
             found.left.append(Left(what, "the broker knows no such group"))
     for group in sorted(state.groups):
         _take_group(group, state, attached.get(group, []), found)
@@ -87,7 +87,7 @@ def _take_groups(state: BrokerState, found: Found) -> None:
 def _take_group(name: str, state: BrokerState, namespaces: list[str], found: Found) -> None:
     path = ("limits", "resource_groups", name)
     if not _is_name(name):
-        found.left.append(Left(f"resource group {shown(name)}", _NAMELESS))
+        found.left.append(Left(f"resource group {one_line(name)}", _NAMELESS))
         return
     publish, dispatch = take_group(state.groups[name], path, found)
     if not publish and not dispatch:
@@ -103,11 +103,15 @@ def _take_group(name: str, state: BrokerState, namespaces: list[str], found: Fou
 def _take_topic(topic: str, policies: TopicPolicies, found: Found) -> None:
     for of in sorted({*policies.local, *policies.everywhere}):
         if of.subscription and not _is_name(of.subscription):
-            found.left.append(Left(f"{topic}: dispatchRate of subscription {shown(of.subscription)}", _NAMELESS))
+            found.left.append(
+                Left(f"{one_line(topic)}: dispatchRate of subscription {one_line(of.subscription)}", _NAMELESS)
+            )
         else:
             _take_narrowest(topic, of, policies, found)
     for subscribe in filter(None, map(subscribe_rate_told, policies.subscribe)):
-        found.left.append(Left(f"{topic}: {subscribe}", _NO_KEY.format("subscribe_rate_per_consumer", "topic")))
+        found.left.append(
+            Left(f"{one_line(topic)}: {subscribe}", _NO_KEY.format("subscribe_rate_per_consumer", "topic"))
+        )
 
 
 def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Found) -> None:

@@ -45,7 +45,7 @@ def _last_of_each(properties: list[Property], path: Path) -> tuple[dict[str, Ent
     entries: dict[str, Entry] = {}
     notes = []
     for found in properties:
-        before = entries.get(found.key)
+        before = entries.pop(found.key, None)
         entries[found.key] = Entry(found.key, found.value, f"{path}:{found.line}")
         if before:  # not the values: it may be a password
             notes.append(f"{path}:{found.line}: {shown(found.key)} stands at {before.where} too; the last one holds")

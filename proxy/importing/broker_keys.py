@@ -32,7 +32,7 @@ def take_keys(entries: Iterable[Entry]) -> Found:
     """Everything that a broker's keys say; each key stands once.
 
     Raises:
-        ImportFailed: With every value that cannot be meant, each with where, key, value and remedy.
+        ImportFailed: With every value that cannot be meant, in the keys' order, each with where, key, value and remedy.
     """
     taking = _Taking({entry.key: entry for entry in entries})
     for key, number in NUMBERS.items():
@@ -44,7 +44,7 @@ def take_keys(entries: Iterable[Entry]) -> Found:
     taking.relative()
     taking.leave()
     if taking.problems:
-        raise ImportFailed(taking.problems)
+        raise ImportFailed([problem for key in taking.entries for problem in taking.problems.get(key, [])])
     return taking.found
 
 
@@ -52,9 +52,9 @@ class _Taking:
     """The state of one import: each method takes the keys that it is about from `entries`."""
 
     def __init__(self, entries: dict[str, Entry]) -> None:
-        self._entries = entries
+        self.entries = entries
         self.found = Found()
-        self.problems: list[str] = []
+        self.problems: dict[str, list[str]] = {}
 
     def number(self, key: str, number: NumberKey) -> None:
         entry = self._set(key)
@@ -118,7 +118,7 @@ class _Taking:
 
     def leave(self) -> None:
         """All other keys, and those that are there without a value."""
-        for key, entry in self._entries.items():
+        for key, entry in self.entries.items():
             why = why_left(key)
             if key in IMPORTED:
                 self.found.off += [] if entry.plain else [key]
@@ -130,7 +130,7 @@ class _Taking:
                 self.found.left.append(Left(entry.told, why))
 
     def _set(self, key: str) -> Entry | None:
-        entry = self._entries.get(key)
+        entry = self.entries.get(key)
         return entry if entry and entry.plain else None
 
     def _read(self, entry: Entry | None, read: Callable[[str], T]) -> T | None:
@@ -151,4 +151,5 @@ class _Taking:
             self.found.notes.append(f"{entry.told}: {note}")
 
     def _problem(self, entry: Entry, what: str) -> None:
-        self.problems.append(f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}")
+        told = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
+        self.problems.setdefault(entry.key, []).append(told)

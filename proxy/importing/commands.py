@@ -14,7 +14,7 @@ File = Annotated[
     typer.Argument(metavar="FILE", help="A broker's broker.conf or standalone.conf.", dir_okay=False),
 ]
 FromAdmin = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="URL",
         help="Ask a running broker's admin REST instead, as http://broker:8080: its own limits, and those of "
@@ -31,11 +31,13 @@ Output = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that --output names.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys that limit nothing.")]
 
+_LIMITS_ONLY = "Limits only: listen, broker and admin are Sluice's own (docs/configuration.md)."
+
 
 def import_limits(  # noqa: PLR0913 - one for each option
     file: File = None,
     *,
-    from_admin: FromAdmin = "",
+    from_admin: FromAdmin = None,
     token_file: TokenFile = None,
     output: Output = None,
     force: Force = False,
@@ -50,7 +52,8 @@ def import_limits(  # noqa: PLR0913 - one for each option
     from proxy.importing.telling import told
     from proxy.importing.yaml_text import yaml_text
 
-    heading, read = _source(file, from_admin, token_file)
+    source, read = _source(file, from_admin, token_file)
+    heading = f"Made by `sluice import` from {source!r}.\n{_LIMITS_ONLY}"
     try:
         if output:
             check_output(output, force=force)
@@ -69,16 +72,15 @@ def import_limits(  # noqa: PLR0913 - one for each option
         typer.echo(line, err=True)
 
 
-def _source(file: Path | None, from_admin: str, token_file: Path | None) -> "tuple[str, Callable[[], Found]]":
-    """The heading of the result, and what reads it."""
+def _source(file: Path | None, from_admin: str | None, token_file: Path | None) -> "tuple[str, Callable[[], Found]]":
+    """What people call it, and what reads it."""
     from proxy.importing.broker_conf import from_file
     from proxy.importing.from_admin import from_broker
 
-    if (file is None) == (not from_admin):
+    if (file is None) == (from_admin is None):
         raise typer.BadParameter("give a broker's configuration file, or --from-admin with the URL of a broker")
-    if token_file and not from_admin:
+    if token_file and from_admin is None:
         raise typer.BadParameter("a file needs no token; --token-file goes with --from-admin")
-    what = "Limits only: listen, broker and admin are Sluice's own (docs/configuration.md)."
     if file is not None:
-        return f"Made by `sluice import` from {file.name!a}.\n{what}", lambda: from_file(file)
-    return f"Made by `sluice import` from {from_admin!a}.\n{what}", lambda: from_broker(from_admin, token_file)
+        return file.name, lambda: from_file(file)
+    return str(from_admin), lambda: from_broker(str(from_admin), token_file)

@@ -40,9 +40,14 @@ class Entry:
         return f"{self.where}: {self.shown}"
 
 
+def one_line(name: str) -> str:
+    """A name as it is, unless it would not stay in its line."""
+    return name if name.isprintable() else repr(name)
+
+
 def shown(value: str) -> str:
     """A value in one line of bounded length."""
-    text = value if value.isprintable() else repr(value)
+    text = one_line(value)
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 

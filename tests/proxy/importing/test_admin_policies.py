@@ -1,0 +1,164 @@
+"""From a broker's answers to values of the configuration."""
+
+from typing import Any
+
+import pytest
+
+from proxy.importing.admin_policies import take_state
+from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
+from proxy.importing.found import Found
+from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
+
+TOPIC = "persistent://shop/orders/audit"
+NAMESPACE = "pulsar-admin namespaces"
+POLICIES = "pulsar-admin topicPolicies"
+
+
+def found_in(**parts: Any) -> Found:
+    found = Found()
+    take_state(BrokerState(running={"clusterName": "here"}, dynamic={}, **parts), found)
+    return found
+
+
+def of_namespace(**policies: Any) -> Found:
+    return found_in(namespaces={"shop/orders": NamespacePolicies(**policies)})
+
+
+def of_topic(**policies: Any) -> Found:
+    return found_in(topics={TOPIC: TopicPolicies(**policies)})
+
+
+def taken(found: Found) -> dict[tuple[str, ...], Any]:
+    return {one.path[1:]: one.value for one in found.taken}
+
+
+def test_a_namespaces_rates_are_taken_and_switched_off() -> None:
+    found = of_namespace(
+        publish={"here": PublishRate(1)},
+        dispatch={"here": DispatchRate(2)},
+        subscription_dispatch={"here": DispatchRate(3)},
+    )
+    assert taken(found) == {
+        ("namespaces", "shop/orders", "publish", "messages"): 1,
+        ("namespaces", "shop/orders", "dispatch", "messages"): 2,
+        ("namespaces", "shop/orders", "subscription_dispatch", "messages"): 3,
+    }
+    assert found.switch_off == [
+        f"{NAMESPACE} remove-publish-rate shop/orders",
+        f"{NAMESPACE} remove-dispatch-rate shop/orders",
+        f"{NAMESPACE} remove-subscription-dispatch-rate shop/orders",
+    ]
+    assert found.left == []
+
+
+def test_rates_of_other_clusters_and_rates_that_limit_nothing_are_not_taken() -> None:
+    found = of_namespace(publish={"there": PublishRate(1)}, dispatch={"here": DispatchRate(-1, 0)})
+    assert (found.taken, found.switch_off) == ([], [])
+
+
+def test_a_dispatch_rate_may_stand_where_older_brokers_wrote_it() -> None:
+    found = of_namespace(dispatch={}, dispatch_of_old={"here": DispatchRate(2)})
+    assert [one.value for one in found.taken] == [2]
+
+
+@pytest.mark.parametrize(
+    ("policies", "what"),
+    [
+        ({"subscribe": {"here": SubscribeRate(5, 10)}}, "subscribeRate 5/10s"),
+        ({"replicator_dispatch": {"here": DispatchRate(5)}}, "replicatorDispatchRate"),
+        ({"max_producers_per_topic": 3}, "max_producers_per_topic 3"),
+        ({"max_consumers_per_topic": 0}, "max_consumers_per_topic 0"),
+        ({"max_consumers_per_subscription": 3}, "max_consumers_per_subscription 3"),
+        ({"max_subscriptions_per_topic": 3}, "max_subscriptions_per_topic 3"),
+        ({"max_topics_per_namespace": 3}, "max_topics_per_namespace 3"),
+        ({"max_unacked_messages_per_consumer": 3}, "max_unacked_messages_per_consumer 3"),
+        ({"max_unacked_messages_per_subscription": 3}, "max_unacked_messages_per_subscription 3"),
+    ],
+)
+def test_what_has_no_place_is_told_with_the_namespace(policies: dict[str, Any], what: str) -> None:
+    found = of_namespace(**policies)
+    assert [one.what for one in found.left] == [f"namespace shop/orders: {what}"]
+    assert (found.taken, found.switch_off) == ([], [])
+
+
+def test_a_group_has_the_namespaces_that_are_bound_to_it() -> None:
+    found = found_in(
+        groups={"gold": ResourceGroup(publishRateInMsgs=9, dispatchRateInMsgs=8)},
+        namespaces={name: NamespacePolicies(resource_group="gold") for name in ("b/b", "a/a")},
+    )
+    assert taken(found) == {
+        ("resource_groups", "gold", "publish", "messages"): 9,
+        ("resource_groups", "gold", "dispatch", "messages"): 8,
+        ("resource_groups", "gold", "namespaces"): ("a/a", "b/b"),
+    }
+    assert found.switch_off == [f"{NAMESPACE} remove-resource-group a/a", f"{NAMESPACE} remove-resource-group b/b"]
+    assert "Pulsar does not enforce its dispatch rates" in found.notes[0]
+
+
+def test_groups_that_limit_nothing_or_are_not_there_are_told() -> None:
+    found = found_in(
+        groups={"idle": ResourceGroup(), "a\nb": ResourceGroup(1)},
+        namespaces={"a/a": NamespacePolicies(resource_group="idle"), "b/b": NamespacePolicies(resource_group="gone")},
+    )
+    assert [one.what for one in found.left] == [
+        "resource group gone of b/b",
+        "resource group 'a\\nb'",
+        "resource group idle",
+    ]
+    assert found.taken == []
+
+
+def test_a_topics_rates_are_taken_and_switched_off() -> None:
+    found = of_topic(
+        local={
+            OfTopic("publish"): PublishRate(1),
+            OfTopic("subscription_dispatch", "my sub"): DispatchRate(4),
+            OfTopic("subscription_dispatch"): DispatchRate(3),
+        }
+    )
+    assert taken(found) == {
+        ("topics", TOPIC, "publish", "messages"): 1,
+        ("topics", TOPIC, "subscription_dispatch", "messages"): 3,
+        ("topics", TOPIC, "subscriptions", "my sub", "dispatch", "messages"): 4,
+    }
+    assert found.switch_off == [
+        f"{POLICIES} remove-publish-rate {TOPIC}",
+        f"{POLICIES} remove-subscription-dispatch-rate {TOPIC}",
+        f"{POLICIES} remove-subscription-dispatch-rate --subscription 'my sub' {TOPIC}",
+    ]
+
+
+def test_a_clusters_own_value_holds_before_that_of_all_and_both_are_to_go() -> None:
+    of = OfTopic("publish")
+    found = of_topic(local={of: PublishRate(1)}, everywhere={of: PublishRate(2, 2000)})
+    assert taken(found) == {("topics", TOPIC, "publish", "messages"): 1}
+    assert [command.split()[2:4] for command in found.switch_off] == [
+        ["remove-publish-rate", TOPIC],
+        ["remove-publish-rate", "--global"],
+    ]
+
+
+def test_a_value_that_limits_nothing_counts_as_not_set() -> None:
+    of = OfTopic("dispatch")
+    found = of_topic(local={of: DispatchRate(-1)}, everywhere={of: DispatchRate(2)})
+    assert [(one.value, one.origin.split(":")[0]) for one in found.taken] == [(2, "global topic policy")]
+    assert len(found.switch_off) == 1
+
+
+def test_what_a_topic_has_no_place_for_is_told() -> None:
+    found = of_topic(
+        subscribe=[SubscribeRate(5), SubscribeRate()],
+        local={OfTopic("subscription_dispatch", "a\nb"): DispatchRate(4)},
+    )
+    assert [one.what for one in found.left] == [
+        f"{TOPIC}: dispatchRate of subscription 'a\\nb'",
+        f"{TOPIC}: subscribeRate 5/30s",
+    ]
+    assert found.taken == []
+
+
+def test_names_and_topics_that_could_not_be_read_are_told() -> None:
+    found = found_in(strange=["a/b/c"], unlisted=[TOPIC], has_topic_policies=False)
+    assert [one.what for one in found.left] == ["a/b/c"]
+    assert found.notes[0].startswith(f"{TOPIC}: the broker cannot list its subscriptions")
+    assert "(405)" in found.notes[1]

@@ -1,0 +1,61 @@
+"""From Pulsar's rates to a rate section of the configuration."""
+
+from typing import Any
+
+import pytest
+
+from proxy.importing.found import Found
+from proxy.importing.rates import subscribe_rate_told, take_group, take_rate
+from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
+
+
+def taken(rate: PublishRate | DispatchRate | None) -> dict[str, Any]:
+    found = Found()
+    assert take_rate(rate, ("x",), "topic policy", found) == bool(found.taken)
+    return {one.path[-1]: (one.value, one.origin) for one in found.taken}
+
+
+def test_a_publish_rate_is_per_second() -> None:
+    assert taken(PublishRate(5, 1000)) == {
+        "messages": (5, "topic policy: publishThrottlingRateInMsg 5"),
+        "bytes": (1000, "topic policy: publishThrottlingRateInByte 1000"),
+    }
+
+
+def test_a_dispatch_rate_may_have_a_period_and_be_relative() -> None:
+    assert taken(DispatchRate(5, -1, relativeToPublishRate=True, ratePeriodInSecond=30)) == {
+        "messages": ("5/30s", "topic policy: dispatchThrottlingRateInMsg 5, ratePeriodInSecond 30"),
+        "relativeToPublishRate": (True, "topic policy: relativeToPublishRate"),
+    }
+
+
+@pytest.mark.parametrize("period", [-1, 0, 1])
+def test_a_period_below_a_second_is_one(period: int) -> None:
+    assert taken(DispatchRate(5, ratePeriodInSecond=period))["messages"][0] == 5
+
+
+@pytest.mark.parametrize(
+    "rate", [None, PublishRate(), PublishRate(0, -1), DispatchRate(0, 0, relativeToPublishRate=True)]
+)
+def test_numbers_of_0_and_below_limit_nothing(rate: PublishRate | DispatchRate | None) -> None:
+    assert taken(rate) == {}
+
+
+@pytest.mark.parametrize(
+    ("group", "limits", "sections"),
+    [
+        (ResourceGroup(), (False, False), set()),
+        (ResourceGroup(0, -1, 0, None), (False, False), set()),
+        (ResourceGroup(publishRateInMsgs=5), (True, False), {("g", "publish", "messages", 5)}),
+        (ResourceGroup(dispatchRateInBytes=5), (False, True), {("g", "dispatch", "bytes", 5)}),
+    ],
+)
+def test_a_group_limits_what_it_says(group: ResourceGroup, limits: tuple[bool, bool], sections: set[Any]) -> None:
+    found = Found()
+    assert take_group(group, ("g",), found) == limits
+    assert {(*one.path, one.value) for one in found.taken} == sections
+
+
+def test_a_subscribe_rate_is_told_if_it_is_one() -> None:
+    assert subscribe_rate_told(SubscribeRate(5, 10)) == "subscribeRate 5/10s"
+    assert [subscribe_rate_told(rate) for rate in (None, SubscribeRate(), SubscribeRate(0, 10))] == [None] * 3

@@ -1,0 +1,44 @@
+"""Commands of Pulsar's own tool; tests/real sees that its broker has what they end."""
+
+import pytest
+
+from proxy.importing.broker_state import OfTopic
+from proxy.importing.found import Found, Taken
+from proxy.importing.keys import NUMBERS, SUBSCRIBE_PATH
+from proxy.importing.switch_off import broker_off, group_off, namespace_off, topic_off
+
+TOPIC = "persistent://shop/orders/audit"
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("publish", "remove-publish-rate"),
+        ("dispatch", "remove-dispatch-rate"),
+        ("subscription_dispatch", "remove-subscription-dispatch-rate"),
+    ],
+)
+def test_each_kind_of_rate_has_its_command(kind: str, command: str) -> None:
+    assert namespace_off("shop/orders", kind) == f"pulsar-admin namespaces {command} shop/orders"
+    assert topic_off(TOPIC, OfTopic(kind), is_global=False) == f"pulsar-admin topicPolicies {command} {TOPIC}"
+
+
+def test_global_policies_and_those_of_subscriptions_have_their_options_and_names_are_quoted() -> None:
+    assert topic_off(f"{TOPIC} x", OfTopic("subscription_dispatch", "it's"), is_global=True) == (
+        f"pulsar-admin topicPolicies remove-subscription-dispatch-rate --global --subscription 'it'\"'\"'s' '{TOPIC} x'"
+    )
+
+
+def test_a_namespace_leaves_its_group() -> None:
+    assert group_off("shop/orders") == "pulsar-admin namespaces remove-resource-group shop/orders"
+
+
+def test_only_rates_that_were_taken_are_switched_off() -> None:
+    found = Found([Taken(NUMBERS[key].path, 1, "") for key in ("dispatchThrottlingRateInMsg", "maxProducersPerTopic")])
+    found.taken.append(Taken(SUBSCRIBE_PATH, "5/30s", ""))
+    broker_off(found)
+    assert [command.split()[4] for command in found.switch_off] == [
+        "dispatchThrottlingRateInMsg",
+        "subscribeThrottlingRatePerConsumer",
+    ]
+    assert found.by_hand == []

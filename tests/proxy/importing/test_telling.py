@@ -1,0 +1,44 @@
+"""What people are told beside the result."""
+
+from proxy.importing.found import Found, Left, Taken
+from proxy.importing.telling import told
+
+FOUND = Found(
+    taken=[Taken(("max_connections",), 7, "")],
+    notes=["look"],
+    left=[Left("b=1", "why"), Left("c=2", "other"), Left("d=3", "why")],
+    off=["z", "y"],
+    others=["x"],
+    switch_off=["pulsar-admin …"],
+    by_hand=["by hand"],
+)
+
+
+def test_everything_has_its_heading_and_what_is_left_stands_by_reason() -> None:
+    assert list(told(FOUND, verbose=False)) == [
+        "1 value taken over",
+        "worth a look:",
+        "  look",
+        "limits at the broker, and has no place here:",
+        "  why:",
+        "    b=1",
+        "    d=3",
+        "  other:",
+        "    c=2",
+        "2 keys about limits set to none (--verbose names them)",
+        "1 key not about limits (--verbose names them)",
+        "once all clients come through Sluice, these end the limits at the broker:",
+        "  pulsar-admin …",
+        "and this, by hand:",
+        "  by hand",
+    ]
+
+
+def test_verbose_names_the_other_keys() -> None:
+    lines = list(told(FOUND, verbose=True))
+    at = lines.index("2 keys about limits set to none:")
+    assert lines[at + 1 : at + 5] == ["  y", "  z", "1 key not about limits:", "  x"]
+
+
+def test_nothing_found_is_one_line() -> None:
+    assert list(told(Found(), verbose=True)) == ["0 values taken over"]
