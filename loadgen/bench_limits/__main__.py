@@ -31,10 +31,8 @@ CANNOT_START, BAD_INPUT = 1, 2
 def main() -> int:
     """Run the command line; returns the exit code, which says nothing about goals."""
     arguments = _parser().parse_args()
-    if arguments.write and (arguments.quick or arguments.only):
-        return _fail("--write: a page gets full runs only: leave out --quick and --only", BAD_INPUT)
-    if not _chosen(arguments):
-        return _fail(f"--only: no such row in the section {' or '.join(arguments.rows)}: leave out --rows", BAD_INPUT)
+    if bad_input := _contradiction(arguments):
+        return _fail(bad_input, BAD_INPUT)
     if missing := available():
         return _fail(f"a real Pulsar broker is needed: {missing}", CANNOT_START)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
@@ -63,6 +61,15 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.write:
         made = {about: page.section(about, its_table) for about, its_table in tables.items()}
         arguments.write.write_text(_put(arguments.write, made), encoding="utf-8")
+
+
+def _contradiction(arguments: argparse.Namespace) -> str:
+    """What of the options cannot be together, and the remedy; empty if nothing."""
+    if arguments.write and (arguments.quick or arguments.only):
+        return "--write: a page gets full runs only: leave out --quick and --only"
+    if not _chosen(arguments):
+        return f"--only: no such row in the section {' or '.join(arguments.rows)}: leave out --rows"
+    return ""
 
 
 def _chosen(arguments: argparse.Namespace) -> dict[str, list[Row]]:
