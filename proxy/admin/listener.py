@@ -18,6 +18,9 @@ _ENDING_PATIENCE_S = 2.0
 _AFTER_FAILURE_S = 1.0
 """How long to wait for file descriptors, say, to become free."""
 _BACKLOG = 128
+_MOST_HEADERS = 64
+_LONGEST_HEADER = 4096
+"""With aiohttp's own bounds 256 connections could fill 256 MiB before any of them has shown a token."""
 
 
 class Listener:
@@ -44,6 +47,8 @@ class Listener:
             handle_signals=False,
             shutdown_timeout=_ENDING_PATIENCE_S,
             lingering_time=_ENDING_PATIENCE_S,
+            max_headers=_MOST_HEADERS,
+            max_field_size=_LONGEST_HEADER,
         )
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks()

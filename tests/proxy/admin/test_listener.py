@@ -213,3 +213,16 @@ def test_an_address_that_somebody_has_is_an_error(make_loop) -> None:
             await served.listener.stop()
 
     run(make_loop, test())
+
+
+@LOOPS
+@pytest.mark.parametrize("headers", [b"X: " + b"x" * 5000 + b"\r\n", b"X: x\r\n" * 65], ids=["long", "many"])
+def test_headers_are_few_and_short(make_loop, headers: bytes) -> None:
+    async def test() -> None:
+        async with serving(Served()) as served:
+            reader, writer = await served.open()
+            writer.write(GET.removesuffix(b"\r\n") + headers + b"\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+            await _close(writer)
+
+    run(make_loop, test())
