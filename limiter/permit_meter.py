@@ -1,15 +1,34 @@
-"""What the consumers of one limiter may have under way: permits at the broker, and messages held here."""
+"""What the consumers of one limiter may have under way: permits at the broker, and messages held here.
+
+For some consumers the broker has nothing: theirs are permits that nobody makes use of. They must not keep those from
+it for whom it has something, so a consumer that waits for the broker is told from the others by what comes meanwhile:
+
+                 nothing came while two horizons' worth came for others, or in eight round trips of others
+       counted ────────────────────────────────────────────────────────────────────────────────────────────▶ idle
+          ▲                                    a delivery comes                                               │
+          └───────────────────────────────────────────────────────────────────────────────────────────────────┘
+
+While all have messages, each gets some of every horizon's worth: hence two. What idle ones have at the broker does not
+count, up to a bound. A round trip is one that certainly was: of a consumer that had no permits at the broker any more.
+So there is no clock, and a step costs the same however many consumers there are.
+"""
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from limiter.rates import NANOS_PER_SECOND, Rate
-from limiter.under_way import Unit
+from limiter.under_way import UnderWay, Unit
 
 if TYPE_CHECKING:
     from limiter.permits import Permits
 
 HORIZON_NS = NANOS_PER_SECOND // 5
+IDLE_HORIZONS = 4
+"""As many horizons' worth may be with idle consumers, beyond an entry each, before it counts."""
+LEAST_PART = 32
+"""Even then the consumers for whom something comes may have this part of the horizon at the broker: 6 ms' worth."""
+_IDLE_AFTER = 2
+_TRIPS = 8
 
 
 def horizon_of(rate: Rate) -> int:
@@ -17,35 +36,118 @@ def horizon_of(rate: Rate) -> int:
     return max(1, rate.tokens * min(rate.period_ns, HORIZON_NS) // rate.period_ns)
 
 
+class Account:
+    """What one consumer has under way at one meter.
+
+    Attributes:
+        amount: So much.
+        is_idle: Whether nothing has come for it lately.
+    """
+
+    __slots__ = ("amount", "beyond", "is_idle", "is_present", "permits", "seen_at", "trip")
+
+    def __init__(self, permits: "Permits") -> None:
+        self.permits = permits
+        self.amount = 0
+        self.beyond = 0
+        self.is_idle = False
+        self.is_present = False
+        self.seen_at = 0
+        self.trip = -1
+
+
 class PermitMeter:
     """What all consumers of one limiter may have under way, in messages or in bytes.
 
     Args:
         horizon: Who asks gets permits while the sum of what is under way is below this. Who has nothing under way gets
-            a share of it besides, and nobody gets less than one entry. So with n consumers, most of them idle, of
-            entries of at most `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest. What a consumer
-            brings along from before it was limited comes on top.
+            a share of it besides, and nobody gets less than one entry. So with n consumers of entries of at most
+            `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while nobody is idle; and ever
+            horizon · (1 + IDLE_HORIZONS + n / LEAST_PART) + (n + 1) · largest, if they have had their turns one after
+            the other. What a consumer brings along from before it was limited comes on top.
         unit: What is counted.
+
+    Attributes:
+        under_way: With all that are not idle.
+        idle: With those that are.
+        asking: Who could use more, in the order of their turns.
+        unsure: Who will ask when the first of its entries has shown what they hold.
     """
 
     def __init__(self, horizon: int, unit: Unit = "messages") -> None:
         self.horizon = horizon
         self.unit = unit
         self.under_way = 0
-        self.consumers = 0
+        self.idle = 0
         self.asking: OrderedDict[Permits, None] = OrderedDict()
+        self.unsure: set[Permits] = set()
+        self._beyond = 0
+        self._present = 0
+        self._waiting: OrderedDict[Account, None] = OrderedDict()
+        self._progress = 0
+        self._trip = 0
 
     def room(self) -> int:
         """How much more may be under way; negative if it is too much."""
-        return self.horizon - self.under_way
+        return self.horizon - self.under_way - max(0, self._beyond - IDLE_HORIZONS * self.horizon)
 
     def fair_share(self) -> int:
-        """What a consumer gets that has nothing under way, even while idle ones sit on permits."""
-        return max(1, self.horizon // max(1, self.consumers))
+        """What a consumer gets that has nothing under way, however little room there is."""
+        sharing = self._present + 1
+        left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
+        return max(1, self.horizon // LEAST_PART // sharing, min(self.horizon // sharing, left))
 
     def turn_share(self) -> int:
-        """What each who asks could have of the room."""
-        return max(1, self.room() // max(1, len(self.asking)))
+        """What each who asks, or will, could have of the room."""
+        return max(1, self.room() // max(1, len(self.asking) + len(self.unsure)))
+
+    def join(self, permits: "Permits", of: UnderWay) -> Account:
+        """A consumer is limited by this from now on."""
+        account = Account(permits)
+        self.count(account, of)
+        return account
+
+    def leave(self, account: Account) -> None:
+        """It is no longer."""
+        self._take_out(account)
+        self._waiting.pop(account, None)
+        self.stop_asking(account.permits)
+
+    def stop_asking(self, permits: "Permits") -> None:
+        """A consumer wants nothing more, or could not use it."""
+        self.asking.pop(permits, None)
+        self.unsure.discard(permits)
+
+    def granted(self, account: Account, of: UnderWay, *, was_dry: bool) -> None:
+        """A consumer was granted permits; `was_dry` if the broker had none of it."""
+        if was_dry:
+            account.trip = self._trip
+        self.count(account, of)
+
+    def delivered(self, account: Account, of: UnderWay, amount: int) -> None:
+        """The broker sent so much to a consumer."""
+        self._progress += amount
+        if account.trip == self._trip:
+            self._trip += 1
+            self._progress += -(-_IDLE_AFTER * self.horizon // _TRIPS)
+        account.trip = -1
+        self._waiting.pop(account, None)
+        self._turn(account, is_idle=False)
+        self.count(account, of)
+        self._find_idle()
+
+    def count(self, account: Account, of: UnderWay) -> None:
+        """What a consumer has under way is another amount now."""
+        self._take_out(account)
+        account.amount = of.amount(self.unit)
+        account.beyond = max(0, account.amount - of.least(self.unit))
+        account.is_present = not of.is_nothing
+        self._put_in(account)
+        if not of.waits_for_broker:
+            self._waiting.pop(account, None)
+        elif not account.is_idle and account not in self._waiting:
+            account.seen_at = self._progress
+            self._waiting[account] = None
 
     def serve(self) -> None:
         """Hand out the room that there is, in turns, in portions worth a frame."""
@@ -57,9 +159,41 @@ class PermitMeter:
         """Give each who asks as much. Returns whether anybody could take anything."""
         was_taken = False
         for _ in range(len(self.asking)):
-            if self.room() < 1:
+            room = self.room()
+            if room < 1:
                 break
             permits = next(iter(self.asking))
             self.asking.move_to_end(permits)
-            was_taken |= permits.take(share, self)
+            was_taken |= permits.take(min(share, room), self)
         return was_taken
+
+    def _find_idle(self) -> None:
+        """Who has waited longest stands first; each that is found has come here by a delivery or grant of its own."""
+        while self._waiting:
+            account = next(iter(self._waiting))
+            if account.seen_at + _IDLE_AFTER * self.horizon > self._progress:
+                return
+            del self._waiting[account]
+            self._turn(account, is_idle=True)
+            self.stop_asking(account.permits)
+
+    def _turn(self, account: Account, *, is_idle: bool) -> None:
+        self._take_out(account)
+        account.is_idle = is_idle
+        self._put_in(account)
+
+    def _put_in(self, account: Account) -> None:
+        if account.is_idle:
+            self.idle += account.amount
+            self._beyond += account.beyond
+        else:
+            self.under_way += account.amount
+            self._present += account.is_present
+
+    def _take_out(self, account: Account) -> None:
+        if account.is_idle:
+            self.idle -= account.amount
+            self._beyond -= account.beyond
+        else:
+            self.under_way -= account.amount
+            self._present -= account.is_present

@@ -15,7 +15,7 @@ Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from limiter.permit_meter import PermitMeter
+from limiter.permit_meter import Account, PermitMeter
 from limiter.under_way import RULES, DispatchRules, UnderWay
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Permits:
         self.backlog: BacklogSign | None = None
         self._under_way = UnderWay(rules)
         self._meters: tuple[PermitMeter, ...] = ()
-        self._counted: list[int] = []
+        self._accounts: tuple[Account, ...] = ()
         self._usage = usage
         self._grant = grant
         self._join(meters)
@@ -111,8 +111,7 @@ class Permits:
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
         self.asked = 0
-        for meter in self._meters:
-            meter.asking.pop(self, None)
+        self._stop_asking()
 
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
         """Other limits apply from now on."""
@@ -134,6 +133,9 @@ class Permits:
 
     def take(self, share: int, meter: PermitMeter) -> bool:
         """Take `share` of the room of `meter`, but at most a fair part of the others'. Returns whether it could."""
+        if self._is_idle:
+            self._stop_asking()
+            return False
         others = [other for other in self._meters if other is not meter]
         if any(other.room() < 1 for other in others):
             return False
@@ -146,11 +148,34 @@ class Permits:
             self._grant_some(self.asked)
         elif self.asked and self._under_way.is_nothing:
             self._give(min(self._under_way.permits_for(each.fair_share(), each.unit) for each in self._meters))
-        for meter in self._meters:
-            if self.asked:
-                meter.asking.setdefault(self)
+        self._stand_in_line()
         for meter in self._meters:
             meter.serve()
+
+    def _stand_in_line(self) -> None:
+        """Where there may be room for it, unless it has permits of which the broker makes nothing."""
+        if not self.asked or self._is_idle:
+            return
+        if self._is_unsure:
+            for meter in self._meters:
+                meter.unsure.add(self)
+            return
+        for meter in self._meters:
+            meter.unsure.discard(self)
+            meter.asking.setdefault(self)
+
+    @property
+    def _is_idle(self) -> bool:
+        return any(account.is_idle for account in self._accounts)
+
+    @property
+    def _is_unsure(self) -> bool:
+        """Whether it has a permit at the broker, and nobody knows what will come for another."""
+        return not all(self._under_way.permits_for(1, meter.unit) for meter in self._meters)
+
+    def _stop_asking(self) -> None:
+        for meter in self._meters:
+            meter.stop_asking(self)
 
     def _give(self, portion: int) -> bool:
         """Grant permits for which the broker sends something. Returns whether there were any to grant."""
@@ -162,8 +187,7 @@ class Permits:
     def _grant_some(self, permits: int) -> None:
         self.asked -= permits
         if self.asked == 0:
-            for meter in self._meters:
-                meter.asking.pop(self, None)
+            self._stop_asking()
         self._count_granted(permits)
         self._grant(permits)
 
@@ -171,6 +195,8 @@ class Permits:
         self._usage.permits_granted += permits
         was_dry = self.at_broker <= 0
         self._under_way.at_broker += permits
+        for meter, account in zip(self._meters, self._accounts, strict=True):
+            meter.granted(account, self._under_way, was_dry=was_dry)
         self._turned(was_dry=was_dry)
 
     def _sense_backlog(self) -> None:
@@ -178,34 +204,29 @@ class Permits:
             self.backlog.arriving()
 
     def _use_up(self, entries: int, messages: int, size: int) -> None:
+        under_way = self._under_way
         was_dry = self.at_broker <= 0
-        self._under_way.delivered(entries, messages, size)
+        under_way.delivered(entries, messages, size)
+        for meter, account in zip(self._meters, self._accounts, strict=True):
+            meter.delivered(account, under_way, under_way.counted(entries, messages, size, meter.unit))
         self._turned(was_dry=was_dry)
         self._settle()
 
     def _turned(self, *, was_dry: bool) -> None:
-        self._count()
         is_dry = self.at_broker <= 0
         if self.backlog is not None and was_dry != is_dry:
             self.backlog.turned(is_dry=is_dry)
 
     def _count(self) -> None:
         """Tell the meters what is under way now."""
-        for place, meter in enumerate(self._meters):
-            amount = self._under_way.amount(meter.unit)
-            meter.under_way += amount - self._counted[place]
-            self._counted[place] = amount
+        for meter, account in zip(self._meters, self._accounts, strict=True):
+            meter.count(account, self._under_way)
 
     def _join(self, meters: tuple[PermitMeter, ...]) -> None:
         self._meters = meters
-        self._counted = [0] * len(meters)
-        for meter in meters:
-            meter.consumers += 1
-        self._count()
+        self._accounts = tuple(meter.join(self, self._under_way) for meter in meters)
 
     def _leave(self) -> None:
-        for meter, amount in zip(self._meters, self._counted, strict=True):
-            meter.consumers -= 1
-            meter.under_way -= amount
-            meter.asking.pop(self, None)
-        self._meters, self._counted = (), []
+        for meter, account in zip(self._meters, self._accounts, strict=True):
+            meter.leave(account)
+        self._meters, self._accounts = (), ()

@@ -57,6 +57,11 @@ class UnderWay:
         return self.at_broker <= 0 and self._held_entries == 0
 
     @property
+    def waits_for_broker(self) -> bool:
+        """Whether the broker could send something, and all that it sent has gone on."""
+        return self.at_broker > 0 and self._held_entries == 0
+
+    @property
     def overdrawn(self) -> int:
         """Permits of which the broker makes nothing: it stands below 0 by as many."""
         return max(0, -self.at_broker)
@@ -66,6 +71,12 @@ class UnderWay:
         self.at_broker -= messages
         self._mean.add(entries, messages, size)
 
+    def counted(self, entries: int, messages: int, size: int, unit: Unit) -> int:
+        """What a delivery is to limits."""
+        if unit == "bytes":
+            return size
+        return entries if self._rules.by_entry else messages
+
     def hold(self, entries: int, messages: int, size: int) -> None:
         """What was delivered has not gone on yet; negative once it has, or was dropped."""
         self._held_entries += entries
@@ -74,10 +85,12 @@ class UnderWay:
 
     def amount(self, unit: Unit) -> int:
         """All that is under way."""
-        coming = max(0, self.at_broker) * max(1, self._per_permit(unit))
-        if unit == "bytes":
-            return coming + self._held_size
-        return coming + (self._held_entries if self._rules.by_entry else self._held_messages)
+        coming = max(0, self.at_broker) * self.least(unit)
+        return coming + self.counted(self._held_entries, self._held_messages, self._held_size, unit)
+
+    def least(self, unit: Unit) -> int:
+        """What the broker may send for one permit, as far as is known."""
+        return max(1, self._per_permit(unit))
 
     def permits_for(self, share: int, unit: Unit) -> int:
         """Permits for which the broker may send `share`, to the next whole entry.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.gate import LEAST_SLEEP_NS
-from limiter.permit_meter import PermitMeter
+from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter
 from limiter.policies import Setting
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import meters_of
@@ -58,6 +58,7 @@ class Deliveries(Counted):
         for setting, limit in zip(SETTINGS, limits, strict=True):
             self.world.put(*setting, limit)
         self.consumers = [self.world.consumer(*place).ask(1000) for place in first]
+        self.had_idle: set[PermitMeter] = set()
         self.brought_along: dict[Consumer, tuple[list[tuple[PermitMeter, int]], int]] = {}
 
     def one(self, whose: int) -> Consumer:
@@ -206,7 +207,12 @@ class Deliveries(Counted):
         for meter in {meter for consumer in self.consumers for meter in consumer.permits._meters}:
             members = [consumer for consumer in self.consumers if meter in consumer.permits._meters]
             brought = sum(self.brought_along[one][1] for one in members)
-            bound = meter.horizon * (2 + log(MOST_CONSUMERS)) + MOST_CONSUMERS + 1
+            if meter.idle:
+                self.had_idle.add(meter)
+            horizons = 2 + log(MOST_CONSUMERS)
+            if meter in self.had_idle:
+                horizons = max(horizons, 1 + IDLE_HORIZONS + MOST_CONSUMERS / LEAST_PART)
+            bound = meter.horizon * horizons + MOST_CONSUMERS + 1
             assert sum(map(entries_under_way, members)) <= bound + MOST_READ + brought
 
     def note_what_is_brought_along(self) -> None:

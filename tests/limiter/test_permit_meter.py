@@ -5,7 +5,7 @@ from math import log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.permit_meter import PermitMeter, horizon_of
+from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter, horizon_of
 from limiter.rates import rate
 from limiter.under_way import RULES
 from tests.limiter.asking import Asking
@@ -16,12 +16,18 @@ ACTS = st.lists(
 )
 
 
+def most_ever(horizon: int, consumers: int) -> float:
+    """As the meter says; beside an entry of each and one more."""
+    return horizon * (1 + IDLE_HORIZONS + consumers / LEAST_PART)
+
+
 @settings(max_examples=200, deadline=None)
 @given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
 def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
     """The broker sends entries of one size; how many come for the first permits, nobody knows before."""
     meter = PermitMeter(horizon)
     consumers: list[Asking] = []
+    was_idle = False
     for what, whose, number in acts:
         if what == "open":
             consumers.append(Asking(meter, rules=RULES))
@@ -38,7 +44,9 @@ def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple
                 consumers.remove(chosen)
                 chosen.permits.close()
         n = len(consumers)
-        assert meter.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
+        assert meter.under_way + meter.idle <= most_ever(horizon, n) + (n + 1) * entry
+        was_idle |= meter.idle > 0
+        assert was_idle or meter.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
 
 
 @settings(max_examples=200, deadline=None)
@@ -49,6 +57,7 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
     """Each of them lets it send one entry at most: so what may come is bounded as well."""
     meter = PermitMeter(horizon)
     consumers = [Asking(meter, rules=RULES) for _ in range(4)]
+    was_idle = False
     for what, whose, number in acts:
         chosen = consumers[whose % 4]
         if what in {"open", "ask"}:
@@ -57,7 +66,10 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
             chosen.arrive(number)
         else:
             chosen.pass_one()
-        assert sum(max(0, one.permits.at_broker) for one in consumers) <= horizon * (2 + log(4)) + 5
+        was_idle |= meter.idle > 0
+        permits = sum(max(0, one.permits.at_broker) for one in consumers)
+        assert permits <= most_ever(horizon, 4) + 5
+        assert was_idle or permits <= horizon * (2 + log(4)) + 5
 
 
 def test_the_horizon_is_a_fifth_of_a_second_and_at_least_one_message() -> None:
@@ -65,3 +77,33 @@ def test_the_horizon_is_a_fifth_of_a_second_and_at_least_one_message() -> None:
     assert horizon_of(rate(1)) == 1
     assert horizon_of(rate(60, 60 * 10**9)) == 1
     assert horizon_of(rate(1000, 10**8)) == 1000
+
+
+def test_who_gets_nothing_while_others_get_two_horizons_is_idle_until_its_next_delivery() -> None:
+    meter = PermitMeter(20)
+    idle, active = Asking(meter), Asking(meter)
+    idle.ask(20)
+    active.ask(1000)
+    assert (meter.under_way, meter.idle) == (20 + 10, 0)
+    while meter.idle == 0:
+        active.receive_all()
+    assert active.granted <= 2 * 20 + 20
+    assert (meter.idle, meter.room()) == (20, 0), "the other has a whole horizon now"
+    idle.receive(1)
+    assert (meter.under_way, meter.idle) == (19 + 20, 0)
+
+
+def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
+    meter = PermitMeter(320)
+    for _ in range(20):
+        each = Asking(meter)
+        each.ask(10**6)
+        for _ in range(20):
+            each.receive_all()
+    beyond = meter.idle + meter.under_way
+    assert 5 * 320 <= beyond <= 320 * (5 + 20 / 32) + 21
+    late = Asking(meter)
+    late.ask(10**6)
+    for _ in range(20):
+        late.receive_all()
+    assert late.permits.at_broker == 320 // 32, "6 ms of the limit, at least"

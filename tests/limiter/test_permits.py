@@ -95,7 +95,7 @@ def test_the_permits_of_a_consumer_that_ends_are_free_for_others() -> None:
     stays.ask(1000)
     ends.permits.close()
     assert stays.granted == 100
-    assert meter.consumers == 1
+    assert meter.under_way == 100
 
 
 def test_equal_consumers_get_equal_permits() -> None:

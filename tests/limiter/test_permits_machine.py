@@ -4,9 +4,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from limiter.permit_meter import PermitMeter
+from limiter.permit_meter import Account, PermitMeter
 from limiter.under_way import RULES, DispatchRules
 from tests.limiter.asking import PLAIN, Asking
+
+
+def accounts_at(consumer: Asking, meter: PermitMeter) -> list[Account]:
+    """Its account there, if it is limited by it."""
+    permits = consumer.permits
+    return [account for one, account in zip(permits._meters, permits._accounts, strict=True) if one is meter]
+
 
 NUMBERS = st.integers(1, 5) | st.integers(1, 3000)
 WHOSE = st.integers(0, 5)
@@ -15,8 +22,8 @@ WHOSE = st.integers(0, 5)
 class ManyConsumers(RuleBasedStateMachine):
     """Up to six consumers, precise and plain ones, on any of three meters; the broker delivers whatever it likes.
 
-    Proves: nobody is granted more than it asked for; who asks has something under way; the meters know what that is;
-    room does not lie idle while somebody could take it; in the end all that was asked for is granted.
+    Proves: nobody is granted more than it asked for; who asks has something under way; the meters know what that is,
+    and who is idle; room does not lie idle while somebody could take it; in the end all that was asked for is granted.
     """
 
     def __init__(self) -> None:
@@ -106,20 +113,30 @@ class ManyConsumers(RuleBasedStateMachine):
     def meters_know_what_is_under_way_and_who_asks(self) -> None:
         for meter in self.meters:
             members = [one for one in self.consumers.values() if meter in one.permits._meters]
-            assert meter.consumers == len(members)
-            assert meter.under_way == sum(one.permits._under_way.amount(meter.unit) for one in members)
+            amounts = [one.permits._under_way.amount(meter.unit) for one in members]
+            is_idle = [account.is_idle for one in members for account in accounts_at(one, meter)]
+            assert meter.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
+            assert meter.idle == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if idle)
             assert meter.under_way >= sum(entry[meter.unit == "bytes"] for one in members for entry in one.held), (
                 "what is held is all there"
             )
-            assert set(meter.asking) == {one.permits for one in members if one.permits.asked}
+            assert {*meter.asking, *meter.unsure} <= {one.permits for one in members if one.permits.asked}
+
+    @invariant()
+    def who_is_idle_has_permits_at_the_broker_and_holds_nothing(self) -> None:
+        for consumer in self.consumers.values():
+            if any(account.is_idle for account in consumer.permits._accounts):
+                assert consumer.permits.at_broker > 0
+                assert not consumer.held
 
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
-        for permits in {permits for meter in self.meters for permits in meter.asking}:
+        for permits in (one.permits for one in self.consumers.values() if one.permits.asked):
             meters = permits._meters
             is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
+            is_idle = any(account.is_idle for account in permits._accounts)
             is_asking_what_entries_hold = any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
-            assert is_full or is_asking_what_entries_hold
+            assert is_full or is_idle or is_asking_what_entries_hold
 
     def teardown(self) -> None:
         """Once everything is consumed as it comes, all that was asked for is granted."""

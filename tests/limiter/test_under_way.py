@@ -60,3 +60,19 @@ def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
     under_way.hold(-1, -50, -5000)
     assert under_way.is_nothing
     assert under_way.amount("messages") == under_way.amount("bytes") == 0
+
+
+def test_who_waits_for_the_broker_has_permits_there_and_holds_nothing() -> None:
+    under_way = UnderWay(PLAIN)
+    assert not under_way.waits_for_broker
+    under_way.at_broker = 2
+    assert under_way.waits_for_broker
+    under_way.hold(1, 1, 100)
+    assert not under_way.waits_for_broker
+
+
+@pytest.mark.parametrize(("rules", "messages"), [(PRECISE, 12), (PLAIN, 12), (BY_ENTRY, 3)])
+def test_a_delivery_is_to_limits_what_they_count(rules: DispatchRules, messages: int) -> None:
+    under_way = UnderWay(rules)
+    assert under_way.counted(3, 12, 500, "messages") == messages
+    assert under_way.counted(3, 12, 500, "bytes") == 500
