@@ -148,7 +148,8 @@ def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
     """
     written = read_body(kept, Written)
     if written.form == "pulsar":
-        return replace(read_body(bytes(written.body), _PULSAR[key.kind]).limit(), mode=mode)
+        limit = read_body(bytes(written.body), _PULSAR[key.kind]).limit()
+        return limit if limit.mode == mode else replace(limit, mode=mode)
     try:
         return _own_form(key).model_validate(msgspec.json.decode(written.body)).limit()
     except ValidationError as error:

@@ -43,6 +43,9 @@ class Layer(IntEnum):
         return self.name.lower()
 
 
+_FROM_THE_TOP = tuple(reversed(Layer))
+
+
 class Layers:
     """Every value that was written, and the visible ones in `policies`.
 
@@ -86,7 +89,7 @@ class Layers:
         self.policies.put(*place, self._first(place))
 
     def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
-        for layer in reversed(Layer):
+        for layer in _FROM_THE_TOP:
             if layer < below and place in self._written[layer]:
                 return self._written[layer][place]
         return None
