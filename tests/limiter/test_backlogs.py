@@ -46,6 +46,20 @@ def test_who_had_unused_permits_for_a_while_is_limited_no_longer(world: Dispatch
     assert consumer.granted == 1000, "and nothing of its permits is kept back"
 
 
+def test_without_a_backlog_no_limit_holds_whatever_is_configured_in_messages_and_bytes_and_levels() -> None:
+    """Pulsar's page: throttling is off even if dispatchThrottlingRateInMsg and InByte are configured; then on again."""
+    world = Dispatching(SPARING).limit_topics(Limit(rate(10), rate(1000)))
+    world.put(Setting.PROXY, "", Limit(rate(20), rate(2000)))
+    world.put(Setting.SUBSCRIPTION_OF_BROKER, "", Limit(rate(5), rate(500)))
+    consumers = [world.consumer().ask(1000) for _ in range(2)]
+    calm(world, *consumers)
+    for consumer in consumers:
+        assert len(consumer.sent(repeat((1, 1000), 300))) == 300
+        assert consumer.held == 0
+    consumers[0].sent(repeat((1, 1000), 1000))
+    assert all(len(consumer.limiters) == 3 for consumer in consumers)
+
+
 def test_who_uses_up_its_permits_has_a_backlog_and_is_limited(world: Dispatching) -> None:
     consumer = world.consumer().ask(1000)
     calm(world, consumer)

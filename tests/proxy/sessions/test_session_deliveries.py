@@ -86,6 +86,17 @@ def test_nothing_that_a_broker_says_of_others_waits_behind_a_held_delivery(ten_a
     client << message(1)
 
 
+@pytest.mark.parametrize("epoch", [None, 1])
+def test_asking_for_some_again_keeps_what_is_held_whether_an_epoch_is_said_or_not(
+    ten_a_second: World, epoch: int | None
+) -> None:
+    client, broker = holding(ten_a_second)
+    client >> redeliver(entry_ids=(0,), epoch=epoch)
+    broker << redeliver(entry_ids=(0,), epoch=epoch)
+    ten_a_second.advance(1)
+    client << messages(2, start=1)
+
+
 def test_a_producer_beside_a_held_consumer_sends_and_gets_its_receipts(ten_a_second: World) -> None:
     client, broker = holding(ten_a_second)
     client >> producer()
