@@ -65,11 +65,15 @@ class Watcher:
 
     def wait_first(self, timeout_s: float = 20) -> float:
         """When the first message arrived."""
-        deadline = time.monotonic() + timeout_s
-        while not self.arrivals:
-            assert time.monotonic() < deadline, f"nothing arrived within {timeout_s} s"
-            time.sleep(0.01)
+        self.wait_for(1, timeout_s)
         return self.arrivals[0][0]
+
+    def wait_for(self, count: int, timeout_s: float = 20) -> None:
+        """Return when so many messages have arrived."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.arrivals) < count:
+            assert time.monotonic() < deadline, f"{len(self.arrivals)} of {count} messages within {timeout_s} s"
+            time.sleep(0.01)
 
     def _watch(self) -> None:
         while not self._ended.is_set():

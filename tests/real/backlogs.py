@@ -81,6 +81,8 @@ class Backlog:
         count: Messages.
         subscriptions: Of each consumer its subscription, a letter.
         queue: Receiver queue size of each consumer.
+        size: Bytes of each message.
+        look_s: How long it is looked at.
         options: Of the producer.
     """
 
@@ -88,15 +90,22 @@ class Backlog:
     count: int
     subscriptions: str = "s"
     queue: int = 1000
+    size: int = 100
+    look_s: float = LOOK_S
     options: dict[str, Any] = field(default_factory=dict)
 
-    def fill(self, client: pulsar.Client) -> None:
-        """Make it, at the broker itself."""
+    def fill(self, client: pulsar.Client) -> list[str]:
+        """Make it, at the broker itself; gives the digest of each message."""
         for name in set(self.subscriptions):
             client.subscribe(self.topic, name, pulsar.ConsumerType.Shared).close()
+        return self.publish(client)
+
+    def publish(self, client: pulsar.Client) -> list[str]:
+        """Its messages alone, for subscriptions that are there."""
         sender = open_sender(client, self.topic, "p", **self.options)
-        sender.send_all([payload("p", index) for index in range(self.count)])
+        sender.send_all([payload("p", index, self.size) for index in range(self.count)])
         sender.producer.close()
+        return sender.sent
 
     def drained(self, sluice: SluiceProcess) -> Drained:
         """Drain it for a while."""
@@ -105,12 +114,13 @@ class Backlog:
             with ExitStack() as stack:
                 watched = stack.enter_context(Watched(sluice, self.topic))
                 # Each receives as soon as it is there: what waited in its queue would seem to come all at once.
-                watchers = [stack.enter_context(Watcher(self._consumer(client, name))) for name in self.subscriptions]
+                watchers = [stack.enter_context(Watcher(self.consumer(client, name))) for name in self.subscriptions]
                 watchers[0].wait_first()
-                time.sleep(LOOK_S + 0.5)
+                time.sleep(self.look_s + 0.5)
             return Drained([watcher.arrivals for watcher in watchers], watched)
         finally:
             client.shutdown()
 
-    def _consumer(self, client: pulsar.Client, name: str) -> pulsar.Consumer:
+    def consumer(self, client: pulsar.Client, name: str) -> pulsar.Consumer:
+        """One more of the subscription."""
         return client.subscribe(self.topic, name, pulsar.ConsumerType.Shared, receiver_queue_size=self.queue)

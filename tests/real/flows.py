@@ -207,6 +207,10 @@ class Receipts:
 class Played(Generic[Scene]):
     """Scenes that went on at once, each in a thread of its own.
 
+    Attributes:
+        stall_s: The longest standstill of the way past Sluice meanwhile.
+        stalled_s: All standstills together.
+
     Args:
         probe: Runs meanwhile.
         scenes: Each is opened already; called, it plays.
@@ -220,6 +224,7 @@ class Played(Generic[Scene]):
                 # All at the same instant would be a standstill of this process.
                 time.sleep(_APART_S)
         self.stall_s = probe.stall_s
+        self.stalled_s = probe.stalled_s
 
     def __getitem__(self, name: str) -> Scene:
         """What the scene made, or its error."""

@@ -32,6 +32,9 @@ class Probe:
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
         self.worst_delay_s = 0.0
+        self._delay_s = 0.0
+        self.stalled_s = 0.0
+        """All standstills together: what a limit that is always used has lost by them, but for its burst."""
 
     @property
     def stall_s(self) -> float:
@@ -63,5 +66,12 @@ class Probe:
                 message = self._consumer.receive(100)
             except pulsar.Timeout:
                 continue
-            self.worst_delay_s = max(self.worst_delay_s, time.monotonic() - float(message.data()))
+            self._note(time.monotonic() - float(message.data()))
             self._consumer.acknowledge(message)
+
+    def _note(self, delay_s: float) -> None:
+        # After a standstill come those that were due in it, each less late than the one before.
+        if delay_s > SLACK_S:
+            self.stalled_s += max(0.0, delay_s - self._delay_s)
+        self._delay_s = delay_s
+        self.worst_delay_s = max(self.worst_delay_s, delay_s)
