@@ -35,7 +35,7 @@ RULES = st.sampled_from(
         DispatchRules(),
         DispatchRules(is_precise=False),
         DispatchRules(is_precise=False, by_entry=True),
-        DispatchRules(spares_caught_up=True),
+        *[DispatchRules(spares_caught_up=True)] * 2,
     ]
 )
 
@@ -57,7 +57,7 @@ class Deliveries(Counted):
         self.world = Dispatching(rules)
         for setting, limit in zip(SETTINGS, limits, strict=True):
             self.world.put(*setting, limit)
-        self.consumers = [self.world.consumer(*place).ask(1000) for place in first]
+        self.consumers = [self.world.consumer(*place).ask(200) for place in first]
         self.had_idle: set[PermitMeter] = set()
         self.brought_along: dict[Consumer, tuple[list[tuple[PermitMeter, int]], int]] = {}
 
@@ -142,6 +142,13 @@ class Deliveries(Counted):
     @rule(span=st.integers(0, 5) | st.integers(0, 3 * NANOS_PER_SECOND))
     def pass_time(self, span: int) -> None:
         self.world.run_until(self.world.clock.now + span)
+
+    @precondition(lambda self: self.consumers)
+    @rule(whose=WHOSE)
+    def be_calm(self, whose: int) -> None:
+        """For so long that who has permits has no backlog."""
+        self.world.run(1.2)
+        self.one(whose).sent([(1, 100)])
 
     @rule(span=st.integers(0, 200_000_000))
     def be_late(self, span: int) -> None:
