@@ -1,79 +1,12 @@
 """Limits of deliveries that follow their topic's publish rate, second by second."""
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from limiter.policies import Client, Policies, Setting, Value
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Limit, rate
-from limiter.registry import Registry
+from limiter.policies import Setting, Value
+from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, rate
 from limiter.relative_limits import RelativeLimits
-from limiter.stream import Stream, StreamName
-from limiter.under_way import DispatchRules
 from protocol.topic_name import parse_topic
-from tests.limiter.world import World
+from tests.limiter.published import TEN_MORE, Place, in_force
 
 SECOND = NANOS_PER_SECOND
-TEN_MORE = Limit(rate(10), published=NOTHING_PUBLISHED)
-
-
-class Place(World):
-    """Producers and consumers of the topics of t/n, and a second hand that measures."""
-
-    def __init__(self, limit: Limit = TEN_MORE, setting: Setting = Setting.TOPIC_OF_NAMESPACE, **rules: bool) -> None:
-        super().__init__()
-        self.policies = Policies()
-        self.put(limit, setting)
-        self.registry = Registry(self.policies, self.gate, self.observer, DispatchRules(**rules))
-
-    def put(self, limit: Limit | None, setting: Setting = Setting.TOPIC_OF_NAMESPACE) -> None:
-        value = None if limit is None else Value(limit, "file")
-        self.policies.put("dispatch", setting, "t/n", value)
-
-    def apply(self) -> None:
-        self.registry.apply(self.clock.now)
-
-    def producer(self, topic: str = "x") -> Stream:
-        return self._open("publish", topic)
-
-    def consumer(self, topic: str = "x", subscription: str = "s") -> Stream:
-        return self._open("dispatch", topic, subscription)
-
-    def close(self, stream: Stream) -> None:
-        self.registry.close(stream, self.clock.now)
-
-    def second(self) -> int:
-        """A second passes. Returns how many limits changed."""
-        self.run(1)
-        limits = self.registry.measure(self.journal.streams, self.clock.now)
-        self.journal.empty()
-        self.registry.retune(limits, self.clock.now)
-        return len(limits)
-
-    def seconds(self, number: int, producer: Stream, messages: int = 100, size: int = 200) -> list[int]:
-        """So many, with so much published at the begin of each."""
-        changes = []
-        for _ in range(number):
-            for _ in range(messages):
-                self.offer(producer, 1, size)
-            changes.append(self.second())
-        return changes
-
-    def _open(self, direction: str, topic: str, subscription: str = "") -> Stream:
-        name = parse_topic(f"t/n/{topic}")
-        stream = self.stream()
-        stream.name = StreamName(direction, "t", "n", name.full, 1, subscription=subscription)
-        self.registry.open(stream, name, self.clock.now, Client(subscription=subscription))
-        if direction == "dispatch":
-            self.registry.meter(stream, lambda _permits: None)
-        return stream
-
-
-def in_force(consumer: Stream) -> tuple[float | None, float | None]:
-    """Messages and bytes per second."""
-    (limiter,) = consumer.chain
-    messages, size = limiter.limit.messages, limiter.limit.size
-    return messages.per_second if messages else None, size.per_second if size else None
 
 
 def test_publishers_at_100_a_second_make_110_of_plus_10() -> None:
@@ -248,58 +181,3 @@ def test_the_first_one_is_told() -> None:
     limits.in_force(scope, TEN_MORE, "x", 0)
     limits.in_force(scope, TEN_MORE, "x", 0)
     assert told == [1]
-
-
-class Following(RuleBasedStateMachine):
-    """Producers of one topic come, publish, pause and go; a model knows what passed in which second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.place = Place()
-        self.consumer = self.place.consumer()
-        self.producers: list[Stream] = []
-        self.by_second = [0]
-
-    @rule()
-    def come(self) -> None:
-        self.producers.append(self.place.producer())
-
-    @precondition(lambda self: self.producers)
-    @rule(messages=st.integers(1, 300), number=st.integers(0, 9))
-    def publish(self, messages: int, number: int) -> None:
-        self.place.offer(self.producers[number % len(self.producers)], messages, 1)
-        self.by_second[-1] += messages
-
-    @precondition(lambda self: self.producers)
-    @rule(number=st.integers(0, 9))
-    def go(self, number: int) -> None:
-        self.place.close(self.producers.pop(number % len(self.producers)))
-
-    @rule(seconds=st.integers(1, 25))
-    def pass_time(self, seconds: int) -> None:
-        """At rest nobody measures, as in the product."""
-        relative, journal = self.place.registry.relative, self.place.journal
-        for _ in range(seconds):
-            if relative.is_moving or journal.streams:
-                self.place.second()
-            else:
-                self.place.run(1)
-            self.by_second.append(0)
-        self._judge()
-
-    def _judge(self) -> None:
-        last = self.by_second[:-1][-10:]
-        due = -(-sum(last) * 10 // len(last))
-        published = self.consumer.chain[0].limit.published
-        assert published is not None
-        assert due <= published.messages <= due * 1.01
-        assert in_force(self.consumer)[0] == 10 + published.messages * SECOND / PUBLISH_WINDOW_NS
-
-    @invariant()
-    def what_is_at_rest_has_published_nothing_lately(self) -> None:
-        if not self.place.registry.relative.is_moving:
-            assert self.consumer.chain[0].limit.published == NOTHING_PUBLISHED
-
-
-TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=60, stateful_step_count=30)
