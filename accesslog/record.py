@@ -120,6 +120,8 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     """Dispatch: permits that the consumer asked for in the interval."""
     permits_granted: int
     """Dispatch: permits that were passed on to the broker in the interval."""
+    permits_withheld: int = 0
+    """Dispatch: permits asked for and not yet passed on to the broker at the end of the interval."""
 
 
 class LimitLine(_Line, kw_only=True, tag="limit"):

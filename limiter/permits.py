@@ -36,7 +36,7 @@ class Permits:
     """One consumer's permits: asked for by the client, granted to the broker, used up by what arrives.
 
     Attributes:
-        asked: Asked for and not granted yet.
+        asked: Asked for and not granted yet: withheld.
         backlog: Told of deliveries, and when all permits at the broker are used up, if anybody wants to know.
 
     Args:
@@ -44,6 +44,7 @@ class Permits:
         usage: Where asked and granted permits are counted.
         grant: Called with a number, above 0, of permits to pass on to the broker.
         rules: How permits and entries are counted.
+        clock: Monotonic nanoseconds, for how long permits are withheld.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Permits:
         usage: "StreamUsage",
         grant: Callable[[int], None],
         rules: DispatchRules = RULES,
+        clock: Callable[[], int] = lambda: 0,
     ) -> None:
         self.asked = 0
         self.backlog: BacklogSign | None = None
@@ -60,6 +62,7 @@ class Permits:
         self._accounts: tuple[Account, ...] = ()
         self._usage = usage
         self._grant = grant
+        self._clock = clock
         self._join(meters)
 
     @property
@@ -111,6 +114,7 @@ class Permits:
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
         self.asked = 0
+        self._usage.withheld.stop(self._clock())
         self._stop_asking()
 
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
@@ -126,6 +130,7 @@ class Permits:
     def close(self) -> None:
         """The consumer ends; what it had under way is room for others."""
         self.asked = 0
+        self._usage.withheld.stop(self._clock())
         meters = self._meters
         self._leave()
         for meter in meters:
@@ -151,6 +156,8 @@ class Permits:
         self._stand_in_line()
         for meter in self._meters:
             meter.serve()
+        if self.asked and not self._usage.withheld.is_running:
+            self._usage.withheld.start(self._clock())
 
     def _stand_in_line(self) -> None:
         """Where there may be room for it, unless it has permits of which the broker makes nothing."""
@@ -188,6 +195,8 @@ class Permits:
         self.asked -= permits
         if self.asked == 0:
             self._stop_asking()
+            if self._usage.withheld.is_running:
+                self._usage.withheld.stop(self._clock())
         self._count_granted(permits)
         self._grant(permits)
 

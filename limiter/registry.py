@@ -26,7 +26,8 @@ class Registry:
         gate: Where the streams pass.
         observer: Plays the limits that are only observed.
         rules: How deliveries are counted and asked for.
-        clock: Monotonic nanoseconds, for who has no backlog; needed if the rules spare those.
+        clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
+            spare those.
 
     Attributes:
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
@@ -49,6 +50,7 @@ class Registry:
         self._sweep_at = _SWEEP_AT
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
+        self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up and clock is not None:
             self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
@@ -65,7 +67,7 @@ class Registry:
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
-        stream.permits = Permits(meters_of(stream.chain), stream.usage, grant, self._rules)
+        stream.permits = Permits(meters_of(stream.chain), stream.usage, grant, self._rules, self._clock)
         if self._backlogs is not None:
             self._backlogs.join(stream)
 

@@ -21,6 +21,11 @@ class Stopwatch:
             self._total += now - self._since
             self._since = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is so now."""
+        return self._since is not None
+
     def read(self, now: int) -> int:
         """Nanoseconds so far, a running span included."""
         return self._total if self._since is None else self._total + now - self._since
@@ -63,6 +68,7 @@ class LimiterUsage:
 class StreamUsage:
     """What one stream offered, and what became of it: passed, held, dropped or rejected.
 
+    `withheld` runs while permits are asked for that have not been passed on to the broker.
     `delay_max_ns` and `reported` belong to the access log, which sets them after each line.
     """
 
@@ -84,6 +90,7 @@ class StreamUsage:
         "rejected_size",
         "reported",
         "throttled",
+        "withheld",
     )
 
     def __init__(self) -> None:
@@ -104,3 +111,4 @@ class StreamUsage:
         self.permits_granted = 0
         self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()
+        self.withheld = Stopwatch()

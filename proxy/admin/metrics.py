@@ -26,6 +26,8 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ("sluice_messages_rejected", "Messages refused by limits in mode reject", lambda t: t.rejected_messages),
     ("sluice_bytes_rejected", "Metered bytes refused by limits in mode reject", lambda t: t.rejected_bytes),
     ("sluice_throttled_seconds", "Time that streams were held, summed", lambda t: t.throttled_ns / 1e9),
+    ("sluice_permits_asked", "Permits that consumers asked for", lambda t: t.permits_asked),
+    ("sluice_permits_granted", "Permits passed on to brokers", lambda t: t.permits_granted),
     (
         "sluice_would_throttle_seconds",
         "Time that limits in mode observe would have held streams, summed",
@@ -110,7 +112,7 @@ class SluiceCollector(Collector):
     def _held(self) -> Iterator[Metric]:
         held = _Held(self._totals)
         for stream in self._engine.registry.live():
-            if stream.holds:
+            if stream.holds or (stream.permits is not None and stream.permits.asked):
                 held.count(stream)
         yield from held.metrics()
         budget = self._engine.held
@@ -125,14 +127,17 @@ class _Held:
         self._totals = totals
         self._messages: Counter[tuple[str, ...]] = Counter()
         self._sizes: Counter[tuple[str, ...]] = Counter()
+        self._withheld: Counter[tuple[str, ...]] = Counter()
         self._would: Counter[tuple[str, ...]] = Counter()
         self._streams_of_level: Counter[tuple[str, ...]] = Counter()
         self._messages_of_level: Counter[tuple[str, ...]] = Counter()
 
     def count(self, stream: Stream) -> None:
-        """Add one stream that holds something, or would."""
+        """Add one stream that holds something, or would, or whose permits are withheld."""
         name, usage = stream.name, stream.usage
         key = self._totals.label(name.tenant, name.namespace, name.direction)
+        if stream.permits is not None:
+            self._withheld[key] += stream.permits.asked
         if stream.observed is not None:
             self._would[key] += stream.observed.usage.held_messages
         if stream.held:
@@ -147,6 +152,7 @@ class _Held:
         for metric, text, labels, values in (
             ("sluice_held_messages", "Messages held right now", _LABELS, self._messages),
             ("sluice_held_bytes", "Metered bytes held right now", _LABELS, self._sizes),
+            ("sluice_permits_withheld", "Permits asked for, not yet passed on", _LABELS, self._withheld),
             ("sluice_would_hold_messages", "Messages that limits in mode observe would hold", _LABELS, self._would),
             ("sluice_held_streams", "Streams that wait on a limit of a level", _LEVEL, self._streams_of_level),
             ("sluice_held_messages_by_level", "Messages that wait on one", _LEVEL, self._messages_of_level),

@@ -13,7 +13,7 @@ from limiter.observed import Observed
 from limiter.rates import Rate
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
-from proxy.observe.reasons import per_second, published_per_second
+from proxy.observe.reasons import per_second, published_per_second, withholding
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def view(stream: Stream, now: int) -> dict[str, Any]:
     """One stream; counts are since it was opened."""
     name, usage, connection = stream.name, stream.usage, stream.connection
     assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
-    observed = stream.observed
+    observed, permits, withheld_by = stream.observed, stream.permits, withholding(stream)
     return {
         "direction": name.direction,
         "topic": name.topic,
@@ -114,16 +114,16 @@ def view(stream: Stream, now: int) -> dict[str, Any]:
         "oldest_held_ms": (now - stream.held[0].since) / 1e6 if stream.held else None,
         "permits_asked": usage.permits_asked,
         "permits_granted": usage.permits_granted,
-        "waits_on": _waiting(stream, now),
+        "permits_withheld": permits.asked if permits else 0,
+        "permits_at_broker": permits.at_broker if permits else 0,
+        "permits_wait_on": _obstacle(withheld_by, usage.withheld.running_ns(now)) if withheld_by else None,
+        "waits_on": _obstacle(stream.waits_on, now - stream.waits_since) if stream.waits_on else None,
         "limits": [_limit(limiter) for limiter in (*stream.chain, *(observed.chain if observed else ()))],
         "observed": _observed(observed, now) if observed else None,
     }
 
 
-def _waiting(stream: Stream, now: int) -> dict[str, Any] | None:
-    limiter = stream.waits_on
-    if limiter is None:
-        return None
+def _obstacle(limiter: Limiter, wait_ns: int) -> dict[str, Any]:
     published_messages, published_bytes = published_per_second(limiter.limit)
     return {
         "level": limiter.scope.level,
@@ -133,7 +133,7 @@ def _waiting(stream: Stream, now: int) -> dict[str, Any] | None:
         "bytes_per_s": per_second(limiter.limit.size),
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
-        "for_ms": (now - stream.waits_since) / 1e6,
+        "for_ms": wait_ns / 1e6,
     }
 
 

@@ -22,7 +22,7 @@ class NoAnswerError(Exception):
 
 
 class Waiting(Struct, frozen=True):
-    """The limit that a stream waits on, per second; `published_…` is what of it is the topic's publish rate."""
+    """The limit that a stream or its permits wait on, per second; `published_…`: what of it the topic publishes."""
 
     level: str
     name: str
@@ -58,6 +58,9 @@ class StreamState(Struct, frozen=True):
     held_for_ms: float | None
     waits_on: Waiting | None
     observed: WouldHold | None
+    permits_withheld: Count = 0
+    permits_at_broker: int = 0
+    permits_wait_on: Waiting | None = None
 
 
 class Totals(Struct, frozen=True):

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from proxy.console.poll import Poll
 from proxy.console.rows import Row, Sort, ordered, rows_of, total
-from proxy.console.words import obstacle, printable, rate, short_topic, size, span, who
+from proxy.console.words import obstacle, printable, rate, short_topic, since, size, who
 
 _COLUMNS = ("topic", "way", "who", "client", "offered/s", "passed/s", "held", "bytes", "since", "waits on")
 _TO_THE_RIGHT = frozenset({"offered/s", "passed/s", "held", "bytes", "since"})
@@ -94,7 +94,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         rate(row.passed_per_s),
         f"{stream.held_messages:,}",
         size(stream.held_bytes),
-        span(stream.held_for_ms),
+        since(stream),
         obstacle(stream),
     )
     return tuple(printable(cell) for cell in cells)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from proxy.console.poll import StreamState
+from proxy.console.poll import StreamState, Waiting
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _UNKNOWN = "-"
@@ -59,12 +59,28 @@ def who(stream: StreamState) -> str:
     return stream.subscription or stream.producer_name or f"#{stream.stream_id}"
 
 
+def since(stream: StreamState) -> str:
+    """How long something has been held, or else permits have been withheld."""
+    if stream.held_for_ms is None and stream.permits_wait_on is not None:
+        return span(stream.permits_wait_on.for_ms)
+    return span(stream.held_for_ms)
+
+
 def obstacle(stream: StreamState) -> str:
-    """The limit that a stream waits on with its value, or what limits that are only observed would hold."""
-    waits_on = stream.waits_on
-    if waits_on is None:
-        would = stream.observed.held_messages if stream.observed else 0
-        return f"observed: would hold {would:,}" if would else ""
+    """The limit that a stream waits on with its value, or that withholds its permits, or what observed ones would hold.
+
+    A consumer that has permits at the broker as well waits for what the broker has for it, first of all.
+    """
+    if stream.waits_on is not None:
+        return _valued(stream.waits_on, stream)
+    if stream.permits_wait_on is not None:
+        at_broker = f" (at the broker {stream.permits_at_broker:,})" if stream.permits_at_broker > 0 else ""
+        return f"{stream.permits_withheld:,} permits withheld{at_broker}: {_valued(stream.permits_wait_on, stream)}"
+    would = stream.observed.held_messages if stream.observed else 0
+    return f"observed: would hold {would:,}" if would else ""
+
+
+def _valued(waits_on: Waiting, stream: StreamState) -> str:
     values = []
     if waits_on.messages_per_s is not None:
         values.append(_with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s))

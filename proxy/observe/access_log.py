@@ -88,6 +88,7 @@ class AccessLog:
             subscription=name.subscription,
             held_messages=stream.usage.held_messages,
             held_bytes=stream.usage.held_size,
+            permits_withheld=stream.permits.asked if stream.permits else 0,
             limit_level=level,
             limit_messages=messages,
             limit_bytes=size,

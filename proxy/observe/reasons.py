@@ -12,6 +12,14 @@ def reason(stream: Stream) -> Limiter | None:
     return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
 
 
+def withholding(stream: Stream) -> Limiter | None:
+    """Of the limiters that withhold permits which a consumer asked for, the one with the least room; None if none."""
+    if stream.permits is None or stream.permits.asked == 0:
+        return None
+    rooms = [(meter.room() / meter.horizon, place) for place, one in enumerate(stream.chain) for meter in one.meters]
+    return stream.chain[min(rooms)[1]] if rooms else None
+
+
 def narrowest(chain: tuple[Limiter, ...]) -> tuple[str, float | None, float | None]:
     """The lowest messages and the lowest bytes per second of some limiters, and before them whose the first is.
 

@@ -14,6 +14,8 @@ class Totals:
         "dropped_messages",
         "passed_bytes",
         "passed_messages",
+        "permits_asked",
+        "permits_granted",
         "received_bytes",
         "received_messages",
         "rejected_bytes",
@@ -32,6 +34,8 @@ class Totals:
         self.rejected_messages = 0
         self.rejected_bytes = 0
         self.throttled_ns = 0
+        self.permits_asked = 0
+        self.permits_granted = 0
         self.would_throttle_ns = 0
         self.would_exceed_messages = 0
 
@@ -45,6 +49,8 @@ class Totals:
         self.rejected_messages += changes["rejected_messages"]
         self.rejected_bytes += changes["rejected_bytes"]
         self.throttled_ns += changes["throttled_ns"]
+        self.permits_asked += changes["permits_asked"]
+        self.permits_granted += changes["permits_granted"]
 
     def add_observed(self, changes: dict[str, int]) -> None:
         """Add what one stream's observed limits counted (`changes.OBSERVED`)."""

@@ -3,8 +3,11 @@
 from itertools import product
 
 from limiter.permit_meter import PermitMeter
+from limiter.permits import Permits
+from limiter.testing import ManualClock
 from limiter.under_way import RULES, DispatchRules
-from tests.limiter.asking import Asking
+from limiter.usage import StreamUsage
+from tests.limiter.asking import PLAIN, Asking
 
 BY_ENTRY = DispatchRules(is_precise=False, by_entry=True)
 
@@ -195,3 +198,19 @@ def test_bytes_that_have_passed_are_room_again() -> None:
     assert (consumer.permits.at_broker, meter.room()) == (9, 0)
     consumer.pass_one()
     assert (consumer.permits.at_broker, meter.room()) == (9, 1000)
+
+
+def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
+    clock = ManualClock()
+    usage = StreamUsage()
+    permits = Permits((PermitMeter(10),), usage, lambda permits: None, PLAIN, clock)
+    permits.ask(10)
+    assert not usage.withheld.is_running
+    clock.now = 5
+    permits.ask(4)
+    clock.now = 7
+    permits.ask(4)
+    clock.now = 9
+    assert (permits.asked, usage.withheld.running_ns(9)) == (8, 4)
+    permits.crossed(10, 10, 0)
+    assert (permits.asked, usage.withheld.is_running) == (0, False)

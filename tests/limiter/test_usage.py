@@ -17,6 +17,7 @@ def test_a_stopwatch_counts_the_time_in_which_it_ran_however_often_it_is_told(sp
         running += span if is_on else 0
         assert watch.read(now) == ran
         assert watch.running_ns(now) == running
+        assert watch.is_running == is_on
 
 
 def test_everything_counts_from_zero() -> None:
@@ -24,4 +25,5 @@ def test_everything_counts_from_zero() -> None:
         counts = {name: getattr(usage, name) for name in usage.__slots__}
         assert counts.pop("throttled").read(5) == 0
         assert counts.pop("reported") == ()
+        assert (watch := counts.pop("withheld", None)) is None or watch.read(5) == 0
         assert not any(counts.values())

@@ -201,3 +201,13 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
                 "what",
                 "outcome",
             }
+
+
+def test_permits_are_counted_asked_granted_and_withheld(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}})
+    _, broker = consumer(world, permits=1000)
+    broker >> message(0)
+    found = scrape(world)
+    assert found["sluice_permits_asked_total", DISPATCH] == 1000
+    assert found["sluice_permits_granted_total", DISPATCH] == 3
+    assert found["sluice_permits_withheld", DISPATCH] == 997

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from proxy.admin.stream_view import Choice, Wanted, view
-from tests.proxy.conversation import World, let_in, publisher
+from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, flow, producer, send, sends, subscribe, varint
 
 Make = Callable[..., World]
@@ -59,6 +59,9 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
         "oldest_held_ms": 250.0,
         "permits_asked": 0,
         "permits_granted": 0,
+        "permits_withheld": 0,
+        "permits_at_broker": 0,
+        "permits_wait_on": None,
         "waits_on": {
             "level": "namespace",
             "name": "acme/shop",
@@ -115,6 +118,19 @@ def test_a_stream_without_a_limit_waits_on_nothing(world: World) -> None:
     assert (shown["subscription"], shown["waits_on"], shown["limits"]) == ("sub", None, [])
     assert (shown["held_for_ms"], shown["oldest_held_ms"]) == (None, None)
     assert (shown["permits_asked"], shown["permits_granted"]) == (1000, 1000)
+
+
+def test_a_consumer_says_which_permits_are_withheld_by_which_limit_and_since_when(make_world: Make) -> None:
+    """Nothing is held: all that came has passed."""
+    limits = {"tenants": {"acme": {"dispatch": {"messages": 1000}}}, "topics": {TOPIC: {"dispatch": {"messages": 10}}}}
+    world = make_world(limits=limits)
+    consumer(world, permits=1000)
+    world.advance(0.25)
+    (shown,) = views(world)
+    counts = [shown[f"permits_{what}"] for what in ("asked", "granted", "withheld", "at_broker")]
+    assert (counts, shown["waits_on"]) == ([1000, 1, 999, 1], None)
+    by = shown["permits_wait_on"]
+    assert (by["level"], by["name"], by["messages_per_s"], by["for_ms"]) == ("topic", TOPIC, 10, 250)
 
 
 def test_a_limit_that_is_only_observed_is_listed_with_what_it_would_do(make_world: Make) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.console.poll import Waiting, WouldHold
-from proxy.console.words import limit, obstacle, printable, rate, short_topic, size, span, who
+from proxy.console.words import limit, obstacle, printable, rate, short_topic, since, size, span, who
 from tests.proxy.console_states import state
 
 TOPIC = "persistent://acme/shop/orders"
@@ -102,3 +102,14 @@ def test_what_is_only_observed_is_told_where_nothing_is_held() -> None:
     assert obstacle(state(observed=WouldHold(1200))) == "observed: would hold 1,200"
     assert obstacle(state(observed=WouldHold(0))) == ""
     assert obstacle(state()) == ""
+
+
+def test_permits_that_are_withheld_are_a_reason_where_nothing_is_held() -> None:
+    by = Waiting("topic", TOPIC, 10.0, None, 3200.0)
+    withheld = state(topic=TOPIC, permits_withheld=1980, permits_at_broker=20, permits_wait_on=by)
+    assert obstacle(withheld) == "1,980 permits withheld (at the broker 20): topic 10/s"
+    assert since(withheld) == "3.2s"
+    overdrawn = state(topic=TOPIC, permits_withheld=5, permits_at_broker=-4, permits_wait_on=by)
+    assert obstacle(overdrawn) == "5 permits withheld: topic 10/s"
+    held = state(topic=TOPIC, held_for_ms=10.0, waits_on=Waiting("proxy", "", 5.0, None, 1.0), permits_wait_on=by)
+    assert (obstacle(held), since(held)) == ("proxy 5/s", "10ms")

@@ -1,9 +1,12 @@
 """Why a stream waits, and which limits it is under."""
 
 from limiter.limiter import Limiter, Scope
+from limiter.permit_meter import PermitMeter, horizon_of
+from limiter.permits import Permits
 from limiter.rates import Limit, Published, rate
+from limiter.registry import meters_of
 from limiter.stream import Stream, StreamName
-from proxy.observe.reasons import narrowest, per_second, published_per_second, reason
+from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, withholding
 
 
 def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:
@@ -58,3 +61,15 @@ def test_what_of_a_limit_is_the_publish_rate_is_told_per_second() -> None:
     published = Published(messages=1003, size=55)
     assert published_per_second(Limit(rate(10), rate(10), published=published)) == (100.3, 5.5)
     assert published_per_second(Limit(rate(10), published=published)) == (100.3, None), "bytes are not limited"
+
+
+def test_permits_are_withheld_by_the_limit_with_the_least_room() -> None:
+    chain = (limiter("proxy", 1000), limiter("topic", 10))
+    for one in chain:
+        one.meters = (PermitMeter(horizon_of(one.limit.messages or rate(1))),)
+    consumer = stream(*chain)
+    assert withholding(consumer) is None, "a producer"
+    consumer.permits = Permits(meters_of(chain), consumer.usage, lambda _permits: None)
+    assert withholding(consumer) is None, "nothing is asked for"
+    consumer.permits.ask(5)
+    assert withholding(consumer) is chain[1]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from accesslog.record import IntervalLine
 from tests.proxy.conversation import NOTHING, World, consumer
 from tests.proxy.wire import TOPIC, flow, message, messages
 
@@ -103,3 +104,11 @@ def test_who_has_no_backlog_is_not_limited_where_it_is_so_configured(make_world:
     client << message(100)
     world.advance(0.1)
     client << message(101)
+
+
+def test_the_access_log_tells_of_permits_asked_granted_and_withheld(ten_a_second: World) -> None:
+    _, broker = consumer(ten_a_second, permits=1000)
+    broker >> message(0)
+    ten_a_second.advance(1.2)
+    (line,) = ten_a_second.lines(IntervalLine)
+    assert (line.permits_asked, line.permits_granted, line.permits_withheld) == (1000, 3, 997)
