@@ -214,3 +214,16 @@ def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
     assert (permits.asked, usage.withheld.running_ns(9)) == (8, 4)
     permits.crossed(10, 10, 0)
     assert (permits.asked, usage.withheld.is_running) == (0, False)
+
+
+def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_receiver_queue() -> None:
+    """The broker takes permits for the rest of such a batch only, and the client asks anew for the rest only."""
+    batch, rest, queue = 10, 4, 100
+    consumer = Asking(PermitMeter(20), rules=RULES)
+    consumer.ask(queue)
+    received = 0
+    for _ in range(1000):
+        assert 0 < consumer.granted - received <= queue, "nor is it ever stuck"
+        consumer.receive(batch)
+        received += rest
+        consumer.ask(rest)
