@@ -1,5 +1,6 @@
 """A real broker's policies, set by its own REST, are taken over as they are, and end by the commands that are told."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from loadgen.real.admin import PulsarAdmin
 from loadgen.real.standalone import StandaloneBroker
 from sluice.cli import app
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
@@ -14,6 +16,7 @@ from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 pytestmark = pytest.mark.real
 RUNNER = CliRunner()
 PLAIN, PARTITIONED = topic_name("import", "plain"), topic_name("import", "in parts")
+DIFFERENCE = "Pulsar does not enforce its dispatch rates, Sluice does"
 KEYS = {"maxPublishRatePerTopicInMessages": "70000", "dispatchThrottlingRatePerSubscriptionInByte": "80000000"}
 """So high that no test beside this one, on the same broker, comes near."""
 
@@ -26,7 +29,7 @@ def path(topic: str) -> str:
     return "/admin/v2/" + topic.replace("://", "/", 1).replace(" ", "%20")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def limited(rest: PulsarRest) -> Any:
     """A namespace, a topic, a partitioned one and a subscription with rates of their own; the broker with two keys."""
     rest.ensure_namespace("import")
@@ -76,8 +79,22 @@ def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path
         "publish": {"bytes": 1000},
         "dispatch": {"messages": 12, "relativeToPublishRate": True},
     }
-    told = result.stderr
-    assert f"namespace {TENANT}/import: subscribeRate 5/30s" in told
-    assert "pulsar-admin brokers update-dynamic-config --config maxPublishRatePerTopicInMessages --value 0" in told
-    assert f"pulsar-admin topicPolicies remove-publish-rate --global '{PARTITIONED}'" in told
-    assert f"pulsar-admin topicPolicies remove-subscription-dispatch-rate --subscription 'my sub/1' {PLAIN}" in told
+    assert f"namespace {TENANT}/import: subscribeRate 5/30s" in result.stderr
+    assert f"resource group sluice gold: {DIFFERENCE}" in result.stderr
+
+
+@pytest.mark.usefixtures("limited")
+def test_the_commands_that_are_told_end_the_limits_at_the_broker(real_broker: StandaloneBroker) -> None:
+    told = commands(run("--from-admin", real_broker.admin_url))
+    assert len(told) == 8
+    pulsar_admin = PulsarAdmin(real_broker.admin_url, real_broker.service_url)
+    for command in told:
+        pulsar_admin.run(*shlex.split(command)[1:])
+    assert commands(run("--from-admin", real_broker.admin_url)) == []
+
+
+def commands(result: Result) -> list[str]:
+    """Those that are about this test's namespace and keys: other tests use the same broker."""
+    own = (f"{TENANT}/import", *KEYS)
+    lines = [line.strip() for line in result.stderr.splitlines()]
+    return [line for line in lines if line.startswith("pulsar-admin ") and any(name in line for name in own)]
