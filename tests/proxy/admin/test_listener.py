@@ -222,7 +222,7 @@ def test_headers_are_few_and_short(make_loop, headers: bytes) -> None:
         async with serving(Served()) as served:
             reader, writer = await served.open()
             writer.write(GET.removesuffix(b"\r\n") + headers + b"\r\n")
-            assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+            assert b" 400 " in await reader.readline()
             await _close(writer)
 
     run(make_loop, test())
