@@ -72,7 +72,8 @@ class Stream:
         by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:
-        is_accepted: Whether the broker let it in. What comes before that is nobody's, and is charged to nobody.
+        is_accepted: Whether the broker let it in, and it is not about to leave. What comes before that, or after, is
+            nobody's, and is charged to nobody.
     """
 
     name: StreamName

@@ -149,7 +149,7 @@ class ClientCommands:
         if stream is not None:
             if stream.permits is not None:
                 stream.permits.forgo()
-            self._streams.drop_held(stream, ask_again=False)
+            self._streams.leave(stream)
             self._close_when_answered(command.request_id, stream)
         return frame
 

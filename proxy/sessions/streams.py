@@ -5,7 +5,7 @@ from functools import partial
 
 from google.protobuf.message import Message
 
-from limiter.policies import Client
+from limiter.levels import Client
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
 from protocol.pulsar_pb2 import (
@@ -128,6 +128,14 @@ class Streams:
             messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
             stream.permits.dropped(len(entries), messages, size, ask_again=ask_again)
 
+    def leave(self, stream: Stream) -> None:
+        """A consumer is about to end: the broker delivers to others what it has not got, and so nothing more comes.
+
+        What is on its way still would come before what is dropped here.
+        """
+        self.drop_held(stream, ask_again=False)
+        stream.is_accepted = False
+
     def redeliver(self, stream: Stream, frame: bytes) -> None:
         """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
 
@@ -149,6 +157,8 @@ class Streams:
         """The broker answered a CLOSE or an UNSUBSCRIBE; a refused one leaves everything as it was."""
         if answer is not None:
             self.close(stream)
+        elif stream.name.direction == "dispatch":
+            stream.is_accepted = True
         self._closing.discard(stream)
 
     def sought(self, answer: Message | None, stream: Stream) -> None:

@@ -206,3 +206,24 @@ def test_unsubscribing_gives_the_permits_to_another_once_the_broker_agrees(ten_a
     client >> unsubscribe()
     broker >> success(607)
     assert flow(1) in others_broker.heard()
+
+
+# ---- closed by the client
+
+
+def test_what_was_on_its_way_does_not_overtake_what_a_closing_consumer_was_not_given(ten_a_second: World) -> None:
+    client, broker = consumer(ten_a_second, permits=1000)
+    broker >> messages(3)
+    client << message(0)
+    client >> close_consumer()
+    ten_a_second.advance(1)
+    broker >> message(3)
+    broker >> [message(4), success(407)]
+    client << success(407)
+
+
+def test_a_consumer_that_may_not_close_gets_its_deliveries(ten_a_second: World) -> None:
+    client, broker = consumer(ten_a_second, permits=1000)
+    client >> close_consumer()
+    broker >> [error(407), message(0)]
+    client << [error(407), message(0)]
