@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from limiter.backlogs import Backlogs
 from limiter.gate import Gate
+from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
 from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter, horizon_of
 from limiter.permits import Permits
-from limiter.policies import ANYBODY, Client, InForce, Policies, Topic
+from limiter.policies import InForce, Policies
 from limiter.rates import Direction, Limit, Rate
 from limiter.relative_limits import RelativeLimits
 from limiter.stream import Entry, Stream

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_values import (

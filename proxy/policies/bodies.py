@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from pydantic import ValidationError
 
-from limiter.policies import OF_ONE_TOPIC
+from limiter.levels import OF_ONE_TOPIC
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config_limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.key import Key, Kind, setting_of

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import structlog
 
-from limiter.policies import About, Policies, Setting, Value
+from limiter.levels import About, Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Direction
 from proxy.policies.bodies import BodyError, ResourceGroup, limit_of, read_body
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.policies.layers import Layer, Place
 

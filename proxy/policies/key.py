@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from limiter.policies import About, Setting
+from limiter.levels import About, Setting
 
 
 class Kind(StrEnum):

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from limiter.policies import About, Policies, Setting, Value
+from limiter.levels import About, Setting
+from limiter.policies import Policies, Value
 
 Place = tuple[About, Setting, str]
 """What a value is for: what it is about, setting, and the setting's name."""

@@ -1,6 +1,7 @@
 """A world in which limits of deliveries follow the publish rate, measured by a second hand."""
 
-from limiter.policies import Client, Policies, Setting, Value
+from limiter.levels import Client, Setting
+from limiter.policies import Policies, Value
 from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from limiter.registry import Registry
 from limiter.stream import Stream, StreamName

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from limiter.levels import Client, Setting
 from limiter.limiter import Limiter, Scope
 from limiter.observed import Observer
-from limiter.policies import Client, InForce, Policies, Setting, Value
+from limiter.policies import InForce, Policies, Value
 from limiter.rates import Limit
 from limiter.registry import Registry
 from limiter.stream import Stream, StreamName

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.backlogs import CALM_NS
-from limiter.policies import Setting
+from limiter.levels import Setting
 from limiter.rates import Limit, rate
 from limiter.under_way import DispatchRules
 from tests.limiter.subscriptions import Consumer, Dispatching

@@ -26,7 +26,7 @@ from itertools import cycle, repeat
 
 import pytest
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.under_way import RULES, DispatchRules
 from tests.limiter.subscriptions import Dispatching

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiter.levels import Setting
 from limiter.limiter import Limiter
-from limiter.policies import Setting
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream
 from tests.limiter.world import Governed, World, jain, limiter

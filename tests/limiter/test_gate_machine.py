@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from limiter.levels import Setting
 from limiter.limiter import Limiter
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import Policies, Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode, rate
 from limiter.registry import Registry
 from protocol.topic_name import parse_topic

@@ -7,8 +7,9 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from limiter.levels import Client, Setting
 from limiter.limiter import Limiter
-from limiter.policies import Client, Policies, Setting, Value
+from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
 from limiter.stream import Stream

@@ -2,8 +2,8 @@
 
 import pytest
 
+from limiter.levels import Setting
 from limiter.limiter import Limiter
-from limiter.policies import Setting
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Entry, Stream
 from limiter.turns import rejecting

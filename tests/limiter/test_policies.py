@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.policies import ANYBODY, EACH, Client, Policies, Setting, Value
+from limiter.levels import ANYBODY, EACH, Client, Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, rate
 from protocol.topic_name import parse_topic
 

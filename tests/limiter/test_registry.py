@@ -3,9 +3,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter import registry as module
+from limiter.levels import Setting
 from limiter.limiter import Limiter
 from limiter.permits import Permits
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
 from limiter.stream import Stream, StreamName

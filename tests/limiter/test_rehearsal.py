@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Stream
 from limiter.usage import LimiterUsage, StreamUsage

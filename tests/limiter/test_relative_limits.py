@@ -1,6 +1,7 @@
 """Limits of deliveries that follow their topic's publish rate, second by second."""
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, rate
 from limiter.relative_limits import RelativeLimits
 from protocol.topic_name import parse_topic

@@ -8,9 +8,10 @@ from math import inf
 
 from limiter.gate import Gate
 from limiter.journal import Journal
+from limiter.levels import Setting
 from limiter.limiter import Limiter, Scope
 from limiter.observed import MOST_ENTRIES, Observer
-from limiter.policies import Policies, Setting, Value
+from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream, StreamName

@@ -5,7 +5,8 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from limiter.policies import Policies, Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit
 from limiter.testing import ManualClock
 from proxy.admin.app import Guards, Parts, admin_app

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, Rate, rate
 from proxy.config import Config, ConfigError, load_config
 from proxy.config_values import read_rate, read_size, read_span

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from limiter.policies import Client, Setting
+from limiter.levels import Client, Setting
 from limiter.rates import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_limits import Limits

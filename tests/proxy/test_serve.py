@@ -10,7 +10,8 @@ import pytest
 import structlog
 
 from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.config import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log

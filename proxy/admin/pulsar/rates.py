@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
-from limiter.policies import About, Setting
+from limiter.levels import About, Setting
 from limiter.rates import Limit
 from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
 from proxy.admin.pulsar.names import namespace_in, subscription_in, topic_in

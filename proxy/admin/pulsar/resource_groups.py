@@ -3,7 +3,7 @@
 import msgspec
 from aiohttp import web
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from limiter.rates import Direction, Rate
 from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
 from proxy.admin.pulsar.names import group_in, namespace_in

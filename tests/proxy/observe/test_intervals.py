@@ -5,7 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.observe.intervals import HEARTBEAT_S
 from tests.proxy.conversation import World, publisher

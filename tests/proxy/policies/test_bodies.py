@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from proxy.policies.bodies import (
     BodyError,

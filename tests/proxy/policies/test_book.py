@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from limiter.policies import Policies, Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.book import Around, Book, Who

@@ -1,6 +1,7 @@
 import pytest
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
 from proxy.policies.layers import Place

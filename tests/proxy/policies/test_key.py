@@ -1,6 +1,6 @@
 import pytest
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from proxy.policies.key import Key, Kind, namespace_of, rate_key
 
 

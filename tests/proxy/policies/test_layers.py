@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.policies import Policies, Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from proxy.policies.layers import Layer, Layers, Place
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.store import Change, Store, StoreError
 
@@ -18,7 +18,7 @@ _GROUP = Key(Kind.GROUP, "", "gold")
 _WRITER = """
 import sys
 from pathlib import Path
-from limiter.policies import Setting
+from limiter.levels import Setting
 from proxy.policies.key import rate_key
 from proxy.policies.store import Change, Store
 

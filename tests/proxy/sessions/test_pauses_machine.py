@@ -11,7 +11,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.session import Session

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Direction, Limit, rate
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import flow, messages, send, sends, subscribe, success

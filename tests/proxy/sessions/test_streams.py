@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Direction, Limit, rate
 from limiter.stream import Stream
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe

@@ -8,7 +8,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from limiter.policies import Policies, Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Policies, Value
 from limiter.rates import Direction
 from proxy.admin.doors import CALLER, Caller
 from proxy.admin.pulsar.routes import pulsar_routes

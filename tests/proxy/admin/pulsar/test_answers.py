@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from proxy.policies.key import rate_key
 from tests.proxy.admin.pulsar.serving import serving
 

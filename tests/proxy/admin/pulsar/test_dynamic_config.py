@@ -1,6 +1,6 @@
 """What is asked and answered here was seen at a 4.0.8 broker, but for what the names of tests say."""
 
-from limiter.policies import Setting
+from limiter.levels import Setting
 from tests.proxy.admin.pulsar.serving import serving
 
 _KEY = "/brokers/configuration/dispatchThrottlingRateInMsg"

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import NOTHING_PUBLISHED, Limit, rate
 from tests.proxy.admin.pulsar.serving import Serving, file_says, serving
 

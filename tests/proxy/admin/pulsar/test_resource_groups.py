@@ -2,7 +2,8 @@
 
 import pytest
 
-from limiter.policies import Setting, Value
+from limiter.levels import Setting
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.policies.layers import FilePolicies
 from tests.proxy.admin.pulsar.serving import serving

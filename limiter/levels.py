@@ -1,0 +1,233 @@
+"""The levels at which limits hold, all at once, and where the value of each may be set.
+
+    proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ subscription or producer ─ role ─ address
+    outermost                                                                                                innermost
+
+Within one level the narrowest setting that is there gives the value, as in Pulsar: topic > namespace > broker. A
+namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
+all topics of a tenant, a namespace or a partitioned topic together.
+
+Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from limiter.limiter import Scope
+from limiter.networks import counted_as
+from limiter.rates import Direction
+
+
+class Setting(StrEnum):
+    """What a value can be set for; beside it, how its name is written. `*` is for all that have none of their own."""
+
+    PROXY = "proxy"  # the name is empty
+    TENANT = "tenant"  # tenant, or *: each tenant's total
+    NAMESPACE = "namespace"  # tenant/namespace: its total
+    RESOURCE_GROUP = "resource_group"  # group: the total of what is attached to it
+    PARTITIONED_TOPIC = "partitioned_topic"  # full name without partition: its total
+    TOPIC = "topic"  # full name without partition: each partition
+    TOPIC_OF_NAMESPACE = "topic_of_namespace"  # tenant/namespace: each of its topics
+    TOPIC_OF_BROKER = "topic_of_broker"  # the name is empty: each topic
+    SUBSCRIPTION = "subscription"  # subscription@topic, the topic without partition: on each partition
+    SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"  # full name without partition: each of its subscriptions
+    SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"  # tenant/namespace: each subscription there
+    SUBSCRIPTION_OF_BROKER = "subscription_of_broker"  # the name is empty: each subscription
+    PRODUCER = "producer"  # producer name, or *: on each topic, its partitions together
+    ROLE = "role"  # what clients authenticated as, or *: each role
+    ADDRESS = "address"  # address or network: each address in it
+
+
+About = Literal["publish", "dispatch", "subscribe"]
+"""What a value is about: messages in one direction, or how often one consumer may subscribe."""
+
+EACH = "*"
+OF_ONE_TOPIC = frozenset(
+    {
+        *(Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER),
+        *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
+        *(Setting.SUBSCRIPTION_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_BROKER),
+    }
+)
+"""Whose deliveries are those of one topic, and so may be limited relative to its publish rate."""
+
+
+class Topic(Protocol):
+    """What limits need to know of a topic's name; `protocol.topic_name.TopicName` is one."""
+
+    @property
+    def full(self) -> str:
+        """The full name, partition suffix included."""
+
+    @property
+    def partitioned(self) -> str:
+        """The full name without a partition suffix."""
+
+    @property
+    def tenant(self) -> str: ...  # noqa: D102
+
+    @property
+    def namespace(self) -> str: ...  # noqa: D102
+
+    @property
+    def namespace_name(self) -> str:
+        """`tenant/namespace`."""
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the topic is Pulsar's own and exempt from every limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whose stream it is; what is not known is empty.
+
+    Args:
+        producer_name: Given by the client, or by the broker once it has accepted the producer.
+        role: What the client authenticated as.
+        address: Where it connects from, without the port.
+        subscription: Of a consumer.
+    """
+
+    producer_name: str = ""
+    role: str = ""
+    address: str = ""
+    subscription: str = ""
+
+
+ANYBODY = Client()
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """One stream, as far as limits look at it.
+
+    Args:
+        topic: Its topic, or one partition of it.
+        client: Its client.
+        group: The resource group that its namespace or tenant is attached to; empty for none.
+    """
+
+    topic: Topic
+    client: Client
+    group: str
+
+
+Naming = Callable[[Whose], str]
+
+
+def _whole(_whose: Whose) -> str:
+    return ""
+
+
+def _each(_whose: Whose) -> str:
+    return EACH
+
+
+def _tenant(whose: Whose) -> str:
+    return whose.topic.tenant
+
+
+def _namespace(whose: Whose) -> str:
+    return whose.topic.namespace_name
+
+
+def _group(whose: Whose) -> str:
+    return whose.group
+
+
+def _partitioned(whose: Whose) -> str:
+    return whose.topic.partitioned
+
+
+def _role(whose: Whose) -> str:
+    return whose.client.role
+
+
+def _address(whose: Whose) -> str:
+    return whose.client.address
+
+
+def _producer(whose: Whose) -> str:
+    return whose.client.producer_name
+
+
+def _subscription(whose: Whose) -> str:
+    return whose.client.subscription
+
+
+def _subscription_at(whose: Whose) -> str:
+    return f"{whose.client.subscription}@{whose.topic.partitioned}"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level: what its limits are of, and where their values may be set.
+
+    Args:
+        word: As people see it.
+        settings: Where a value may be set, the narrowest first: the setting, its name there, and the source's name.
+        limited: What is limited; streams for which it is the same share a limiter.
+        within: What that lies within.
+        exists: Empty for streams without anything of this level, say a producer without a name.
+    """
+
+    word: str
+    settings: tuple[tuple[Setting, Naming, str], ...]
+    limited: Naming
+    within: Literal["", "tenant", "namespace"] = ""
+    exists: Naming | None = None
+
+    def scope(self, direction: Direction, whose: Whose) -> Scope:
+        """What is limited of one stream."""
+        tenant = whose.topic.tenant if self.within else ""
+        namespace = whose.topic.namespace if self.within == "namespace" else ""
+        return Scope(direction, self.word, self.limited(whose), tenant, namespace)
+
+
+LEVELS = (
+    Level("proxy", ((Setting.PROXY, _whole, "proxy"),), _whole),
+    Level("tenant", ((Setting.TENANT, _tenant, "total"), (Setting.TENANT, _each, "each total")), _tenant, "tenant"),
+    Level("namespace", ((Setting.NAMESPACE, _namespace, "total"),), _namespace, "namespace"),
+    Level("resource_group", ((Setting.RESOURCE_GROUP, _group, "group"),), _group, exists=_group),
+    Level("partitioned_topic", ((Setting.PARTITIONED_TOPIC, _partitioned, "total"),), _partitioned, "namespace"),
+    Level(
+        "topic",
+        (
+            (Setting.TOPIC, _partitioned, "topic"),
+            (Setting.TOPIC_OF_NAMESPACE, _namespace, "namespace"),
+            (Setting.TOPIC_OF_BROKER, _whole, "broker"),
+        ),
+        lambda whose: whose.topic.full,
+        "namespace",
+    ),
+    Level(
+        "subscription",
+        (
+            (Setting.SUBSCRIPTION, _subscription_at, "subscription"),
+            (Setting.SUBSCRIPTION_OF_TOPIC, _partitioned, "topic"),
+            (Setting.SUBSCRIPTION_OF_NAMESPACE, _namespace, "namespace"),
+            (Setting.SUBSCRIPTION_OF_BROKER, _whole, "broker"),
+        ),
+        lambda whose: f"{whose.client.subscription}@{whose.topic.full}",
+        "namespace",
+        _subscription,
+    ),
+    Level(
+        "producer",
+        ((Setting.PRODUCER, _producer, "producer"), (Setting.PRODUCER, _each, "each producer")),
+        lambda whose: f"{whose.client.producer_name}@{whose.topic.partitioned}",
+        "namespace",
+        _producer,
+    ),
+    Level("role", ((Setting.ROLE, _role, "role"), (Setting.ROLE, _each, "each role")), _role, exists=_role),
+    Level(
+        "address",
+        ((Setting.ADDRESS, _address, "address"),),
+        lambda whose: counted_as(whose.client.address),
+        exists=_address,
+    ),
+)
+"""Outermost first."""
