@@ -39,6 +39,10 @@ class PulsarRest:
     def create_topic(self, topic: str) -> None:
         self.call("PUT", f"/admin/v2/{_path(topic)}")
 
+    def unload(self, topic: str) -> None:
+        """Have the broker let go of it: it closes its producers and consumers, who come again."""
+        self.call("PUT", f"/admin/v2/{_path(topic)}/unload")
+
     def stats(self, topic: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", f"/admin/v2/{_path(topic)}/stats")
         return found

@@ -1,0 +1,236 @@
+"""Each way to consume and each kind of message under a dispatch limit: nothing lost, doubled, out of order or stuck."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from loadgen.real.broker_config import BrokerSettings
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.arrivals import Line
+from tests.real.conftest import IS_DIRECT
+from tests.real.consumer_kinds import (
+    FREE_EACH_S,
+    FREE_S,
+    Beside,
+    beside_a_held_one,
+    drain,
+    partitions,
+    pattern,
+    read_to_the_end,
+    zero_queue,
+    zero_queues,
+)
+from tests.real.intake import Act
+from tests.real.performance import Performance
+from tests.real.pulsar_rest import TENANT, topic_name
+from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.stages import Stage
+
+pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
+
+NAMESPACE = "dispatch-kinds"
+LIMIT = 100
+WHOLE = 60
+SINGLY = 30
+"""Where each message is asked for when the one before has come."""
+SLOW = 2
+UNHELD_S = 0.25
+"""Whatever waited behind only one held message would wait twice as long."""
+CHUNKS = 3
+"""Per second, and of each message."""
+CHUNK = 1_500_000
+BATCH = 25
+FREE_TOPIC = topic_name("probe", "free-beside-held")
+STAMPING = {
+    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"
+    "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
+    "exposingBrokerEntryMetadataToClientEnabled": "true",
+    "maxMessageSize": str(CHUNK),
+}
+"""Of a broker that puts metadata of its own before each entry; and whose messages are soon too large for one entry."""
+
+
+def topic(name: str) -> str:
+    return topic_name(NAMESPACE, name.replace(" ", "-"))
+
+
+CONFIG = {
+    "limits": {
+        "namespaces": {f"{TENANT}/{NAMESPACE}": {"dispatch": {"messages": LIMIT}}},
+        "topics": {
+            topic("whole"): {"dispatch_total": {"messages": WHOLE}},
+            topic("zero queue"): {"dispatch": {"messages": SINGLY}},
+            topic("zero queues"): {"dispatch": {"messages": SINGLY}},
+            topic("mixed"): {"dispatch": {"messages": SLOW}},
+            topic("chunked"): {"dispatch": {"messages": CHUNKS}},
+        },
+    }
+}
+LINES = {
+    "reader": Line(LIMIT, burst=LIMIT / 10),
+    "zero queue": Line(SINGLY, burst=SINGLY / 10),
+    "zero queues": Line(SINGLY, burst=SINGLY / 10),
+    "mixed": Line(SLOW, burst=1),
+    "whole": Line(WHOLE, burst=WHOLE / 10),
+    **{name: Line(LIMIT, burst=LIMIT / 10, entry=BATCH) for name in ("lz4", "zstd", "encrypted")},
+}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> pulsar.CryptoKeyReader:
+    folder = tmp_path_factory.mktemp("keys")
+    private, public = folder / "private.pem", folder / "public.pem"
+    subprocess.run(["openssl", "genrsa", "-out", str(private), "2048"], check=True, capture_output=True)
+    command = ["openssl", "rsa", "-in", str(private), "-pubout", "-out", str(public)]
+    subprocess.run(command, check=True, capture_output=True)
+    return pulsar.CryptoKeyReader(str(public), str(private))
+
+
+def filled(play: Callable[..., Any], name: str, count: int, stage: Stage, **options: Any) -> Callable[[], Any]:
+    return partial(play, Act(stage, topic(name)).fill(count, **options))
+
+
+def unfilled(play: Callable[..., Any], name: str, stage: Stage) -> Callable[[], Any]:
+    return partial(play, Act(stage, topic(name)))
+
+
+def batched(compression: pulsar.CompressionType) -> dict[str, Any]:
+    size = {"batching_max_messages": BATCH, "batching_max_publish_delay_ms": 1000}
+    return {"batching_enabled": True, "compression_type": compression, **size}
+
+
+LZ4 = batched(pulsar.CompressionType.LZ4)
+ZSTD = batched(pulsar.CompressionType.ZSTD)
+
+
+@pytest.fixture(scope="module")
+def played(
+    sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, keys: pulsar.CryptoKeyReader
+) -> Performance[Any]:
+    sealed = {**ZSTD, "encryption_key": "a key", "crypto_key_reader": keys}
+    scenes: dict[str, Callable[[Stage], Callable[[], Any]]] = {
+        "reader": partial(filled, read_to_the_end, "reader", 300),
+        "zero queue": partial(filled, zero_queue, "zero queue", 120),
+        "zero queues": partial(filled, zero_queues, "zero queues", 120),
+        "pattern": partial(unfilled, pattern, "pattern"),
+        "partitions": partial(unfilled, partitions, "partitions"),
+        "whole": partial(unfilled, partitions, "whole"),
+        "mixed": partial(filled, partial(beside_a_held_one, free=FREE_TOPIC), "mixed", 300),
+        "lz4": partial(filled, drain, "lz4", 500, **LZ4),
+        "zstd": partial(filled, drain, "zstd", 500, **ZSTD),
+        "encrypted": partial(filled, partial(drain, crypto_key_reader=keys), "encrypted", 500, **sealed),
+    }
+    return Performance(sluice_proxy, real_broker, NAMESPACE, scenes)
+
+
+@pytest.fixture(scope="module")
+def stamped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performance[Act]]:
+    """The same before a broker that stamps."""
+    folder: Path = tmp_path_factory.mktemp("stamping")
+    with StandaloneBroker(folder / "broker", BrokerSettings(properties=STAMPING)) as broker:
+        sluice = start_sluice(folder / "sluice", broker.service_url, CONFIG)
+        try:
+            scenes = {
+                "lz4": partial(filled, drain, "lz4", 500, **LZ4),
+                "chunked": partial(filled, drain, "chunked", 4, size=2 * CHUNK + 10_000, chunking_enabled=True),
+            }
+            yield Performance(sluice, broker, NAMESPACE, scenes)
+        finally:
+            sluice.stop()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_limit_was_felt_and_kept(played: Performance[Any], name: str) -> None:
+    act = played[name].held if name == "mixed" else played[name]
+    assert max(played.watch.most_held[part.topic] for part in act.parts or [act]) > 0
+    assert LINES[name].worst_excess(act.arrivals, played.stall_s) <= 0
+
+
+@pytest.mark.parametrize("name", ["reader", "zero queue", "lz4", "zstd", "encrypted"])
+def test_each_message_comes_once_and_in_order(played: Performance[Any], name: str) -> None:
+    played[name].assert_each_once_in_order()
+
+
+@pytest.mark.parametrize("name", ["lz4", "zstd", "encrypted"])
+def test_batches_are_counted_by_what_is_in_them(played: Performance[Any], name: str) -> None:
+    """Whatever became of their contents; and an entry of them waits here, no more."""
+    act = played[name]
+    assert [stream["passed_messages"] for stream in act.streams] == [len(act.sent)]
+    assert played.watch.most_held[act.topic] in (BATCH, 2 * BATCH)
+    assert all(bool(taken.message.encryption_context()) == (name == "encrypted") for taken in act.log)
+
+
+def test_who_has_no_receiver_queue_asks_for_each_message(played: Performance[Any]) -> None:
+    act = played["zero queue"]
+    assert [stream["permits_asked"] for stream in act.streams] == [len(act.sent)]
+    assert [stream["permits_granted"] for stream in act.streams] == [len(act.sent)]
+
+
+def test_of_two_without_receiver_queue_each_gets_what_it_asks_for(played: Performance[Any]) -> None:
+    act = played["zero queues"]
+    act.assert_each_once()
+    assert sorted(act.by.count(name) for name in set(act.by)) == [40, 80]
+
+
+@pytest.mark.parametrize("name", ["pattern", "partitions"])
+def test_each_of_several_topics_has_its_limit_for_itself(played: Performance[Any], name: str) -> None:
+    line = Line(LIMIT, burst=LIMIT / 10)
+    for part in played[name].parts:
+        part.assert_each_once_in_order()
+        assert played.watch.most_held[part.topic] > 0
+        assert line.worst_excess(part.arrivals, played.stall_s) <= 0
+    assert line.worst_excess(played[name].arrivals) > 0
+
+
+def test_partitions_share_the_limit_of_the_whole_topic(played: Performance[Any]) -> None:
+    for part in played["whole"].parts:
+        part.assert_each_once_in_order()
+
+
+def test_nothing_else_on_the_connection_waits_for_a_held_consumer(played: Performance[Any]) -> None:
+    beside: Beside = played["mixed"]
+    assert len(beside.delays) == len(beside.receipts.latencies) == int(FREE_S / FREE_EACH_S)
+    assert max(beside.delays) <= UNHELD_S + played.stall_s
+    assert max(beside.receipts.latencies) <= UNHELD_S + played.stall_s
+
+
+def test_acknowledgements_do_not_wait_for_what_is_held(played: Performance[Any]) -> None:
+    """The broker knows of each message that has come, while the next ones are held."""
+    act = played["mixed"].held
+    assert act.indexes == list(range(len(act.log)))
+    assert 0 < len(act.sent) - len(act.log) <= act.backlog
+    assert act.backlog <= len(act.sent) - len(act.log) + SLOW
+
+
+def test_entries_with_the_broker_s_own_metadata_are_counted_by_what_is_in_them(stamped: Performance[Act]) -> None:
+    act = stamped["lz4"]
+    act.assert_each_once_in_order()
+    assert stamped.watch.most_held[act.topic] in (BATCH, 2 * BATCH)
+    assert LINES["lz4"].worst_excess(act.arrivals, stamped.stall_s) <= 0
+    [stream] = act.streams
+    assert stream["passed_messages"] == len(act.sent)
+    assert stream["passed_bytes"] > act.entry_bytes * len(act.sent) + len(act.sent), "no metadata of the broker's"
+
+
+def test_chunks_are_messages_to_the_limit(stamped: Performance[Act]) -> None:
+    act = stamped["chunked"]
+    act.assert_each_once_in_order()
+    assert stamped.watch.most_held[act.topic] > 0
+    assert [stream["passed_messages"] for stream in act.streams] == [CHUNKS * len(act.sent)]
+    # Each message is complete with its last chunk: the limit is one message a second, but for the first one's chunks.
+    assert (
+        Line(CHUNKS, burst=CHUNKS, entry=CHUNKS).worst_excess([(at, CHUNKS) for at, _ in act.arrivals], stamped.stall_s)
+        <= 0
+    )
+
+
+@pytest.mark.parametrize("which", ["played", "stamped"])
+def test_nothing_is_held_and_nobody_is_left_when_all_have_gone(request: pytest.FixtureRequest, which: str) -> None:
+    totals, held_bytes = request.getfixturevalue(which).left
+    assert set(totals.values()) == {0}
+    assert held_bytes == 0
