@@ -1,7 +1,7 @@
 """Walks over a broker's tenants, namespaces, topics and subscriptions, and asks each for its limits.
 
-Asking loads no topic: policies and the names of subscriptions come from metadata (a topic that is not persistent is
-asked itself, as it is in memory or nowhere).
+Asking loads no topic of clients': policies and the names of subscriptions come from metadata (a topic that is not
+persistent is asked itself, as it is in memory or nowhere).
 """
 
 import asyncio

@@ -12,10 +12,13 @@ from proxy.importing.admin_policies import take_state
 from proxy.importing.admin_walk import walk
 from proxy.importing.broker_keys import take_keys
 from proxy.importing.broker_state import BrokerState
-from proxy.importing.found import Found
+from proxy.importing.found import Found, Left
 from proxy.importing.keys import DEFAULTS
 from proxy.importing.switch_off import broker_off
 from proxy.importing.values import Entry
+
+_RUNNING = "configuration of the broker"
+_UNSURE = "its default depends on the broker's memory, so one cannot see if it was set; if so, set publish.hold_total"
 
 
 def from_broker(text: str, token_file: Path | None) -> Found:
@@ -34,25 +37,22 @@ def from_broker(text: str, token_file: Path | None) -> Found:
 def found_in(state: BrokerState) -> Found:
     """Everything in a broker's answers.
 
-    What its configuration holds is taken where it differs from what Pulsar has by default: nobody has set the rest.
+    Of its configuration counts what differs from Pulsar's default, as nobody has set the rest.
 
     Raises:
         ImportFailed: If values cannot be meant.
     """
-    found = take_keys(_entries(state))
+    running = {key: value for key, value in state.running.items() if key not in state.dynamic}
+    unsure = [key for key in running if key in DEFAULTS and DEFAULTS[key] is None]
+    entries = [
+        Entry(key, value, _RUNNING) for key, value in running.items() if DEFAULTS.get(key, "") not in {value, None}
+    ]
+    entries += [Entry(key, value, "dynamic configuration") for key, value in state.dynamic.items()]
+    found = take_keys(entries)
+    found.left += [Left(Entry(key, running[key], _RUNNING).told, _UNSURE) for key in unsure]
     broker_off(found)
     take_state(state, found)
     return found
-
-
-def _entries(state: BrokerState) -> list[Entry]:
-    own = {
-        key: value for key, value in state.running.items() if key not in DEFAULTS or DEFAULTS[key] not in {value, None}
-    }
-    return [
-        Entry(key, value, "dynamic configuration" if key in state.dynamic else "configuration of the broker")
-        for key, value in (own | state.dynamic).items()
-    ]
 
 
 async def _ask(url: URL, token: str, bar: Progress) -> BrokerState:

@@ -151,5 +151,23 @@ DEFAULTS: dict[str, str | None] = {
     SUBSCRIBE_RATE: "0",
     SUBSCRIBE_PERIOD: str(SUBSCRIBE_PERIOD_UNSET),
     RELATIVE: "false",
+    "topicPublisherThrottlingTickTimeMillis": "10",
+    "brokerPublisherThrottlingTickTimeMillis": "50",
+    "dispatchRateLimiterFactoryClassName": "org.apache.pulsar.broker.service.persistent."
+    "DispatchRateLimiterFactoryAsyncTokenBucket",
+    "maxUnackedMessagesPerConsumer": "50000",
+    "maxUnackedMessagesPerSubscription": "200000",
+    "maxUnackedMessagesPerSubscriptionOnBrokerBlocked": "0.16",
+    "maxConcurrentNonPersistentMessagePerConnection": "1000",
+    "maxConcurrentTopicLoadRequest": "5000",
+    "maxMessageSize": "5242880",
+    "managedLedgerDefaultMarkDeleteRateLimit": "1.0",
+    "maxConcurrentHttpRequests": "1024",
+    "maxHttpServerConnections": "2048",
+    "httpRequestsMaxPerSecond": "100.0",
+    "pulsarChannelPauseReceivingCooldownMs": "5000",
+    "pulsarChannelPauseReceivingCooldownRateLimitPermits": "5",
+    "pulsarChannelPauseReceivingCooldownRateLimitPeriodMs": "10",
+    "resourceUsageTransportPublishIntervalInSecs": "60",
 }
-"""What each key is at Pulsar if nobody sets it; None where that depends on the machine."""
+"""What Pulsar 4.0 takes where nobody sets a key, None where the machine decides; of keys not here nothing, or 0."""

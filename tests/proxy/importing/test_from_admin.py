@@ -26,7 +26,8 @@ def test_of_what_a_broker_runs_with_only_what_is_not_pulsars_default_is_taken() 
     running = {key: value or "3014" for key, value in DEFAULTS.items()} | {"brokerMaxConnections": "77"}
     found = found_in(BrokerState(running, {}))
     assert [(one.path, one.value) for one in found.taken] == [(("max_connections",), 77)]
-    assert (found.left, found.switch_off) == ([], [])
+    assert [one.what for one in found.left] == ["configuration of the broker: maxMessagePublishBufferSizeInMB=3014"]
+    assert found.switch_off == []
 
 
 def test_what_was_set_at_run_time_is_taken_whatever_it_is() -> None:
