@@ -81,5 +81,11 @@ def test_a_bound_that_bounds_nothing_or_everything_is_refused(key: str, value: o
         AdminAccess.model_validate({key: value})
 
 
+def test_a_name_that_leads_elsewhere_too_is_not_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("192.0.2.7", 0))]
+    monkeypatch.setattr("socket.getaddrinfo", lambda _host, _port: found)
+    assert not is_loopback("both")
+
+
 def test_a_name_that_leads_nowhere_is_not_taken_for_loopback() -> None:
     assert not is_loopback("x" * 70)

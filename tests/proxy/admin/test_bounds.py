@@ -10,6 +10,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from proxy.admin.bounds import RequestBounds
+from proxy.admin.connections import Connections
+from proxy.admin.listener import Listener
 from proxy.admin.refused import Refused
 from proxy.config_admin import AdminAccess
 from tests.proxy.admin_client import Admin
@@ -122,3 +124,26 @@ async def _fine(_request: web.Request) -> web.Response:
 @pytest.mark.parametrize(("rate", "seconds"), [("200/s", 1), ("1/s", 1), ("1/min", 60), ("7/min", 9)])
 def test_when_to_come_again_is_said_in_whole_seconds(rate: str, seconds: int) -> None:
     assert request_bounds(rate=rate)._retry_after_s == seconds
+
+
+async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobodys_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.admin.connections.GRACE_S", 0.0)
+    counts: Counter[str] = Counter()
+    refused = Refused(counts, lambda: 0)
+    bounds = RequestBounds(AdminAccess.model_validate({"request_timeout": "50ms"}), refused, lambda: 0)
+
+    async def takes_longer(_request: web.Request) -> web.Response:
+        await asyncio.sleep(0.2)
+        return web.Response(text="done\n")
+
+    app = web.Application(middlewares=[bounds.rate, bounds.body])
+    app.add_routes([web.get("/", takes_longer)])
+    listener = Listener(app, Connections(5, 0.05, refused))
+    reader, writer = await asyncio.open_connection(*(await listener.start("127.0.0.1:0")).split(":"))
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (await reader.read()).endswith(b"done\n")
+    writer.close()
+    await listener.stop()
+    assert counts == {}

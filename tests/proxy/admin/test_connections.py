@@ -145,6 +145,17 @@ def test_the_time_of_a_request_ends_when_it_is_there(make_room) -> None:
     assert not client.is_gone
 
 
+def test_a_request_that_came_with_the_one_before_is_worked_for_as_long_as_it_takes(make_room) -> None:
+    room: Room = make_room()
+    client = Client(room)
+    client.speaks(b"two requests")
+    for turn in (client.is_worked_for, client.is_answered, client.is_worked_for):
+        turn()
+    client.speaks(b"a third")
+    room.loop.advance(3600)
+    assert not client.is_gone
+
+
 def test_an_answer_that_nobody_takes_and_an_idle_connection_are_ended_and_nobodys_fault(make_room) -> None:
     room: Room = make_room()
     client = Client(room)
