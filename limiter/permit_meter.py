@@ -175,7 +175,7 @@ class PermitMeter:
                 return
             del self._waiting[account]
             self._turn(account, is_idle=True)
-            self.stop_asking(account.permits)
+            account.permits.stop_asking()
 
     def _turn(self, account: Account, *, is_idle: bool) -> None:
         self._take_out(account)

@@ -115,7 +115,7 @@ class Permits:
         """The consumer is about to end: it wants nothing any more."""
         self.asked = 0
         self._usage.withheld.stop(self._clock())
-        self._stop_asking()
+        self.stop_asking()
 
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
         """Other limits apply from now on."""
@@ -138,9 +138,6 @@ class Permits:
 
     def take(self, share: int, meter: PermitMeter) -> bool:
         """Take `share` of the room of `meter`, but at most a fair part of the others'. Returns whether it could."""
-        if self._is_idle:
-            self._stop_asking()
-            return False
         others = [other for other in self._meters if other is not meter]
         if any(other.room() < 1 for other in others):
             return False
@@ -180,7 +177,8 @@ class Permits:
         """Whether it has a permit at the broker, and nobody knows what will come for another."""
         return not all(self._under_way.permits_for(1, meter.unit) for meter in self._meters)
 
-    def _stop_asking(self) -> None:
+    def stop_asking(self) -> None:
+        """More would be of no use, wherever there is room."""
         for meter in self._meters:
             meter.stop_asking(self)
 
@@ -194,7 +192,7 @@ class Permits:
     def _grant_some(self, permits: int) -> None:
         self.asked -= permits
         if self.asked == 0:
-            self._stop_asking()
+            self.stop_asking()
             if self._usage.withheld.is_running:
                 self._usage.withheld.stop(self._clock())
         self._count_granted(permits)
