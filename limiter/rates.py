@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 NANOS_PER_SECOND = 1_000_000_000
-_SMALLEST_BURST_NS = 20_000_000
+SMALLEST_BURST_NS = 20_000_000
+"""As late as a timer may be, on a busy machine, without costing throughput."""
 PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
 """A publish rate is the mean over this time."""
 
@@ -42,7 +43,7 @@ def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = Non
     throughput, and never under one token.
     """
     if burst is None:
-        burst = max(tokens // 10, tokens * _SMALLEST_BURST_NS // period_ns, 1)
+        burst = max(tokens // 10, tokens * SMALLEST_BURST_NS // period_ns, 1)
     return Rate(tokens, period_ns, burst)
 
 

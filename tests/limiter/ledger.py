@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from limiter.limiter import Limiter
 from limiter.rates import Limit, Rate
@@ -65,10 +66,17 @@ def named(chain: Iterable[Limiter]) -> list[tuple[Hashable, Limit]]:
     return [(limiter.scope, limiter.limit) for limiter in chain]
 
 
+def capacity(rate: Rate) -> Fraction:
+    """Tokens that a bucket may hold: the burst; with a small one, a token and 20 ms' worth, but not a token more."""
+    late = 1 + Fraction(rate.tokens * 20_000_000, rate.period_ns)
+    return max(Fraction(rate.burst), min(late, rate.burst + 1 - Fraction(1, rate.period_ns)))
+
+
 def within(rate: Rate, passed: list[tuple[int, int]]) -> None:
     """No interval sees more than the burst, what the rate gives in it, and its last entry beyond a token.
 
-    That is a little stricter than burst + rate · time + one entry. One walk finds the worst interval: it starts where
+    That is stricter than burst + rate · time + one entry, even with the room for a late look at the clock, which is
+    less than a token. One walk finds the worst interval: it starts where
     what had passed before was furthest behind what the rate had given.
     """
     total, worst_start = 0, None
@@ -76,5 +84,5 @@ def within(rate: Rate, passed: list[tuple[int, int]]) -> None:
         level = total * rate.period_ns - at * rate.tokens
         worst_start = level if worst_start is None else min(worst_start, level)
         if tokens:
-            assert level + rate.period_ns - worst_start <= rate.burst * rate.period_ns, f"{rate} at {at}"
+            assert level + rate.period_ns - worst_start <= capacity(rate) * rate.period_ns, f"{rate} at {at}"
         total += tokens

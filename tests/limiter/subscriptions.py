@@ -84,6 +84,7 @@ class Consumer:
         asked: Permits that the client asked for, and still counts on where they were dropped (`again` of them).
         forgone: Those among them that it gave up when it asked to be closed.
         granted: What the broker got of them.
+        granted_unlimited: What of that it got while no limit held.
         counter: What of that the broker has not used up.
         delivered: Messages that the broker sent.
         is_closing: Whether the client asked to be closed, and has no answer yet.
@@ -96,6 +97,7 @@ class Consumer:
         self.again = 0
         self.forgone = 0
         self.granted = 0
+        self.granted_unlimited = 0
         self.counter = 0
         self.delivered = 0
         self.is_closing = False
@@ -118,6 +120,7 @@ class Consumer:
         assert permits > 0, "a FLOW of nothing, or of less"
         self.granted += permits
         self.counter += permits
+        self.granted_unlimited += 0 if self.permits._meters else permits
 
     def ask(self, permits: int) -> "Consumer":
         """The client's FLOW."""

@@ -1,12 +1,13 @@
 """Bounds on who is let in: exact, bounded, and nothing is taken by who is refused."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.admissions import KeyedBuckets, Places, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
 from limiter.rates import NANOS_PER_SECOND, Rate
 
 FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
@@ -19,13 +20,13 @@ def admitted(buckets: KeyedBuckets, key: str, now: int) -> bool:
 
 def test_five_come_in_at_once_and_then_one_each_six_seconds() -> None:
     """Pulsar's own example: 5 subscribes per 30 s."""
-    buckets = KeyedBuckets(FIVE_PER_30_S)
+    buckets = KeyedBuckets(FIVE_PER_30_S, Buckets())
     tries = [second for second in range(31) for _ in range(6) if admitted(buckets, "a", second * NANOS_PER_SECOND)]
     assert tries == [0, 0, 0, 0, 0, 6, 12, 18, 24, 30]
 
 
 def test_hundred_at_once_are_five() -> None:
-    buckets = KeyedBuckets(FIVE_PER_30_S)
+    buckets = KeyedBuckets(FIVE_PER_30_S, Buckets())
     assert sum(admitted(buckets, "a", 0) for _ in range(100)) == 5
     assert sum(admitted(buckets, "b", 0) for _ in range(100)) == 5, "each key has its own"
 
@@ -36,7 +37,7 @@ def test_hundred_at_once_are_five() -> None:
 )
 def test_in_no_interval_more_of_one_key_come_in_than_burst_and_rate(steps: list[tuple[str, int]], tokens: int) -> None:
     rate = Rate(tokens, 30 * NANOS_PER_SECOND, tokens)
-    buckets, now = KeyedBuckets(rate), 0
+    buckets, now = KeyedBuckets(rate, Buckets()), 0
     came: dict[str, list[int]] = {key: [] for key in "abc"}
     for key, pause in steps:
         now += pause
@@ -53,28 +54,82 @@ def test_in_no_interval_more_of_one_key_come_in_than_burst_and_rate(steps: list[
     most=st.integers(1, 10),
 )
 def test_never_more_keys_are_remembered_than_allowed(steps: list[tuple[int, int]], most: int) -> None:
-    buckets, now = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2), most), 0
+    known, now = Buckets(most), 0
+    buckets = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2), known)
     for key, pause in steps:
         now += pause
         admitted(buckets, str(key), now)
-        assert len(buckets) <= most
+        assert len(known) <= most
 
 
 def test_idle_keys_are_forgotten_long_before_the_table_is_full() -> None:
-    buckets = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2))
+    known = Buckets()
+    buckets = KeyedBuckets(Rate(2, NANOS_PER_SECOND, 2), known)
     for number in range(1000):
         admitted(buckets, str(number), number * NANOS_PER_SECOND)
-    assert len(buckets) <= 2
+    assert len(known) <= 2
 
 
 def test_of_keys_in_use_the_one_used_longest_ago_is_forgotten() -> None:
-    buckets = KeyedBuckets(FIVE_PER_30_S, most_keys=2)
+    known = Buckets(most_keys=2)
+    buckets = KeyedBuckets(FIVE_PER_30_S, known)
     for key in ("old", "new"):
         for _ in range(5):
             assert admitted(buckets, key, 0)
     admitted(buckets, "third", 1)
     assert admitted(buckets, "old", 1)
-    assert len(buckets) == 2
+    assert len(known) == 2
+
+
+def per_30_s(tokens: int) -> Rate:
+    return Rate(tokens, 30 * NANOS_PER_SECOND, tokens)
+
+
+def come_in(known: Buckets, rate: Rate, now: int, since: int = 0) -> int:
+    """How many of 100 are let in at once."""
+    return sum(admitted(KeyedBuckets(rate, known, since), "a", now) for _ in range(100))
+
+
+def test_a_raised_rate_lets_in_at_once_what_it_was_raised_by() -> None:
+    known = Buckets()
+    assert come_in(known, per_30_s(2), 0) == 2
+    assert come_in(known, per_30_s(5), 1) == 3
+    assert come_in(known, per_30_s(5), 6 * NANOS_PER_SECOND) == 1
+
+
+def test_a_lowered_rate_gives_nothing() -> None:
+    known = Buckets()
+    assert come_in(known, per_30_s(5), 0) == 5
+    assert come_in(known, per_30_s(2), 1) == 0
+    assert come_in(known, per_30_s(2), 16 * NANOS_PER_SECOND) == 1
+
+
+def test_a_raised_rate_counts_from_when_it_came_into_force_though_nobody_asked() -> None:
+    known, day = Buckets(), Rate(1, 86_400 * NANOS_PER_SECOND, 1)
+    assert come_in(known, day, 0) == 1
+    assert come_in(known, per_30_s(1), 40 * NANOS_PER_SECOND, since=5 * NANOS_PER_SECOND) == 1
+
+
+def test_a_lowered_rate_leaves_no_more_than_its_own_burst() -> None:
+    known = Buckets()
+    assert admitted(KeyedBuckets(per_30_s(5), known), "a", 0)
+    assert come_in(known, per_30_s(2), 10 * NANOS_PER_SECOND, since=NANOS_PER_SECOND) == 2
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 20 * NANOS_PER_SECOND)), min_size=2, max_size=60),
+)
+def test_whatever_changes_no_more_come_in_than_the_highest_rate_and_what_was_raised(
+    steps: list[tuple[int, int]],
+) -> None:
+    known, now, came = Buckets(), 0, 0
+    rates = [per_30_s(tokens) for tokens, _ in steps]
+    raised = sum(max(0, after.burst - before.burst) for before, after in pairwise(rates))
+    for rate, (_, pause) in zip(rates, steps, strict=True):
+        now += pause
+        came += come_in(known, rate, now, since=now)
+    most = max(rates, key=lambda rate: rate.tokens)
+    assert (came - rates[0].burst - raised) * most.period_ns <= most.tokens * now
 
 
 @given(steps=st.lists(st.tuples(KEYS, st.booleans()), max_size=300), most=st.integers(1, 4))
@@ -100,7 +155,7 @@ def test_a_place_that_nobody_took_cannot_be_given_back() -> None:
 
 
 def test_who_is_refused_by_one_bound_took_nothing_of_the_others() -> None:
-    buckets, places = KeyedBuckets(FIVE_PER_30_S), Places(1)
+    buckets, places = KeyedBuckets(FIVE_PER_30_S, Buckets()), Places(1)
     asked: list[tuple[KeyedBuckets | Places, str]] = [(buckets, "a"), (places, "a")]
     assert take_all(asked, 0) is None
     for _ in range(50):

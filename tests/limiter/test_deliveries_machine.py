@@ -59,7 +59,7 @@ class Deliveries(Counted):
             self.world.put(*setting, limit)
         self.consumers = [self.world.consumer(*place).ask(200) for place in first]
         self.had_idle: set[PermitMeter] = set()
-        self.brought_along: dict[Consumer, tuple[list[tuple[PermitMeter, int]], int]] = {}
+        self.brought_along: dict[Consumer, tuple[tuple[list[tuple[PermitMeter, int]], int], int]] = {}
 
     def one(self, whose: int) -> Consumer:
         return self.consumers[whose % len(self.consumers)]
@@ -225,10 +225,10 @@ class Deliveries(Counted):
     def note_what_is_brought_along(self) -> None:
         """What was under way before a consumer's limits were what they are now: it is used up, and never grows."""
         for consumer in self.consumers:
-            meters = [(meter, meter.horizon) for meter in consumer.permits._meters]
-            known, brought = self.brought_along.get(consumer, ([], 0))
+            limited = [(meter, meter.horizon) for meter in consumer.permits._meters], consumer.granted_unlimited
+            known, brought = self.brought_along.get(consumer, (None, 0))
             entries = entries_under_way(consumer)
-            self.brought_along[consumer] = meters, min(brought, entries) if meters == known else entries
+            self.brought_along[consumer] = limited, min(brought, entries) if limited == known else entries
 
     def teardown(self) -> None:
         """The broker's backlog does not end: all demand is met, with what the limits give, and then nothing is left."""

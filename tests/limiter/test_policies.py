@@ -242,16 +242,22 @@ def test_the_narrowest_subscribe_rate_holds_and_system_topics_have_none() -> Non
     topic = parse_topic("persistent://acme/shop/orders-partition-1")
     assert policies.subscribe_rate(topic) is None
 
-    for number, (setting, name) in enumerate(
+    for number, (setting, name, source) in enumerate(
         [
-            (Setting.TOPIC_OF_BROKER, ""),
-            (Setting.TOPIC_OF_NAMESPACE, "acme/shop"),
-            (Setting.TOPIC, "persistent://acme/shop/orders"),
+            (Setting.TOPIC_OF_BROKER, "", "broker rest"),
+            (Setting.TOPIC_OF_NAMESPACE, "acme/shop", "namespace rest"),
+            (Setting.TOPIC, "persistent://acme/shop/orders", "topic rest"),
         ],
         start=1,
     ):
-        value = Value(Limit(rate(number)), "rest")
-        policies.put("subscribe", setting, name, value)
-        assert policies.subscribe_rate(topic) == value
+        policies.put("subscribe", setting, name, Value(Limit(rate(number)), "rest"))
+        assert policies.subscribe_rate(topic) == (rate(number), source)
 
     assert policies.subscribe_rate(parse_topic("persistent://acme/shop/__change_events")) is None
+
+
+def test_a_subscribe_rate_that_limits_nothing_counts_as_not_set() -> None:
+    policies = Policies()
+    policies.put("subscribe", Setting.TOPIC, "persistent://acme/shop/orders", Value(Limit(), "rest"))
+    policies.put("subscribe", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(2)), "file"))
+    assert policies.subscribe_rate(parse_topic("acme/shop/orders")) == (rate(2), "namespace file")

@@ -25,10 +25,13 @@ VALUES = st.sampled_from(
 MODES: st.SearchStrategy[Mode] = st.sampled_from(["observe", "observe", "enforce"])
 
 
+_STOPWATCHES = ("throttled", "withheld")
+
+
 def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
     """Everything that it counts."""
-    found = {name: getattr(usage, name) for name in usage.__slots__ if name != "throttled"}
-    return {**found, "throttled": usage.throttled.read(now)}
+    found = {name: getattr(usage, name) for name in usage.__slots__ if name not in _STOPWATCHES}
+    return found | {name: getattr(usage, name).read(now) for name in _STOPWATCHES if hasattr(usage, name)}
 
 
 class Rehearsal(Counted):
