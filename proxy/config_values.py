@@ -16,6 +16,13 @@ from proxy.brokers.targets import split_address
 _MOST_TOKENS = 2**63 - 1
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SPANS_NS = {
+    "ms": NANOS_PER_SECOND // 1000,
+    "s": NANOS_PER_SECOND,
+    "min": 60 * NANOS_PER_SECOND,
+    "h": 3600 * NANOS_PER_SECOND,
+    "d": 86400 * NANOS_PER_SECOND,
+}
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?"
 """So short that it is never infinite as a float, nor too long for Python to read as an int."""
 _PERIOD = re.compile(rf"^({_NUMBER})?([a-z]+)$")
@@ -64,7 +71,7 @@ def _period_ns(span: str) -> int | None:
     match = _PERIOD.match(span.replace(" ", ""))
     if not match or match[2] not in _SPANS:
         return None
-    return round(float(match[1] or 1) * _SPANS[match[2]] * NANOS_PER_SECOND)
+    return round(Fraction(match[1] or 1) * SPANS_NS[match[2]])
 
 
 def read_count_rate(value: Any) -> tuple[int, int]:
