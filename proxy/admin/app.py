@@ -21,6 +21,8 @@ from proxy.policies.book import Book
 from proxy.reload import Reloader
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_NOT_SERVED = frozenset({404, 405})
+_ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.Stre
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return refusal(error.status, f"{request.method} {request.path}: {error.reason}")
+        remedy = _ELSEWHERE if error.status in _NOT_SERVED and request.path.startswith("/admin/") else ""
+        return refusal(error.status, f"{request.method} {request.path}: {error.reason}{remedy}")
     except (web.RequestPayloadError, ConnectionError):
         return refusal(400, f"{request.method} {request.path}: the body breaks off or is not as its headers say")
     except Exception as error:  # noqa: BLE001 - one bad request must cost nobody else anything

@@ -5,7 +5,8 @@
     dynamic     the broker's dynamic configuration, by its own names   }
     file        the configuration file
 
-The upper one hides the lower, and gives it free again when it is taken back. This is about one place of
+The upper one hides the lower, and gives it free again when it is taken back; only `global` is not hidden by a `rest`
+that limits nothing, as with Pulsar. This is about one place of
 `limiter.policies` (say, what each topic of one namespace may publish); precedence between places (topic over
 namespace over broker) is not decided here.
 """
@@ -91,6 +92,10 @@ class Layers:
 
     def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
         for layer in _FROM_THE_TOP:
-            if layer < below and place in self._written[layer]:
-                return self._written[layer][place]
+            found = self._written[layer].get(place) if layer < below else None
+            if found is not None and not (layer is Layer.REST and self._yields(place, found)):
+                return found
         return None
+
+    def _yields(self, place: Place, rest: Value) -> bool:
+        return not rest.limit and place in self._written[Layer.GLOBAL]

@@ -12,7 +12,8 @@ from proxy.admin.pulsar.answers import RefusedError
 
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LONGEST = 1024
-"""Characters of a topic's or subscription's name."""
+"""Characters of a name."""
+_OF_A_PARTITION = "Not allowed to set/get topic policy for a partition"
 
 
 def namespace_in(request: web.Request) -> str:
@@ -34,11 +35,10 @@ def topic_in(request: web.Request) -> TopicName:
         RefusedError: If it is none, or one partition.
     """
     namespace, local = namespace_in(request), request.match_info["topic"]
-    if len(local) > _LONGEST or not local.isprintable():
-        raise RefusedError(412, f"Topic name is not valid: more than {_LONGEST} characters, or not in one line")
+    _check_line("Topic", local)
     topic = parse_topic(f"{request.match_info['domain']}://{namespace}/{local}")
     if topic.partition >= 0:
-        raise RefusedError(412, f"set it for {topic.partitioned}: policies of a topic are those of each partition")
+        raise RefusedError(412, f"{_OF_A_PARTITION}: set it for {topic.partitioned}")
     return topic
 
 
@@ -48,19 +48,19 @@ def subscription_in(request: web.Request) -> str:
     Raises:
         RefusedError: If it is none.
     """
-    name = request.match_info["subscription"]
-    if len(name) > _LONGEST or not name.isprintable():
-        raise RefusedError(412, f"Subscription name is not valid: more than {_LONGEST} characters, or not in one line")
-    return name
+    return _check_line("Subscription", request.match_info["subscription"])
 
 
 def group_in(request: web.Request) -> str:
-    """A resource group.
+    """A resource group; of its name a broker checks nothing at all.
 
     Raises:
-        RefusedError: If Pulsar does not take such names.
+        RefusedError: If it is none.
     """
-    name = request.match_info["group"]
-    if not _ENTITY.fullmatch(name) or len(name) > _LONGEST:
-        raise RefusedError(412, "ResourceGroup name is not valid")
+    return _check_line("ResourceGroup", request.match_info["group"])
+
+
+def _check_line(what: str, name: str) -> str:
+    if len(name) > _LONGEST or not name.isprintable():
+        raise RefusedError(412, f"{what} name is not valid: more than {_LONGEST} characters, or not in one line")
     return name

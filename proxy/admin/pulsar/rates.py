@@ -114,8 +114,7 @@ class RateRest:
         """What is set here; with `applied=true`, what applies here, wherever it is set."""
         candidates = self._resource.candidates(request)
         if _flag(request, "applied"):
-            found = next((body for body in map(self._limiting, candidates) if body is not None), None)
-            return self._answer(found or self._nothing())
+            return self._answer(self._applied(candidates))
         if _flag(request, "isGlobal"):
             return self._answer(self._body(Layer.GLOBAL, candidates[0]))
         return self._answer(self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0]))
@@ -138,13 +137,14 @@ class RateRest:
     def _answer(self, body: msgspec.Struct | None) -> web.Response:
         return web.Response(status=self._resource.unset) if body is None else shown(body)
 
-    def _limiting(self, place: Place) -> msgspec.Struct | None:
-        """What holds at one place; a value that limits nothing counts as not set."""
-        value = self._book.layers.policies.get(*place)
-        if not value or not value.limit:
-            return None
-        layer = Layer[value.origin.upper()]
-        return self._body(layer, place) or _BODIES[self._resource.about].of(value.limit)
+    def _applied(self, candidates: Candidates) -> msgspec.Struct | None:
+        """What limits here; where nothing does, the narrowest value that is set, as it was written."""
+        values = [(place, self._book.layers.policies.get(*place)) for place in candidates]
+        found = [(place, value) for place, value in values if value]
+        for place, value in sorted(found, key=lambda one: not one[1].limit):
+            layer = Layer[value.origin.upper()]
+            return self._body(layer, place) or _BODIES[self._resource.about].of(value.limit)
+        return self._nothing()
 
     def _body(self, layer: Layer, place: Place) -> msgspec.Struct | None:
         value = self._book.layers.written(layer, place)

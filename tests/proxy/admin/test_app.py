@@ -32,7 +32,13 @@ async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
     ("method", "path", "status", "reason"),
     [
         ("GET", "/nothing/here", 404, "GET /nothing/here: Not Found"),
-        ("GET", "/admin/v2/namespaces/acme/publishRate", 404, "Not Found"),
+        (
+            "GET",
+            "/admin/v2/namespaces/acme/publishRate",
+            404,
+            "Not Found; Sluice serves limits only: ask the broker's own",
+        ),
+        ("GET", "/admin/v2/brokers/configuration/runtime", 405, "Method Not Allowed; Sluice serves limits only: ask"),
         ("PUT", RATE, 405, f"PUT {RATE}: Method Not Allowed"),
         ("POST", "/metrics", 405, "POST /metrics: Method Not Allowed"),
     ],

@@ -50,6 +50,20 @@ def test_a_layer_that_is_written_anew_tells_what_changed_in_it() -> None:
     assert shown(layers, _TOTAL) == value(100, Layer.FILE)
 
 
+def test_a_topic_s_value_that_limits_nothing_hides_the_file_s_but_not_the_global_one() -> None:
+    """A 4.0.8 broker passed 12/s where -1 was set for a topic, 12 with --global and 10 for its namespace."""
+    layers, nothing = Layers(Policies()), Value(Limit(), Layer.REST.origin)
+    layers.put(Layer.FILE, _TOPICS, value(10, Layer.FILE))
+    layers.put(Layer.REST, _TOPICS, nothing)
+    assert shown(layers) == nothing
+
+    layers.put(Layer.GLOBAL, _TOPICS, value(12, Layer.GLOBAL))
+    assert shown(layers) == value(12, Layer.GLOBAL)
+
+    layers.put(Layer.GLOBAL, _TOPICS, None)
+    assert shown(layers) == nothing
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(Layer), st.sampled_from([_TOPICS, _TOTAL]), st.none() | st.integers(1, 9)),

@@ -24,24 +24,24 @@ def test_names_are_put_together() -> None:
     assert namespace_in(request()) == "acme/shop"
     assert topic_in(request()).full == "persistent://acme/shop/orders"
     assert subscription_in(request(subscription="a/b@c")) == "a/b@c"
-    assert group_in(request(group="gold-1.x=y:z")) == "gold-1.x=y:z"
+    assert group_in(request(group="gold 1/é")) == "gold 1/é"
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "é", "", "x" * 1025])
-def test_tenants_namespaces_and_groups_have_pulsar_s_characters(name: str) -> None:
-    for read, names in (
-        (namespace_in, {"tenant": name}),
-        (namespace_in, {"namespace": name}),
-        (group_in, {"group": name}),
-    ):
+def test_tenants_and_namespaces_have_pulsar_s_characters(name: str) -> None:
+    for names in ({"tenant": name}, {"namespace": name}):
         with pytest.raises(RefusedError) as refused:
-            read(request(**names))
+            namespace_in(request(**names))
         assert refused.value.status == 412
 
 
 @pytest.mark.parametrize("name", ["a\nb", "x" * 1025])
-def test_topics_and_subscriptions_are_one_line_of_a_bounded_length(name: str) -> None:
-    for read, names in ((topic_in, {"topic": name}), (subscription_in, {"subscription": name})):
+def test_topics_subscriptions_and_groups_are_one_line_of_a_bounded_length(name: str) -> None:
+    for read, names in (
+        (topic_in, {"topic": name}),
+        (subscription_in, {"subscription": name}),
+        (group_in, {"group": name}),
+    ):
         with pytest.raises(RefusedError):
             read(request(**names))
 

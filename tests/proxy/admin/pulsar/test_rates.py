@@ -113,6 +113,16 @@ async def test_a_value_that_limits_nothing_does_not_apply() -> None:
         assert await pulsar.ask("GET", f"{_TOPIC}/publishRate?applied=true") == (200, _PUBLISH)
 
 
+async def test_where_nothing_limits_the_narrowest_value_is_shown_as_it_was_written() -> None:
+    async with serving() as pulsar:
+        path, nothing = f"{_TOPIC}/dispatchRate", _NO_DISPATCH | {"dispatchThrottlingRateInMsg": -1}
+        await pulsar.ask("POST", f"{_NAMESPACE}/dispatchRate", nothing)
+        assert await pulsar.ask("GET", f"{path}?applied=true") == (200, nothing)
+
+        await pulsar.ask("POST", path, _NO_DISPATCH | {"ratePeriodInSecond": 9})
+        assert await pulsar.ask("GET", f"{path}?applied=true") == (200, _NO_DISPATCH | {"ratePeriodInSecond": 9})
+
+
 async def test_what_applies_to_a_subscription_goes_through_all_four() -> None:
     async with serving() as pulsar:
         path = f"{_TOPIC}/s1/dispatchRate"
@@ -149,7 +159,7 @@ async def test_the_file_s_value_is_shown_where_none_was_set() -> None:
         (f"{_TOPIC}%0A/publishRate", (412, "Topic name is not valid: more than 1024 characters, or not in one line")),
         (
             f"{_TOPIC}-partition-1/publishRate",
-            (412, f"set it for {_ORDERS}: policies of a topic are those of each partition"),
+            (412, f"Not allowed to set/get topic policy for a partition: set it for {_ORDERS}"),
         ),
         (
             f"{_TOPIC}/replicatorDispatchRate",

@@ -65,10 +65,15 @@ async def test_a_group_of_the_file_is_changed_here_but_not_ended() -> None:
         assert (await pulsar.ask("GET", "/resourcegroups/old"))[1]["publishRateInBytes"] == -1
 
 
-@pytest.mark.parametrize("name", ["a%20b", "x" * 1025])
-async def test_names_that_pulsar_does_not_take_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "a~b@c;d"])
+async def test_any_line_may_be_a_name(name: str) -> None:
     async with serving() as pulsar:
-        assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (
-            412,
-            {"reason": "ResourceGroup name is not valid"},
-        )
+        assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (204, "")
+        assert (await pulsar.ask("GET", f"/resourcegroups/{name}"))[0] == 200
+
+
+@pytest.mark.parametrize("name", ["a%0Ab", "x" * 1025])
+async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_takes_it(name: str) -> None:
+    async with serving() as pulsar:
+        said = {"reason": "ResourceGroup name is not valid: more than 1024 characters, or not in one line"}
+        assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, said)
