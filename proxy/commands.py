@@ -1,11 +1,19 @@
 """`sluice serve` and `sluice check`; what they need is imported when they run."""
 
+import functools
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags override what it says.", dir_okay=False)]
+_CONFIG = "SLUICE_CONFIG"
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar=_CONFIG, help="YAML file; SLUICE_ variables override it, and flags override both.", dir_okay=False
+    ),
+]
 Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect. Default: 127.0.0.1:6650.")
 ]
@@ -42,7 +50,7 @@ def serve(
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
-        run(Source(config, lambda: load_config(config, flags)))
+        run(Source(config, functools.partial(load_config, config, flags, dict(os.environ))))
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:
@@ -50,13 +58,13 @@ def serve(
 
 
 def check(
-    config: Annotated[Path, typer.Option(help="YAML file to check.", dir_okay=False)],
+    config: Annotated[Path, typer.Option(envvar=_CONFIG, help="YAML file to check.", dir_okay=False)],
 ) -> None:
-    """Check a configuration file: every error at once, each with file, key, value and remedy."""
+    """Check a configuration file, and the SLUICE_ variables over it: every error at once, each with its remedy."""
     from proxy.config import ConfigError, load_config
 
     try:
-        load_config(config, {})
+        load_config(config, {}, os.environ)
     except ConfigError as error:
         _fail(error.problems)
     typer.echo(f"{config}: fine")

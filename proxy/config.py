@@ -1,6 +1,8 @@
-"""The configuration: one YAML file, overridden by flags; every error at once, each with key, value and remedy."""
+"""The configuration: one YAML file, under the environment, under flags; every error at once, each with its remedy."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import yaml
@@ -10,12 +12,13 @@ from proxy.blocking.config import Block, each_once
 from proxy.config_admin import AdminAccess, open_to_all
 from proxy.config_admission import AdmissionBounds
 from proxy.config_dispatch import Dispatch
+from proxy.config_environment import read_environment
 from proxy.config_limits import Limits
 from proxy.config_policies import PolicyStore
+from proxy.config_problems import explain, kind_of
+from proxy.config_sources import Sources, given_by_flags, laid_over
 from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
-
-_MOST_SHOWN = 200
-"""Characters of a wrong value that are shown: a list may have any number."""
+from proxy.yaml_file import parse_yaml, why_not_yaml
 
 
 class _Section(BaseModel):
@@ -109,59 +112,36 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-def load_config(path: Path | None, flags: dict[str, Any]) -> Config:
-    """Read the file, if any, and lay the flags over it.
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+
+def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
+    """Read the file, if any, and lay the environment over it, and the flags over both.
 
     Raises:
-        ConfigError: With every problem, each naming file, key, value and remedy.
+        ConfigError: With every problem, each naming file, variable or flag, key, value and remedy.
     """
-    where = str(path) if path else "flags"
-    values = _merged(_read_yaml(path) if path else {}, flags)
+    over, problems = read_environment(Config, environment)
+    over += given_by_flags(flags)
+    values: dict[str, Any] = {}
+    is_readable = True
     try:
-        config = Config.model_validate(values)
+        values = _read_yaml(path) if path else {}
+    except ConfigError as error:
+        is_readable = False
+        problems = error.problems + problems
+    sources = Sources(str(path) if path else "defaults", values, over)
+    try:
+        config = Config.model_validate(laid_over(values, over))
     except ValidationError as error:
-        raise ConfigError([_explain(where, problem) for problem in error.errors()]) from None
-    problem = open_to_all(config.admin, config.admin_access)
+        found = [problem for problem in error.errors() if is_readable or sources.is_given_over(problem["loc"])]
+        raise ConfigError([explain(sources, problem) for problem in found] + problems) from None
+    problem = open_to_all(config.admin, config.admin_access) if is_readable else None
     if problem is not None:
-        raise ConfigError([f"{where}: {problem}"])
+        problems.append(f"{sources.of(('admin',))}: {problem}")
+    if problems:
+        raise ConfigError(problems)
     return config
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML itself lets the last of two equal keys win, silently, and fails on values that look like a type's only."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
-        if not isinstance(node, yaml.ScalarNode):
-            return super().construct_object(node, deep)
-        try:
-            value = super().construct_object(node, deep)
-            str(value)  # numbers of any size can be written in hexadecimal; Python shows no more than 4,300 digits
-        except (ValueError, ArithmeticError, LookupError, AttributeError):
-            kind, shown = node.tag.rpartition(":")[2], _cut(repr(node.value))
-            problem = f"{shown} cannot be read as {kind}; put text in quotes"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
-        return value
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def parse_yaml(text: str | bytes) -> Any:
-    """YAML in which each key stands once.
-
-    Raises:
-        YAMLError, UnicodeDecodeError, RecursionError: If it is none. The text of the first shows some of the content.
-    """
-    return yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -169,33 +149,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: is not YAML: {' '.join(str(error).split())}"]) from None
-    except RecursionError:
-        raise ConfigError([f"{path}: is nested too deeply for a configuration"]) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError([f"{path}: {why_not_yaml(error)}"]) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError([f"{path}: holds a {type(values).__name__}, not keys with values"])
+        raise ConfigError([f"{path}: holds {kind_of(values)}, not keys with values"])
     return values
-
-
-def _merged(values: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    merged = values | {key: value for key, value in flags.items() if value is not None and key != "access_log"}
-    log_dir = flags.get("access_log")
-    if log_dir is not None:
-        section = merged.get("access_log") or {}
-        merged["access_log"] = (section if isinstance(section, dict) else {}) | {"dir": log_dir}
-    return merged
-
-
-def _explain(where: str, problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"] if part not in {"function-before", "[key]"}) or "(top)"
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: {key}: this key is not known here; see the configuration reference for those that are"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {key}: {_cut(repr(problem['input']))}: {message}"
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"

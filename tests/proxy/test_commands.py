@@ -34,6 +34,27 @@ def test_serve_lays_the_flags_over_the_file(served: list[Config], tmp_path: Path
     assert (config.proxy_id, config.access_log.dir) == ("from-file", Path("logs"))
 
 
+def test_serve_takes_file_and_values_from_the_environment_too(
+    served: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("listen: 127.0.0.1:1\nproxy_id: from-file\n")
+    monkeypatch.setenv("SLUICE_CONFIG", str(path))
+    monkeypatch.setenv("SLUICE_LISTEN", "127.0.0.1:2")
+    monkeypatch.setenv("SLUICE_ADMIN", "127.0.0.1:3")
+    assert runner.invoke(app, ["serve", "--admin", "127.0.0.1:4"]).exit_code == 0
+    (config,) = served
+    assert (config.listen, config.admin, config.proxy_id) == ("127.0.0.1:2", "127.0.0.1:4", "from-file")
+
+
+def test_check_looks_at_the_environment_too(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("linger: soon\n")
+    result = runner.invoke(app, ["check", "--config", str(path)], env={"SLUICE_LISTN": "x"})
+    assert result.exit_code == 1
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [str(path), "SLUICE_LISTN"]
+
+
 def test_serve_needs_nothing_at_all(served: list[Config]) -> None:
     assert runner.invoke(app, ["serve"]).exit_code == 0
     assert served == [Config()]
@@ -43,8 +64,8 @@ def test_serve_tells_every_configuration_error_and_ends_with_1(served: list[Conf
     result = runner.invoke(app, ["serve", "--listen", "x", "--broker", "y"])
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "sluice: flags: listen: 'x': 'x' is not host:port",
-        "sluice: flags: broker: 'y': 'y' is not host:port",
+        "sluice: --listen: listen: 'x': 'x' is not host:port",
+        "sluice: --broker: broker: 'y': 'y' is not host:port",
     ]
     assert served == []
 

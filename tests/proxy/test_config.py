@@ -80,7 +80,7 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"access_log": {"rotate_size": "1 mile"}}, "access_log.rotate_size", "'1 mile'", "4096, 64KB, 10MB"),
         ({"access_log": {"rotate_age": 0}}, "access_log.rotate_age", "0", "greater than 0"),
         ({"publish": {"hold_total": True}}, "publish.hold_total", "True", "write bytes as"),
-        ({"publish": None}, "publish", "None", "valid dictionary"),
+        ({"publish": None}, "publish", "None", "nothing is written here, where a section of keys belongs"),
         ({"listn": "x"}, "listn", "", "not known here"),
         ({"access_log": {"dri": "x"}}, "access_log.dri", "", "not known here"),
         ({"limits": {"namespaces": {"t": {}}}}, "limits.namespaces.t", "'t'", "as tenant/namespace"),
@@ -147,7 +147,7 @@ def test_all_errors_come_at_once(path: Path) -> None:
 def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(None, {"listen": "x"})
-    assert refused.value.problems == ["flags: listen: 'x': 'x' is not host:port"]
+    assert refused.value.problems == ["--listen: listen: 'x': 'x' is not host:port"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
         ("a: [", "is not YAML"),
         ("\x00", "is not YAML"),
         ("- a\n- b\n", "holds a list, not keys with values"),
-        ("just text", "holds a str, not keys with values"),
+        ("just text", "holds text, not keys with values"),
     ],
 )
 def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, told: str) -> None:

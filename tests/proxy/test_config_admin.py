@@ -46,7 +46,7 @@ def test_the_whole_configuration_is_refused_with_file_key_value_and_remedy(tmp_p
 
 
 def test_a_flag_opens_no_door_either() -> None:
-    with pytest.raises(ConfigError, match=r"^flags: admin: '\[::\]:1': "):
+    with pytest.raises(ConfigError, match=r"^--admin: admin: '\[::\]:1': "):
         load_config(None, {"admin": "[::]:1"})
 
 

@@ -46,7 +46,7 @@ def test_every_kind_can_be_blocked_from_the_start(tmp_path: Path) -> None:
         ({"topic": "persistent://x"}, "blocks.0.topic: 'persistent://x'", "is not a topic name"),
         ({"topic": "a/b/__change_events"}, "blocks.0.topic: 'a/b/__change_events'", "is Pulsar's own topic"),
         ({"role": ""}, "blocks.0.role: ''", "write the role in one line"),
-        ({"role": 7}, "blocks.0.role: 7", "valid string"),
+        ({"role": 7}, "blocks.0.role: 7", "text belongs here; put it in quotes"),
         ({"role": "r", "reason": "x" * 201}, "blocks.0.reason: ", "one line of at most 200 characters"),
         ({"user": "u"}, "blocks.0.user", "this key is not known here"),
         ({}, "blocks.0: {}", "write one of address, role, producer, consumer, subscription, topic"),

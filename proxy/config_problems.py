@@ -1,0 +1,67 @@
+"""What is wrong with a configuration's value, in the words of who wrote it."""
+
+import re
+from collections.abc import Mapping
+
+from pydantic_core import ErrorDetails
+
+from proxy.config_sources import Sources
+from proxy.yaml_file import cut
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (dict, "a section of keys"),
+    (list, "a list"),
+    (str, "text"),
+    (bool, "true or false"),
+    (int, "a number"),
+    (float, "a number"),
+)
+_BELONGS: Mapping[str, str] = {
+    "model_type": "a section of keys",
+    "model_attributes_type": "a section of keys",
+    "dict_type": "a section of keys",
+    "tuple_type": "a list, as [a, b]",
+    "string_type": "text",
+    "path_type": "a path",
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""What the model asks for where pydantic's own words are about Python."""
+_STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
+_QUOTES = "; put it in quotes"
+
+
+def explain(sources: Sources, problem: ErrorDetails) -> str:
+    """One line: source, key, value, what is wrong and what to do."""
+    loc = tuple(part for part in problem["loc"] if not _is_pydantic_s(part))
+    where = f"{sources.of(loc)}: {'.'.join(map(str, loc)) or '(top)'}"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: this key is not known here; see the configuration reference for those that are"
+    if problem["type"] == "missing":
+        return f"{where}: this key must be given here"
+    return f"{where}: {cut(repr(problem['input']))}: {_message(problem)}"
+
+
+def kind_of(value: object) -> str:
+    """What a value of YAML is, for people."""
+    if value is None:
+        return "nothing"
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")
+
+
+def _message(problem: ErrorDetails) -> str:
+    belongs = _BELONGS.get(problem["type"])
+    if belongs is None:
+        return problem["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+    if problem["input"] is None:
+        return f"nothing is written here, where {belongs} belongs; leave the key out for its default"
+    quotes = _QUOTES if belongs == "text" and not isinstance(problem["input"], (dict, list)) else ""
+    return f"this is {kind_of(problem['input'])}; {belongs} belongs here{quotes}"
+
+
+def _is_pydantic_s(part: object) -> bool:
+    """Whether it is no key but a step of the model: `[key]`, `function-before[…]`."""
+    return isinstance(part, str) and _STEP.fullmatch(part) is not None

@@ -1,0 +1,66 @@
+"""No line speaks of Python or of pydantic: it says what stands there, and what belongs there."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.config import Config, ConfigError, load_config
+from proxy.config_environment import variables
+from proxy.config_problems import kind_of
+
+_JARGON = ("Input", "valid dictionary", "instance of", "function-", "[key]", "NoneType", "str type", "tuple", "dict")
+
+
+def _nested(key: tuple[str, ...], value: Any) -> Any:
+    for part in reversed(key):
+        value = {part: value}
+    return value
+
+
+@pytest.mark.parametrize("value", [None, "rubbish", 7, True, ["a"], {"a": 1}, [{}], 1.5], ids=repr)
+@pytest.mark.parametrize("key", [key for key, _ in variables(Config).values()], ids=".".join)
+def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
+    tmp_path: Any, key: tuple[str, ...], value: Any
+) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(yaml.safe_dump(_nested(key, value)))
+    try:
+        load_config(path, {})
+    except ConfigError as error:
+        for problem in error.problems:
+            assert problem.startswith(f"{path}: {key[0]}"), problem
+            assert not [word for word in _JARGON if word in problem.removeprefix(str(path))], problem
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("access_log: here", "access_log: 'here': this is text; a section of keys belongs here"),
+        ("access_log: [dir]", "access_log: ['dir']: this is a list; a section of keys belongs here"),
+        ("access_log:", "access_log: None: nothing is written here, where a section of keys belongs; leave the key"),
+        ("limits: {topics: [a]}", "limits.topics: ['a']: this is a list; a section of keys belongs here"),
+        ("limits: {topics: {a: 5}}", "limits.topics.a: 5: this is a number; a section of keys belongs here"),
+        ("allowed_brokers: a:1", "allowed_brokers: 'a:1': this is text; a list, as [a, b] belongs here"),
+        ("proxy_id: 5", "proxy_id: 5: this is a number; text belongs here; put it in quotes"),
+        ("max_connections: many", "max_connections: 'many': this is text; an integer belongs here"),
+        ("publish: {mode: fast}", "publish.mode: 'fast': it must be 'hold' or 'pause'"),
+        ("admin_access: {tls: {key: k}}", "admin_access.tls.certificate: this key must be given here"),
+        ("blocks: [{role: r}, 5]", "blocks.1: 5: this is a number; a section of keys belongs here"),
+    ],
+)
+def test_a_line_says_what_is_there_and_what_belongs_there(tmp_path: Any, text: str, told: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}: {told}")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(None, "nothing"), (True, "true or false"), (1, "a number"), ({}, "a section of keys"), (b"", "a bytes")],
+)
+def test_a_kind_is_named_for_people(value: object, kind: str) -> None:
+    assert kind_of(value) == kind
