@@ -15,6 +15,7 @@ from limiter.levels import OF_ONE_TOPIC
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config_limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.key import Key, Kind, setting_of
+from proxy.policies.sections import SubscribeLimit
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -110,7 +111,17 @@ _PULSAR: dict[Kind, type[PublishRate | DispatchRate | SubscribeRate]] = {
     Kind.DISPATCH: DispatchRate,
     Kind.SUBSCRIBE: SubscribeRate,
 }
-_OWN: dict[Kind, type[RateLimit]] = {Kind.PUBLISH: RateLimit, Kind.DISPATCH: DispatchLimit}
+_OWN: dict[Kind, type[RateLimit | SubscribeLimit]] = {
+    Kind.PUBLISH: RateLimit,
+    Kind.DISPATCH: DispatchLimit,
+    Kind.SUBSCRIBE: SubscribeLimit,
+}
+NO_LIMIT = {
+    Kind.PUBLISH: PublishRate(),
+    Kind.DISPATCH: DispatchRate(-1, -1, ratePeriodInSecond=1),
+    Kind.SUBSCRIBE: SubscribeRate(),
+}
+"""What to keep where nothing is to be limited although the file says otherwise."""
 
 
 def read_body(text: bytes | str, kind: type[T]) -> T:
@@ -158,7 +169,7 @@ def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
         raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
 
 
-def _own_form(key: Key) -> type[RateLimit]:
+def _own_form(key: Key) -> type[RateLimit | SubscribeLimit]:
     if key.kind is Kind.DISPATCH and setting_of(key)[0] in OF_ONE_TOPIC:
         return TopicDispatchLimit
     return _OWN[key.kind]

@@ -14,8 +14,9 @@ import structlog
 from limiter.levels import About, Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Direction
-from proxy.policies.bodies import BodyError, ResourceGroup, limit_of, read_body
+from proxy.policies.bodies import BodyError, limit_of
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.group_body import group_limits
 from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
 from proxy.policies.layers import FilePolicies, Layer, Layers, Place
 from proxy.policies.store import Change, Store
@@ -94,6 +95,10 @@ class Book:
         limited = {name for _, setting, name in self.file.values if setting is Setting.RESOURCE_GROUP}
         return limited | {*self.file.groups_of_tenants.values(), *self.file.groups_of_namespaces.values()}
 
+    def attached(self, setting: str) -> dict[str, str]:
+        """What was attached at run time: groups by namespace or tenant; empty is none, whatever the file says."""
+        return {key.name: group for key, group in self._attached.items() if key.setting == setting}
+
     def is_attached(self, group: str) -> bool:
         """Whether a tenant or namespace is attached to it."""
         policies = self.layers.policies
@@ -113,9 +118,15 @@ class Book:
             BodyError: If a body cannot be read. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
         """
-        for key, kept in wanted.items():
-            self._effects(key, kept)
-        changing = asyncio.get_running_loop().create_task(self._change(wanted, who))
+        return await self.rework(lambda: wanted, who)
+
+    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
+        """The same, with what is wanted found out when no other change is under way, and by what is in force then.
+
+        Raises:
+            BodyError, StoreError: As `change` does.
+        """
+        changing = asyncio.get_running_loop().create_task(self._change(plan, who))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
@@ -129,8 +140,11 @@ class Book:
         self._around.after(None)
         return True
 
-    async def _change(self, wanted: Mapping[Key, str | None], who: Who) -> list[Change]:
+    async def _change(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
         async with self._turn:
+            wanted = plan()
+            for key, kept in wanted.items():
+                self._effects(key, kept)
             before = {key: self.store.read(key) for key in wanted}
             changes = [Change(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
             if changes:
@@ -199,20 +213,17 @@ class Book:
 
     def _lay_attachments(self) -> None:
         policies, file = self.layers.policies, self.file
-        policies.groups_of_tenants = {**file.groups_of_tenants, **self._attached_to("tenant")}
-        policies.groups_of_namespaces = {**file.groups_of_namespaces, **self._attached_to("namespace")}
-
-    def _attached_to(self, setting: str) -> dict[str, str]:
-        return {key.name: group for key, group in self._attached.items() if key.setting == setting}
+        policies.groups_of_tenants = {**file.groups_of_tenants, **self.attached("tenant")}
+        policies.groups_of_namespaces = {**file.groups_of_namespaces, **self.attached("namespace")}
 
 
 def _of_group(name: str, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
-    limits = read_body(kept, ResourceGroup).limits() if kept is not None else {}
+    limits = group_limits(name, kept) if kept is not None else {}
     return [
         (
             Layer.REST,
             (direction, Setting.RESOURCE_GROUP, name),
-            Value(limits[direction], Layer.REST.origin) if limits else None,
+            Value(limits[direction], Layer.REST.origin) if direction in limits else None,
         )
         for direction in _BOTH
     ]

@@ -4,17 +4,17 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import Setting
-from limiter.rates import Direction, Rate
+from limiter.rates import Direction, Limit
 from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
 from proxy.admin.pulsar.names import group_in, namespace_in
 from proxy.policies.bodies import ResourceGroup, read_body
 from proxy.policies.book import Book
+from proxy.policies.group_body import DIRECTIONS, own_group, pulsar_group
 from proxy.policies.key import Key, Kind
-from proxy.policies.layers import Layer
+from proxy.policies.layers import Place
 
 _GROUPS = "/admin/v2/resourcegroups"
 _OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
-_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
 
 
 class ResourceGroupRest:
@@ -93,22 +93,19 @@ class ResourceGroupRest:
 
     def _found(self, name: str) -> ResourceGroup:
         kept = self._book.read(Key(Kind.GROUP, "", name))
-        if kept is not None:
+        if kept is not None and own_group(kept) is None:
             return read_body(kept, ResourceGroup)
         if name not in self._book.groups():
             raise RefusedError(404, "ResourceGroup does not exist")
-        return self._of_file(name)
+        return pulsar_group({place[0]: self._limit(place) for place in _places(name)})
 
-    def _of_file(self, name: str) -> ResourceGroup:
-        found = [self._book.layers.written(Layer.FILE, (one, Setting.RESOURCE_GROUP, name)) for one in _BOTH]
-        rates = [
-            rate for value in found for rate in ((value.limit.messages, value.limit.size) if value else (None, None))
-        ]
-        return ResourceGroup(*(_per_second(rate) for rate in rates))
+    def _limit(self, place: Place) -> Limit | None:
+        value = self._book.layers.policies.get(*place)
+        return value.limit if value else None
 
 
-def _per_second(rate: Rate | None) -> int | None:
-    return None if rate is None else max(1, round(rate.per_second))
+def _places(name: str) -> list[tuple[Direction, Setting, str]]:
+    return [(direction, Setting.RESOURCE_GROUP, name) for direction in DIRECTIONS]
 
 
 def _filled(group: ResourceGroup) -> ResourceGroup:
