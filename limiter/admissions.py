@@ -38,19 +38,17 @@ def take_all(asked: Sequence[tuple[B, Hashable]], now: int) -> B | None:
     return None
 
 
-class KeyedBuckets:
-    """A bucket for each key: in t seconds at most `rate.burst + rate · t` of one key come in.
+class Buckets:
+    """Buckets by key.
 
     Bounded: full buckets, which are as new ones, are forgotten; when all are in use, the one that was used longest ago
     goes. Then its key may come in a burst too early, after `most_keys` others have come in within one period.
 
     Args:
-        rate: Of each key.
         most_keys: Buckets that are remembered.
     """
 
-    def __init__(self, rate: Rate, most_keys: int = MOST_KEYS) -> None:
-        self.rate = rate
+    def __init__(self, most_keys: int = MOST_KEYS) -> None:
         self._most_keys = most_keys
         self._buckets: OrderedDict[Hashable, TokenBucket] = OrderedDict()
         """Who was used longest ago comes first."""
@@ -58,19 +56,18 @@ class KeyedBuckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def admits(self, key: Hashable, now: int) -> bool:
-        """Whether one more of `key` may come in."""
-        bucket = self._buckets.get(key)
-        return bucket is None or bucket.holds(1, now)
+    def find(self, key: Hashable) -> TokenBucket | None:
+        """The bucket of a key that has one."""
+        return self._buckets.get(key)
 
-    def take(self, key: Hashable, now: int) -> None:
-        """One more of `key` comes in."""
+    def use(self, key: Hashable, rate: Rate, now: int) -> TokenBucket:
+        """The bucket of a key; a new one at `rate` if it has none."""
         bucket = self._buckets.get(key)
         if bucket is None:
             self._forget(now)
-            bucket = self._buckets[key] = TokenBucket(self.rate, now)
+            bucket = self._buckets[key] = TokenBucket(rate, now)
         self._buckets.move_to_end(key)
-        bucket.take(1, now)
+        return bucket
 
     def _forget(self, now: int) -> None:
         """Make room for one; two looks at a time keep ahead of the newcomers."""
@@ -81,6 +78,49 @@ class KeyedBuckets:
             if not self._buckets[oldest].is_full(now) and len(self._buckets) < self._most_keys:
                 return
             del self._buckets[oldest]
+
+
+class KeyedBuckets:
+    """A bucket for each key: in t seconds at most `rate.burst + rate · t` of one key come in.
+
+    Where a key's bucket has another rate, it changes: what has come in still counts, so of a larger burst there is at
+    hand what it has grown by; for the rest see `TokenBucket.change`.
+
+    Args:
+        rate: Of each key.
+        buckets: Where they are; other rates may be asked for there.
+        since: When this rate came into force. Until then a bucket has earned at the one before.
+    """
+
+    def __init__(self, rate: Rate, buckets: Buckets, since: int = 0) -> None:
+        self.rate = rate
+        self._buckets = buckets
+        self._since = since
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def admits(self, key: Hashable, now: int) -> bool:
+        """Whether one more of `key` may come in."""
+        bucket = self._buckets.find(key)
+        if bucket is None:
+            return True
+        self._follow(bucket, now)
+        return bucket.holds(1, now)
+
+    def take(self, key: Hashable, now: int) -> None:
+        """One more of `key` comes in."""
+        bucket = self._buckets.use(key, self.rate, now)
+        self._follow(bucket, now)
+        bucket.take(1, now)
+
+    def _follow(self, bucket: TokenBucket, now: int) -> None:
+        if bucket.rate == self.rate:
+            return
+        grown_by = self.rate.burst - bucket.rate.burst
+        bucket.change(self.rate, min(self._since, now))
+        if grown_by > 0:
+            bucket.give_back(grown_by)
 
 
 class Places:

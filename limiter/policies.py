@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Setting, Topic, Whose
 from limiter.limiter import Scope
 from limiter.networks import Networks
-from limiter.rates import Direction, Limit
+from limiter.rates import Direction, Limit, Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +80,22 @@ class Policies:
         found = (self._at_level(level, direction, whose, values) for level in LEVELS)
         return tuple(entry for entry in found if entry is not None)
 
-    def subscribe_rate(self, topic: Topic) -> Value | None:
-        """How often each consumer may subscribe to a topic: the narrowest value that is there, as with Pulsar."""
-        if topic.is_system:
+    def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
+        """How often each consumer may subscribe to a topic, and the source for people (`namespace rest`).
+
+        The narrowest value that is there holds, as with Pulsar.
+        """
+        if topic.is_system or "subscribe" not in self._values:
             return None
-        found = (
-            self.get("subscribe", setting, name)
-            for setting, name in (
-                (Setting.TOPIC, topic.partitioned),
-                (Setting.TOPIC_OF_NAMESPACE, topic.namespace_name),
-                (Setting.TOPIC_OF_BROKER, ""),
-            )
-        )
-        return next((value for value in found if value and value.limit), None)
+        for setting, name, source in (
+            (Setting.TOPIC, topic.partitioned, "topic"),
+            (Setting.TOPIC_OF_NAMESPACE, topic.namespace_name, "namespace"),
+            (Setting.TOPIC_OF_BROKER, "", "broker"),
+        ):
+            value = self.get("subscribe", setting, name)
+            if value and value.limit.messages:
+                return value.limit.messages, f"{source} {value.origin}"
+        return None
 
     def group_of(self, topic: Topic) -> str:
         """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""

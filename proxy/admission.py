@@ -1,10 +1,13 @@
 """What one process lets in: connections, lookups, producers and consumers, each within its bounds."""
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from limiter.admissions import KeyedBuckets, Places, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
+from limiter.levels import Topic
+from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.config import Config
 from proxy.observe.admission_log import AdmissionLog
@@ -52,63 +55,92 @@ class NotAdmittedError(Exception):
         self.what = what
 
 
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    """A bound at work, and what those whom it refuses are told."""
+
+    bound: KeyedBuckets | Places
+    said: str
+
+
 class Admission:
-    """All bounds of the configuration.
+    """All bounds of the configuration, and the subscribe rates of the policies.
 
     Args:
         config: The configuration.
         counters: Told of what is refused.
         clock: Monotonic nanoseconds.
+        policies: Where the subscribe rates are; call `subscribe_rates_changed` after changing them.
     """
 
-    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int]) -> None:
+    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
         values: dict[What, Value] = {What.CONNECTIONS: config.max_connections}
-        values |= {What(name): value for name, value in config.admission if value}
-        self._bounds = {what: _bound(value) for what, value in values.items()}
-        self._said = {what: f"{_SAID[what]}: at most {_text(value)} ({_key(what)})" for what, value in values.items()}
+        values |= {What(name): value for name, value in config.admission if value and name != What.SUBSCRIBE_RATE}
+        self._in_force = {what: _InForce(_bound(value), _told(what, value)) for what, value in values.items()}
+        self._policies = policies
+        self._subscribes = Buckets()
+        self._rates_since = clock()
         self._counters = counters
         self._clock = clock
         self._log = AdmissionLog(clock)
 
-    def admit(self, asked: Iterable[Asked], whose: str) -> tuple[GiveBack, ...]:
+    def admit(self, asked: Iterable[Asked], whose: str, topic: Topic | None = None) -> tuple[GiveBack, ...]:
         """Let somebody in whom all of `asked` concern; gives what is to be called when he is gone, each once.
 
         Args:
             asked: The bounds, in the order in which they are to refuse, each with the key that counts there.
             whose: The client's address, for the log.
+            topic: Whose subscribe rate it is, if that is asked.
 
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
-        in_force = [(self._bounds[what], key, what) for what, key in asked if what in self._bounds]
-        refusing = take_all([(bound, key) for bound, key, _ in in_force], self._clock())
+        found = [(self._found(what, topic), key, what) for what, key in asked]
+        in_force = [(one, key, what) for one, key, what in found if one is not None]
+        refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
-            raise self._refusal(next(what for bound, _, what in in_force if bound is refusing), whose)
-        return tuple(partial(bound.give_back, key) for bound, key, _ in in_force if isinstance(bound, Places))
+            raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)
+        return tuple(partial(one.bound.give_back, key) for one, key, _ in in_force if isinstance(one.bound, Places))
+
+    def subscribe_rates_changed(self) -> None:
+        """Others are in force from now on."""
+        self._rates_since = self._clock()
 
     @property
     def taken(self) -> int:
         """Keys of which there is somebody."""
-        return sum(len(bound) for bound in self._bounds.values() if isinstance(bound, Places))
+        return sum(len(one.bound) for one in self._in_force.values() if isinstance(one.bound, Places))
 
-    def _refusal(self, what: What, whose: str) -> NotAdmittedError:
+    def _found(self, what: What, topic: Topic | None) -> _InForce | None:
+        if what is not What.SUBSCRIBE_RATE:
+            return self._in_force.get(what)
+        found = self._policies.subscribe_rate(topic) if topic is not None else None
+        if found is None:
+            return None
+        rate, source = found
+        bound = KeyedBuckets(rate, self._subscribes, self._rates_since)
+        return _InForce(bound, _told(what, (rate.tokens, rate.period_ns), source))
+
+    def _refusal(self, what: What, said: str, whose: str) -> NotAdmittedError:
         self._counters.not_admitted[what] += 1
-        self._log.refused(what, self._said[what], whose)
-        return NotAdmittedError(what, self._said[what])
+        self._log.refused(what, said, whose)
+        return NotAdmittedError(what, said)
 
 
 def _bound(value: Value) -> KeyedBuckets | Places:
     if isinstance(value, int):
         return Places(value)
     tokens, period_ns = value
-    return KeyedBuckets(Rate(tokens, period_ns, burst=tokens))
+    return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
+
+
+def _told(what: What, value: Value, source: str = "") -> str:
+    """What the client is told: the bound, its value, and its key or where it was set."""
+    key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
+    return f"{_SAID[what]}: at most {_text(value)} ({f'{key}, {source}' if source else key})"
 
 
 def _text(value: Value) -> str:
     if isinstance(value, int):
         return str(value)
     return f"{value[0]} per {value[1] / NANOS_PER_SECOND:g} s"
-
-
-def _key(what: What) -> str:
-    return str(what) if what is What.CONNECTIONS else f"admission.{what}"

@@ -27,8 +27,8 @@ class AdmissionBounds(BaseModel):
     )
     subscribe_rate_per_consumer: CountPerPeriod | None = Field(
         None,
-        description="how often one consumer may subscribe to one topic, as 5/30s "
-        "(subscribeThrottlingRatePerConsumer per subscribeRatePeriodPerConsumerInSecond)",
+        description="how often one consumer may subscribe to one topic, as 5/30s, where neither the topic nor its "
+        "namespace has a value (subscribeThrottlingRatePerConsumer per subscribeRatePeriodPerConsumerInSecond)",
     )
     max_producers_per_topic: int = Field(
         0, ge=0, description=f"producers of one topic or partition at once (maxProducersPerTopic); {_OFF}"

@@ -141,6 +141,9 @@ class NamespaceLimits(_Section):
     publish_total: RateLimit | None = Field(None, description="of all its topics together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all its topics together")
     subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each subscription of its topics")
+    subscribe: CountPerPeriod | None = Field(
+        None, description="how often one consumer may subscribe to one of its topics, as 5/30s"
+    )
 
 
 class SubscriptionLimits(_Section):
@@ -157,6 +160,9 @@ class TopicLimits(_Section):
     publish_total: RateLimit | None = Field(None, description="of all partitions together")
     dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
     subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each of its subscriptions")
+    subscribe: CountPerPeriod | None = Field(
+        None, description="how often one consumer may subscribe to it, in place of the namespace's value"
+    )
     subscriptions: dict[Name, SubscriptionLimits] = Field(
         default_factory=dict, description="NAME is a subscription's; in place of subscription_dispatch"
     )
@@ -227,9 +233,14 @@ class Limits(_Section):
         return value
 
 
-def file_policies(limits: Limits) -> FilePolicies:
-    """The limits of the file, as they are laid under those that are set at run time."""
-    values: dict[Place, Value] = {}
+def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:
+    """The limits of the file, as they are laid under those that are set at run time.
+
+    Args:
+        limits: The section.
+        subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
+    """
+    values = dict(_subscribe_rates(limits, subscribe))
     directions: tuple[Direction, ...] = ("publish", "dispatch")
     for setting, name, section, key in _sections(limits):
         for direction in directions:
@@ -242,6 +253,19 @@ def file_policies(limits: Limits) -> FilePolicies:
         {tenant: group for group, section in groups for tenant in section.tenants},
         {namespace: group for group, section in groups for namespace in section.namespaces},
     )
+
+
+def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[Place, Value]]:
+    """A whole period's worth may come at once, as with Pulsar."""
+    written = [
+        (Setting.TOPIC_OF_BROKER, "", of_broker),
+        *((Setting.TOPIC_OF_NAMESPACE, name, section.subscribe) for name, section in limits.namespaces.items()),
+        *((Setting.TOPIC, name, section.subscribe) for name, section in limits.topics.items()),
+    ]
+    for setting, name, value in written:
+        if value is not None:
+            limit = Limit(rate(value[0], value[1], burst=value[0]))
+            yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
 
 
 def _sections(limits: Limits) -> Iterator[tuple[Setting, str, BaseModel | None, str]]:

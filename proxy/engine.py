@@ -54,7 +54,7 @@ class Engine:
         self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.lookups = LookupSlots(config.max_lookups_in_flight)
-        self.admission = Admission(config, counters, clock)
+        self.admission = Admission(config, counters, clock, policies)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.sessions: set[Blockable] = set()
@@ -63,4 +63,5 @@ class Engine:
 
     def policies_changed(self, namespace: str | None = None) -> None:
         """Put changed policies in force on live streams: those of one namespace, or of all."""
+        self.admission.subscribe_rates_changed()
         self.registry.apply(self.clock(), namespace)

@@ -1,7 +1,7 @@
 """Reads the configuration anew while the proxy runs: all that can change at once, or nothing.
 
-What can change: `limits`, `blocks`, and the files that `admin_access` names. Of all else that is another than at the
-start, it is said that it takes a restart.
+What can change: `limits`, `blocks`, the subscribe rate of `admission`, and the files that `admin_access` names. Of all
+else that is another than at the start, it is said that it takes a restart.
 """
 
 import asyncio
@@ -79,7 +79,8 @@ class Reloader:
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)
-        return tuple(key for key in keys if getattr(config, key) != getattr(self._at_start, key))
+        now, then = _without_live(config), _without_live(self._at_start)
+        return tuple(key for key in keys if getattr(now, key) != getattr(then, key))
 
     def _tell(self, how: str) -> None:
         assert self.last is not None
@@ -92,3 +93,8 @@ class Reloader:
             log.info("configuration reloaded", cause=self.last.cause, changed=how == "taken")
         for key in self.last.needs_restart:
             log.warning("a changed value takes a restart", key=key)
+
+
+def _without_live(config: Config) -> Config:
+    admission = config.admission.model_copy(update={"subscribe_rate_per_consumer": None})
+    return config.model_copy(update={"admission": admission})

@@ -33,6 +33,7 @@ from proxy.observe.operator_log import set_up_operator_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
+from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader
 from proxy.server import Server
@@ -122,10 +123,10 @@ class Proxy:
 
     def _take(self, config: Config) -> bool:
         has_changed = self.engine.blocklist.reload([block.rule() for block in config.blocks])
-        return self.book.reload(file_policies(config.limits)) or has_changed
+        return self.book.reload(_file_policies(config)) or has_changed
 
     def _open_book(self) -> Book:
-        policies, file = self.engine.registry.policies, file_policies(self.config.limits)
+        policies, file = self.engine.registry.policies, _file_policies(self.config)
         around = Around(self.intervals.flush, self.engine.policies_changed)
         try:
             return Book(policies, file, self._store, around)
@@ -209,6 +210,10 @@ async def _watch(proxy: Proxy) -> None:
         structlog.get_logger().error(
             "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
         )
+
+
+def _file_policies(config: Config) -> FilePolicies:
+    return file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
 
 
 def _open_store(config: Config) -> Store:

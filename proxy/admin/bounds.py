@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from limiter.admissions import KeyedBuckets
+from limiter.admissions import Buckets, KeyedBuckets
 from limiter.networks import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.admin.connections import Connection
@@ -31,7 +31,7 @@ class RequestBounds:
 
     def __init__(self, access: AdminAccess, refused: Refused, clock: Callable[[], int]) -> None:
         tokens, period_ns = access.rate
-        self._callers = KeyedBuckets(Rate(tokens, period_ns, access.burst), MOST_CALLERS)
+        self._callers = KeyedBuckets(Rate(tokens, period_ns, access.burst), Buckets(MOST_CALLERS))
         self._said = f"at most {tokens} per {period_ns / NANOS_PER_SECOND:g} s (admin_access.rate)"
         self._retry_after_s = max(1, math.ceil(period_ns / tokens / NANOS_PER_SECOND))
         self._patience_s = access.request_timeout

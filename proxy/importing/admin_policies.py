@@ -7,19 +7,19 @@ from pydantic import TypeAdapter, ValidationError
 from proxy.config_values import Name
 from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
 from proxy.importing.found import Found, Left, Taken
-from proxy.importing.rates import subscribe_rate_told, take_group, take_rate
+from proxy.importing.rates import PulsarRate, take_group, take_rate
 from proxy.importing.switch_off import group_off, namespace_off, topic_off
 from proxy.importing.values import one_line
 
-_NO_KEY = "the file has one for all (admission.{}) and none for a {} yet; it stays in force at the broker"
+_NO_KEY = "the file has one for all (admission.{}) and none for a namespace yet; it stays in force at the broker"
 _STORED = "it bounds what the broker keeps, not what passes; it stays in force there"
 _UNACKED = "the broker counts what is not acknowledged; it stays in force there"
 _REPLICATION = "replication between clusters does not pass a proxy; it stays in force at the broker"
 _NAMELESS = "its name cannot be written in the file: it is too long, or not printable"
 _BOUNDS = {
-    "max_producers_per_topic": _NO_KEY.format("max_producers_per_topic", "namespace"),
-    "max_consumers_per_topic": _NO_KEY.format("max_consumers_per_topic", "namespace"),
-    "max_consumers_per_subscription": _NO_KEY.format("max_consumers_per_subscription", "namespace"),
+    "max_producers_per_topic": _NO_KEY.format("max_producers_per_topic"),
+    "max_consumers_per_topic": _NO_KEY.format("max_consumers_per_topic"),
+    "max_consumers_per_subscription": _NO_KEY.format("max_consumers_per_subscription"),
     "max_subscriptions_per_topic": _STORED,
     "max_topics_per_namespace": _STORED,
     "max_unacked_messages_per_consumer": _UNACKED,
@@ -47,10 +47,11 @@ def take_state(state: BrokerState, found: Found) -> None:
 
 
 def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found: Found) -> None:
-    rates = {
+    rates: dict[str, PulsarRate | None] = {
         "publish": (policies.publish or {}).get(cluster),
         "dispatch": (policies.dispatch or {}).get(cluster) or (policies.dispatch_of_old or {}).get(cluster),
         "subscription_dispatch": (policies.subscription_dispatch or {}).get(cluster),
+        "subscribe": (policies.subscribe or {}).get(cluster),
     }
     for kind, rate in rates.items():
         if take_rate(rate, ("limits", "namespaces", name, kind), "namespace", found):
@@ -59,9 +60,6 @@ def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found:
 
 
 def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[str, str]]:
-    subscribe = subscribe_rate_told((policies.subscribe or {}).get(cluster))
-    if subscribe:
-        yield subscribe, _NO_KEY.format("subscribe_rate_per_consumer", "namespace")
     replicator = (policies.replicator_dispatch or {}).get(cluster)
     if replicator and replicator.limit():
         yield "replicatorDispatchRate", _REPLICATION
@@ -108,10 +106,6 @@ def _take_topic(topic: str, policies: TopicPolicies, found: Found) -> None:
             )
         else:
             _take_narrowest(topic, of, policies, found)
-    for subscribe in filter(None, map(subscribe_rate_told, policies.subscribe)):
-        found.left.append(
-            Left(f"{one_line(topic)}: {subscribe}", _NO_KEY.format("subscribe_rate_per_consumer", "topic"))
-        )
 
 
 def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Found) -> None:

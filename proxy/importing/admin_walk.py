@@ -28,6 +28,7 @@ _OF_TOPIC = (
     ("publishRate", OfTopic("publish")),
     ("dispatchRate", OfTopic("dispatch")),
     ("subscriptionDispatchRate", OfTopic("subscription_dispatch")),
+    ("subscribeRate", OfTopic("subscribe")),
 )
 _OWN_SUBSCRIPTIONS = ("pulsar.repl.", "pulsar.dedup", "__compaction")
 _EXEMPT = "pulsar/system"
@@ -148,8 +149,6 @@ class _Walk:
                     return
                 if rate is not None:
                     rates[of] = rate
-            subscribe = await self._ask(topic, ("subscribeRate",), SubscribeRate, is_global=is_global)
-            found.subscribe += [subscribe] if isinstance(subscribe, SubscribeRate) else []
         await self._of_subscriptions(topic, found)
         if found != TopicPolicies():
             self.state.topics[name] = found
@@ -181,5 +180,7 @@ class _Walk:
         return sorted(unquote_plus(name) for name in cursors if not name.startswith(_OWN_SUBSCRIPTIONS))
 
 
-def _form(of: OfTopic) -> type[PublishRate | DispatchRate]:
+def _form(of: OfTopic) -> type[PublishRate | DispatchRate | SubscribeRate]:
+    if of.kind == "subscribe":
+        return SubscribeRate
     return PublishRate if of.kind == "publish" else DispatchRate

@@ -33,7 +33,7 @@ class NamespacePolicies(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class OfTopic:
-    """What of a topic a rate is for: `publish`, `dispatch`, `subscription_dispatch`, or one subscription's dispatch."""
+    """What of a topic a rate is for: `publish`, `dispatch`, `subscribe`, `subscription_dispatch`, or a subscription."""
 
     kind: str
     subscription: str = ""
@@ -43,9 +43,8 @@ class OfTopic:
 class TopicPolicies:
     """Policies of one topic: those of this cluster hold, and where there is none those for all clusters."""
 
-    local: dict[OfTopic, PublishRate | DispatchRate] = field(default_factory=dict)
-    everywhere: dict[OfTopic, PublishRate | DispatchRate] = field(default_factory=dict)
-    subscribe: list[SubscribeRate] = field(default_factory=list)
+    local: dict[OfTopic, PublishRate | DispatchRate | SubscribeRate] = field(default_factory=dict)
+    everywhere: dict[OfTopic, PublishRate | DispatchRate | SubscribeRate] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

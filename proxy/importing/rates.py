@@ -1,37 +1,48 @@
-"""From Pulsar's rates to a rate section of the configuration."""
+"""From Pulsar's rates to those of the configuration."""
 
 from collections.abc import Iterator
 
 from proxy.importing.found import Found, Taken
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
+PulsarRate = PublishRate | DispatchRate | SubscribeRate
 
-def take_rate(rate: PublishRate | DispatchRate | None, path: tuple[str, ...], origin: str, found: Found) -> bool:
+
+def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found: Found) -> bool:
     """Add what a rate says.
 
     Args:
         rate: None: nothing is set.
-        path: Keys of the section that it becomes.
+        path: Keys of what it becomes: a section, or for subscribe rates a value.
         origin: Where it was set, for people.
         found: Where to.
 
     Returns:
         Whether it limits anything: numbers of 0 and below are none, as with Pulsar.
     """
-    if rate is None:
-        return False
-    if isinstance(rate, PublishRate):
-        of, period, is_relative = "publish", 1, False
-        numbers = (rate.publishThrottlingRateInMsg, rate.publishThrottlingRateInByte)
-    else:
-        of, period, is_relative = "dispatch", max(1, rate.ratePeriodInSecond), rate.relativeToPublishRate
-        numbers = (rate.dispatchThrottlingRateInMsg, rate.dispatchThrottlingRateInByte)
-    names = (f"{of}ThrottlingRateInMsg", f"{of}ThrottlingRateInByte")
-    taken = list(_numbers(path, dict(zip(names, numbers, strict=True)), period, origin))
-    if taken and is_relative:
-        taken.append(Taken((*path, "relativeToPublishRate"), value=True, origin=f"{origin}: relativeToPublishRate"))
+    taken = list(_taken(rate, path, origin)) if rate is not None else []
     found.taken += taken
     return bool(taken)
+
+
+def _taken(rate: PulsarRate, path: tuple[str, ...], origin: str) -> Iterator[Taken]:
+    if isinstance(rate, PublishRate):
+        numbers = (rate.publishThrottlingRateInMsg, rate.publishThrottlingRateInByte)
+        yield from _both("publish", numbers, 1, path, origin)
+    elif isinstance(rate, DispatchRate):
+        numbers = (rate.dispatchThrottlingRateInMsg, rate.dispatchThrottlingRateInByte)
+        yield from _both("dispatch", numbers, max(1, rate.ratePeriodInSecond), path, origin)
+        if rate.relativeToPublishRate and rate.limit():
+            yield Taken((*path, "relativeToPublishRate"), value=True, origin=f"{origin}: relativeToPublishRate")
+    elif rate.subscribeThrottlingRatePerConsumer > 0:
+        count, period = rate.subscribeThrottlingRatePerConsumer, max(1, rate.ratePeriodInSecond)
+        said = f"subscribeThrottlingRatePerConsumer {count}, ratePeriodInSecond {period}"
+        yield Taken(path, f"{count}/{period}s", f"{origin}: {said}")
+
+
+def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...], origin: str) -> Iterator[Taken]:
+    names = (f"{of}ThrottlingRateInMsg", f"{of}ThrottlingRateInByte")
+    return _numbers(path, dict(zip(names, numbers, strict=True)), period, origin)
 
 
 def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tuple[bool, bool]:
@@ -44,13 +55,6 @@ def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tup
     ]
     found.taken += [*both[0], *both[1]]
     return bool(both[0]), bool(both[1])
-
-
-def subscribe_rate_told(rate: SubscribeRate | None) -> str | None:
-    """A subscribe rate in words, None if it is none."""
-    if rate is None or rate.subscribeThrottlingRatePerConsumer <= 0:
-        return None
-    return f"subscribeRate {rate.subscribeThrottlingRatePerConsumer}/{max(1, rate.ratePeriodInSecond)}s"
 
 
 def _numbers(path: tuple[str, ...], numbers: dict[str, int], period_s: int, origin: str) -> Iterator[Taken]:

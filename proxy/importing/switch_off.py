@@ -13,6 +13,7 @@ _REMOVE = {
     "publish": "remove-publish-rate",
     "dispatch": "remove-dispatch-rate",
     "subscription_dispatch": "remove-subscription-dispatch-rate",
+    "subscribe": "remove-subscribe-rate",
 }
 
 
@@ -30,7 +31,7 @@ def broker_off(found: Found) -> None:
 
 
 def namespace_off(namespace: str, setting: str) -> str:
-    """What ends a rate of a namespace: `publish`, `dispatch` or `subscription_dispatch`."""
+    """What ends a rate of a namespace: `publish`, `dispatch`, `subscription_dispatch` or `subscribe`."""
     return _command("namespaces", _REMOVE[setting], namespace)
 
 

@@ -6,7 +6,7 @@ out; so they are in as soon as there is room. A blocked client is kept and answe
 keeps the connections that are too many does not bound them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from limiter.networks import counted_as
 from limiter.stream import Stream
@@ -85,7 +85,7 @@ class Admittance:
             NotAdmittedError: If there are too many, or if it subscribes too often.
         """
         if not topic.is_system:
-            self._enter(stream, self._asked_by(stream))
+            self._enter(stream, self._asked_by(stream), topic)
 
     def close(self, stream: Stream) -> None:
         """It is over, however it ended."""
@@ -105,8 +105,8 @@ class Admittance:
     def _address(self) -> str:
         return counted_as(self._connection.client_host)
 
-    def _enter(self, who: Stream | None, asked: tuple[Asked, ...] | Iterator[Asked]) -> None:
-        places = self._admission.admit(asked, self._connection.client_address)
+    def _enter(self, who: Stream | None, asked: Iterable[Asked], topic: TopicName | None = None) -> None:
+        places = self._admission.admit(asked, self._connection.client_address, topic)
         if places:
             self._places[who] = places
 

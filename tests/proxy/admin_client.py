@@ -40,7 +40,8 @@ class Admin:
         self.engine = Engine(config, Policies(), Counters(), lambda: None)
         around = Around(self._before_change, self.engine.policies_changed)
         self.store = Store(None)
-        self.book = Book(self.engine.registry.policies, file_policies(config.limits), self.store, around)
+        file = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
+        self.book = Book(self.engine.registry.policies, file, self.store, around)
         self.readiness = Readiness(self.engine)
         self.limits_before_changes: list[Limit | None] = []
         metrics = CollectorRegistry(auto_describe=False)

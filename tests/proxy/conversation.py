@@ -154,7 +154,7 @@ class World:
         self.access = AccessLog("test-proxy", "boot", cast("LogFiles", self._files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
-        policies = policies_of(self.config.limits)
+        policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = Engine(self.config, policies, self.counters, self.intervals.activity, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access)
         self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry)

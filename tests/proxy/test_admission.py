@@ -5,10 +5,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from limiter.levels import Setting
+from limiter.policies import Value
+from limiter.rates import NANOS_PER_SECOND, Limit, Rate
 from limiter.testing import ManualClock
+from protocol.topic_name import parse_topic
 from proxy.admission import Admission, Asked, NotAdmittedError, What
 from proxy.config import Config
 from proxy.observe.counters import Counters
+from tests.proxy.file_limits import policies_of
+
+ORDERS = parse_topic("acme/shop/orders")
+TRIES = ((What.SUBSCRIBE_RATE, "a"),)
 
 
 class Door:
@@ -16,15 +24,27 @@ class Door:
 
     def __init__(self, **bounds: Any) -> None:
         self.clock, self.counters = ManualClock(), Counters()
-        self.admission = Admission(Config.model_validate({"admission": bounds}), self.counters, self.clock)
+        config = Config.model_validate({"admission": bounds})
+        self.policies = policies_of(config.limits, config.admission.subscribe_rate_per_consumer)
+        self.admission = Admission(config, self.counters, self.clock, self.policies)
 
     def refuses(self, *asked: Asked) -> str:
         """What the client is told, or nothing."""
         try:
-            self.admission.admit(asked, "192.0.2.7:1")
+            self.admission.admit(asked, "192.0.2.7:1", ORDERS)
         except NotAdmittedError as error:
             return str(error)
         return ""
+
+    def let_in(self) -> int:
+        """Of 100 subscribes at once."""
+        return sum(not self.refuses(*TRIES) for _ in range(100))
+
+    def set(self, setting: Setting, name: str, per_30_s: int | None) -> None:
+        """A subscribe rate, by REST."""
+        rate = Rate(per_30_s, 30 * NANOS_PER_SECOND, per_30_s) if per_30_s else None
+        self.policies.put("subscribe", setting, name, Value(Limit(rate), "rest") if rate else None)
+        self.admission.subscribe_rates_changed()
 
 
 def test_what_is_not_configured_refuses_nobody_and_remembers_nothing() -> None:
@@ -40,7 +60,6 @@ def test_what_is_not_configured_refuses_nobody_and_remembers_nothing() -> None:
         ({What.CONNECTION_RATE_PER_ADDRESS: "1/500ms"}, "new connections of one address: at most 1 per 0.5 s"),
         ({What.CONNECTIONS_PER_ADDRESS: 1}, "connections of one address: at most 1"),
         ({What.LOOKUP_RATE: "1/min"}, "lookups of one address: at most 1 per 60 s"),
-        ({What.SUBSCRIBE_RATE: "1/30s"}, "subscribes of one consumer: at most 1 per 30 s"),
         ({What.PRODUCERS: 1}, "producers of one topic: at most 1"),
         ({What.CONSUMERS: 1}, "consumers of one topic: at most 1"),
         ({What.CONSUMERS_OF_SUBSCRIPTION: 1}, "consumers of one subscription: at most 1"),
@@ -60,10 +79,9 @@ def test_a_bound_refuses_by_name_and_value_and_is_counted_by_its_key(bounds: dic
 def test_a_whole_period_may_come_at_once_and_then_no_more_than_the_rate() -> None:
     """As Pulsar's subscribe rate: a bucket that holds a period's worth."""
     door = Door(subscribe_rate_per_consumer="5/30s")
-    tries = [(What.SUBSCRIBE_RATE, "a")]
-    assert sum(not door.refuses(*tries) for _ in range(100)) == 5
+    assert door.let_in() == 5
     door.clock.advance(6)
-    assert sum(not door.refuses(*tries) for _ in range(100)) == 1
+    assert door.let_in() == 1
 
 
 def test_who_is_refused_counts_nowhere_else() -> None:
@@ -85,3 +103,56 @@ def test_places_are_given_back_rates_are_not() -> None:
     assert door.admission.taken == 0
     assert door.refuses((What.PRODUCERS, "t")) == ""
     assert door.refuses((What.CONNECTION_RATE, "")) != ""
+
+
+def test_the_narrowest_subscribe_rate_holds_and_says_where_it_was_set() -> None:
+    door = Door(subscribe_rate_per_consumer="5/30s")
+    settings = [(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 7), (Setting.TOPIC, ORDERS.full, 1)]
+    said = [refused_once(door)]
+    for setting, name, per_30_s in settings:
+        door.set(setting, name, per_30_s)
+        said.append(refused_once(door))
+    key = "admission.subscribe_rate_per_consumer"
+    assert said == [
+        f"subscribes of one consumer: at most 5 per 30 s ({key}, broker file)",
+        f"subscribes of one consumer: at most 7 per 30 s ({key}, namespace rest)",
+        f"subscribes of one consumer: at most 1 per 30 s ({key}, topic rest)",
+    ]
+    assert door.counters.not_admitted[What.SUBSCRIBE_RATE] >= 3
+
+
+def refused_once(door: Door) -> str:
+    door.let_in()
+    return door.refuses(*TRIES)
+
+
+def test_a_subscribe_rate_that_is_raised_lets_in_what_it_was_raised_by() -> None:
+    door = Door(subscribe_rate_per_consumer="2/30s")
+    assert door.let_in() == 2
+    door.set(Setting.TOPIC, ORDERS.full, 3)
+    assert door.let_in() == 1
+
+
+def test_a_subscribe_rate_that_is_lowered_gives_nothing() -> None:
+    door = Door(subscribe_rate_per_consumer="5/30s")
+    assert door.let_in() == 5
+    door.set(Setting.TOPIC, ORDERS.full, 3)
+    assert door.let_in() == 0
+    door.clock.advance(10)
+    assert door.let_in() == 1
+
+
+def test_a_subscribe_rate_that_is_taken_back_refuses_nobody_and_remembers_what_came_before() -> None:
+    door = Door()
+    door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 2)
+    assert door.let_in() == 2
+    door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", None)
+    assert door.let_in() == 100
+    door.set(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 2)
+    assert door.let_in() == 0
+
+
+def test_a_subscribe_rate_of_one_topic_is_no_other_topics() -> None:
+    door = Door()
+    door.set(Setting.TOPIC, "persistent://acme/shop/other", 1)
+    assert door.let_in() == 100

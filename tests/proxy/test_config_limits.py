@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from limiter.levels import Client, Setting
+from limiter.policies import Value
 from limiter.rates import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config_limits import Limits
@@ -171,6 +172,28 @@ def test_10_000_messages_a_minute_are_written_as_a_minutes_period() -> None:
     policies = policies_of(Limits.model_validate({"proxy": {"dispatch": {"messages": "10000/min", "bytes": 500}}}))
     (found,) = policies.in_force("dispatch", parse_topic("t/n/x"))
     assert found.limit == Limit(rate(10_000, 60 * SECOND), rate(500, SECOND))
+
+
+@pytest.mark.parametrize(
+    ("section", "setting", "name"),
+    [
+        ({"namespaces": {"shop/a": {"subscribe": "5/30s"}}}, Setting.TOPIC_OF_NAMESPACE, "shop/a"),
+        ({"topics": {"shop/a/x": {"subscribe": "5/30s"}}}, Setting.TOPIC, "persistent://shop/a/x"),
+    ],
+)
+def test_a_subscribe_rate_lets_a_whole_period_in_at_once(section: dict[str, Any], setting: Setting, name: str) -> None:
+    policies = policies_of(Limits.model_validate(section))
+    assert policies.put_under("subscribe", setting) == {name: Value(Limit(Rate(5, 30 * SECOND, 5)), "file")}
+    assert policies.subscribe_rate(parse_topic("shop/b/x")) is None
+
+
+def test_the_subscribe_rate_of_all_topics_is_that_of_the_broker_level() -> None:
+    policies = policies_of(Limits(), subscribe=(5, 30 * SECOND))
+    assert policies.subscribe_rate(parse_topic("shop/b/x")) == (Rate(5, 30 * SECOND, 5), "broker file")
+
+
+def test_a_subscribe_rate_of_bytes_is_none() -> None:
+    assert "write a rate of what is counted" in problems({"namespaces": {"t/n": {"subscribe": "5KB/s"}}})
 
 
 def test_producers_have_a_publish_limit_only() -> None:

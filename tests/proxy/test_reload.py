@@ -75,6 +75,14 @@ async def test_a_good_one_with_a_broken_file_beside_it_changes_nothing() -> None
     assert desk.taken == []
 
 
+async def test_of_admission_only_the_subscribe_rate_takes_no_restart() -> None:
+    desk = Desk(admission={"subscribe_rate_per_consumer": "5/30s"})
+    desk.write(admission={"subscribe_rate_per_consumer": "7/30s"})
+    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ()
+    desk.write(admission={"max_producers_per_topic": 1})
+    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("admission",)
+
+
 async def test_what_takes_a_restart_is_named_as_long_as_it_differs_from_the_start() -> None:
     desk = Desk(listen="127.0.0.1:1", broker="pulsar://b:1")
     desk.write(listen="127.0.0.1:2", broker="pulsar://b:2", limits=_LIMITED)

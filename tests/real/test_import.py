@@ -44,6 +44,8 @@ def limited(rest: PulsarRest) -> Any:
     rest.call("PUT", f"{path(PLAIN)}/subscription/my%20sub%2F1")
     rest.call("POST", f"{path(PLAIN)}/my%20sub%2F1/dispatchRate", rates(Msg=14))
     rest.call("POST", f"{path(PARTITIONED)}/publishRate?isGlobal=true", {"publishThrottlingRateInByte": 1000})
+    subscribe = {"subscribeThrottlingRatePerConsumer": 7, "ratePeriodInSecond": 10}
+    rest.call("POST", f"{path(PARTITIONED)}/subscribeRate?isGlobal=true", subscribe)
     rest.call("POST", f"{path(PARTITIONED)}/dispatchRate", rates(Msg=12) | {"relativeToPublishRate": True})
     for key, value in KEYS.items():
         rest.call("POST", f"/admin/v2/brokers/configuration/{key}/{value}")
@@ -68,7 +70,11 @@ def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path
     limits = yaml.safe_load(output.read_text())["limits"]
     assert limits["each_topic"]["publish"]["messages"] == 70000
     assert limits["each_subscription"]["dispatch"]["bytes"] == 80000000
-    assert limits["namespaces"][f"{TENANT}/import"] == {"publish": {"messages": 10}, "dispatch": {"messages": "20/2s"}}
+    assert limits["namespaces"][f"{TENANT}/import"] == {
+        "publish": {"messages": 10},
+        "dispatch": {"messages": "20/2s"},
+        "subscribe": "5/30s",
+    }
     assert limits["resource_groups"]["sluice gold"] == {
         "publish": {"messages": 90000},
         "dispatch": {"bytes": 9},
@@ -78,15 +84,15 @@ def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path
     assert limits["topics"][PARTITIONED] == {
         "publish": {"bytes": 1000},
         "dispatch": {"messages": 12, "relativeToPublishRate": True},
+        "subscribe": "7/10s",
     }
-    assert f"namespace {TENANT}/import: subscribeRate 5/30s" in result.stderr
     assert f"resource group sluice gold: {DIFFERENCE}" in result.stderr
 
 
 @pytest.mark.usefixtures("limited")
 def test_the_commands_that_are_told_end_the_limits_at_the_broker(real_broker: StandaloneBroker) -> None:
     told = commands(run("--from-admin", real_broker.admin_url))
-    assert len(told) == 8
+    assert len(told) == 10
     pulsar_admin = PulsarAdmin(real_broker.admin_url, real_broker.service_url)
     for command in told:
         pulsar_admin.run(*shlex.split(command)[1:])

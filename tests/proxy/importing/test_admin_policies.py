@@ -37,22 +37,27 @@ def test_a_namespaces_rates_are_taken_and_switched_off() -> None:
         publish={"here": PublishRate(1)},
         dispatch={"here": DispatchRate(2)},
         subscription_dispatch={"here": DispatchRate(3)},
+        subscribe={"here": SubscribeRate(4)},
     )
     assert taken(found) == {
         ("namespaces", "shop/orders", "publish", "messages"): 1,
         ("namespaces", "shop/orders", "dispatch", "messages"): 2,
         ("namespaces", "shop/orders", "subscription_dispatch", "messages"): 3,
+        ("namespaces", "shop/orders", "subscribe"): "4/30s",
     }
     assert found.switch_off == [
         f"{NAMESPACE} remove-publish-rate shop/orders",
         f"{NAMESPACE} remove-dispatch-rate shop/orders",
         f"{NAMESPACE} remove-subscription-dispatch-rate shop/orders",
+        f"{NAMESPACE} remove-subscribe-rate shop/orders",
     ]
     assert found.left == []
 
 
 def test_rates_of_other_clusters_and_rates_that_limit_nothing_are_not_taken() -> None:
-    found = of_namespace(publish={"there": PublishRate(1)}, dispatch={"here": DispatchRate(-1, 0)})
+    found = of_namespace(
+        publish={"there": PublishRate(1)}, dispatch={"here": DispatchRate(-1, 0)}, subscribe={"here": SubscribeRate(0)}
+    )
     assert (found.taken, found.switch_off) == ([], [])
 
 
@@ -64,7 +69,6 @@ def test_a_dispatch_rate_may_stand_where_older_brokers_wrote_it() -> None:
 @pytest.mark.parametrize(
     ("policies", "what"),
     [
-        ({"subscribe": {"here": SubscribeRate(5, 10)}}, "subscribeRate 5/10s"),
         ({"replicator_dispatch": {"here": DispatchRate(5)}}, "replicatorDispatchRate"),
         ({"max_producers_per_topic": 3}, "max_producers_per_topic 3"),
         ({"max_consumers_per_topic": 0}, "max_consumers_per_topic 0"),
@@ -112,17 +116,20 @@ def test_a_topics_rates_are_taken_and_switched_off() -> None:
     found = of_topic(
         local={
             OfTopic("publish"): PublishRate(1),
+            OfTopic("subscribe"): SubscribeRate(5, 10),
             OfTopic("subscription_dispatch", "my sub"): DispatchRate(4),
             OfTopic("subscription_dispatch"): DispatchRate(3),
         }
     )
     assert taken(found) == {
         ("topics", TOPIC, "publish", "messages"): 1,
+        ("topics", TOPIC, "subscribe"): "5/10s",
         ("topics", TOPIC, "subscription_dispatch", "messages"): 3,
         ("topics", TOPIC, "subscriptions", "my sub", "dispatch", "messages"): 4,
     }
     assert found.switch_off == [
         f"{POLICIES} remove-publish-rate {TOPIC}",
+        f"{POLICIES} remove-subscribe-rate {TOPIC}",
         f"{POLICIES} remove-subscription-dispatch-rate {TOPIC}",
         f"{POLICIES} remove-subscription-dispatch-rate --subscription 'my sub' {TOPIC}",
     ]
@@ -146,14 +153,8 @@ def test_a_value_that_limits_nothing_counts_as_not_set() -> None:
 
 
 def test_what_a_topic_has_no_place_for_is_told() -> None:
-    found = of_topic(
-        subscribe=[SubscribeRate(5), SubscribeRate()],
-        local={OfTopic("subscription_dispatch", "a\nb"): DispatchRate(4)},
-    )
-    assert [one.what for one in found.left] == [
-        f"{TOPIC}: dispatchRate of subscription 'a\\nb'",
-        f"{TOPIC}: subscribeRate 5/30s",
-    ]
+    found = of_topic(local={OfTopic("subscription_dispatch", "a\nb"): DispatchRate(4)})
+    assert [one.what for one in found.left] == [f"{TOPIC}: dispatchRate of subscription 'a\\nb'"]
     assert found.taken == []
 
 

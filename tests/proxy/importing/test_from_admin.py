@@ -66,15 +66,15 @@ async def test_everything_a_broker_limits_is_one_file_that_sluice_accepts(tmp_pa
     assert CliRunner().invoke(app, ["check", "--config", str(output)]).exit_code == 0
     assert yaml.safe_load(output.read_text())["limits"] == {
         "each_topic": {"publish": {"messages": 500}},
-        "namespaces": {"shop/orders": {"publish": {"messages": 5}}},
+        "namespaces": {"shop/orders": {"publish": {"messages": 5}, "subscribe": "4/30s"}},
         "resource_groups": {"on": {"publish": {"bytes": 1000}, "namespaces": ["shop/orders"]}},
         "topics": {"persistent://shop/orders/a": {"subscriptions": {"null": {"dispatch": {"messages": 8}}}}},
     }
     assert "configuration of the broker: dispatchThrottlingRatePerReplicatorInMsg=9" in result.stderr
-    assert "namespace shop/orders: subscribeRate 4/30s" in result.stderr
     assert [line.strip() for line in result.stderr.splitlines() if "pulsar-admin" in line] == [
         "pulsar-admin brokers update-dynamic-config --config maxPublishRatePerTopicInMessages --value 0",
         "pulsar-admin namespaces remove-publish-rate shop/orders",
+        "pulsar-admin namespaces remove-subscribe-rate shop/orders",
         "pulsar-admin namespaces remove-resource-group shop/orders",
         "pulsar-admin topicPolicies remove-subscription-dispatch-rate --subscription null persistent://shop/orders/a",
     ]

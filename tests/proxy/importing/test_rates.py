@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from proxy.importing.found import Found
-from proxy.importing.rates import subscribe_rate_told, take_group, take_rate
+from proxy.importing.rates import PulsarRate, take_group, take_rate
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 
-def taken(rate: PublishRate | DispatchRate | None) -> dict[str, Any]:
+def taken(rate: PulsarRate | None) -> dict[str, Any]:
     found = Found()
     assert take_rate(rate, ("x",), "topic policy", found) == bool(found.taken)
     return {one.path[-1]: (one.value, one.origin) for one in found.taken}
@@ -35,9 +35,13 @@ def test_a_period_below_a_second_is_one(period: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "rate", [None, PublishRate(), PublishRate(0, -1), DispatchRate(0, 0, relativeToPublishRate=True)]
+    "rate",
+    [
+        *(None, PublishRate(), PublishRate(0, -1), DispatchRate(0, 0, relativeToPublishRate=True)),
+        *(SubscribeRate(), SubscribeRate(0, 10)),
+    ],
 )
-def test_numbers_of_0_and_below_limit_nothing(rate: PublishRate | DispatchRate | None) -> None:
+def test_numbers_of_0_and_below_limit_nothing(rate: PulsarRate | None) -> None:
     assert taken(rate) == {}
 
 
@@ -56,6 +60,6 @@ def test_a_group_limits_what_it_says(group: ResourceGroup, limits: tuple[bool, b
     assert {(*one.path, one.value) for one in found.taken} == sections
 
 
-def test_a_subscribe_rate_is_told_if_it_is_one() -> None:
-    assert subscribe_rate_told(SubscribeRate(5, 10)) == "subscribeRate 5/10s"
-    assert [subscribe_rate_told(rate) for rate in (None, SubscribeRate(), SubscribeRate(0, 10))] == [None] * 3
+def test_a_subscribe_rate_is_one_value() -> None:
+    said = "topic policy: subscribeThrottlingRatePerConsumer 5, ratePeriodInSecond 10"
+    assert taken(SubscribeRate(5, 10)) == {"x": ("5/10s", said)}

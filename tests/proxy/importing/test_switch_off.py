@@ -16,6 +16,7 @@ TOPIC = "persistent://shop/orders/audit"
         ("publish", "remove-publish-rate"),
         ("dispatch", "remove-dispatch-rate"),
         ("subscription_dispatch", "remove-subscription-dispatch-rate"),
+        ("subscribe", "remove-subscribe-rate"),
     ],
 )
 def test_each_kind_of_rate_has_its_command(kind: str, command: str) -> None:
