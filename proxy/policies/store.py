@@ -2,10 +2,15 @@
 
 A change and its line of the audit log are one transaction, and on disk before anybody is told of success. Without a
 file the same is kept in memory, and ends with the process.
+
+Reads have a connection of their own, as one that waits for the disk would let its readers wait too: they read on the
+event loop, writes run in a thread.
 """
 
+import fcntl
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +28,8 @@ CREATE TABLE audit (
 );
 """
 _PATIENCE_S = 2.0
+_IN_USE = "another process uses it; give each proxy a file of its own"
+_NO_FOLDER = "cannot be opened; its folder must exist and be writable"
 
 
 class StoreError(Exception):
@@ -52,7 +59,7 @@ class Store:
     """Policies by key, each as the text in which it was written.
 
     Args:
-        path: The file; it and its `-wal` belong to one process at a time. None: memory.
+        path: The file; it, its `-wal`, `-shm` and `.lock` belong to one process at a time. None: memory.
         audit_rows: Changes that the audit log remembers; older ones go.
 
     Raises:
@@ -62,12 +69,15 @@ class Store:
     def __init__(self, path: Path | None, audit_rows: int = 100_000) -> None:
         self._path = path
         self._audit_rows = audit_rows
+        self._opened = ExitStack()
+        self._take_lock()
         try:
-            self._base = sqlite3.connect(
-                path or ":memory:", timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
-            )
+            self._base = self._reading = self._connect()
             self._set_up()
+            if path is not None:
+                self._reading = self._connect()
         except sqlite3.Error as error:
+            self.close()
             raise StoreError(self._explain(error)) from None
 
     def policies(self) -> Iterator[tuple[Key, str]]:
@@ -77,7 +87,7 @@ class Store:
             StoreError: If it cannot be read.
         """
         try:
-            for kind, setting, name, body in self._base.execute("SELECT kind, setting, name, body FROM policies"):
+            for kind, setting, name, body in self._reading.execute("SELECT kind, setting, name, body FROM policies"):
                 yield Key(Kind(kind), setting, name), body
         except (sqlite3.Error, ValueError) as error:
             raise StoreError(self._explain(error)) from None
@@ -89,7 +99,7 @@ class Store:
             StoreError: If it cannot be read.
         """
         try:
-            found = self._base.execute(
+            found = self._reading.execute(
                 "SELECT body FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
             ).fetchone()
         except sqlite3.Error as error:
@@ -121,7 +131,7 @@ class Store:
             StoreError: If it cannot be read.
         """
         try:
-            rows = self._base.execute(
+            rows = self._reading.execute(
                 "SELECT at_ns, who, address, kind, setting, name, before, after FROM audit ORDER BY id DESC LIMIT ?",
                 (most,),
             ).fetchall()
@@ -134,13 +144,31 @@ class Store:
 
     def close(self) -> None:
         """Give the file back."""
-        self._base.close()
+        self._opened.close()
+
+    def _take_lock(self) -> None:
+        """Keep other processes out; SQLite's own lock would keep our readers out too."""
+        if self._path is None:
+            return
+        try:
+            lock = self._opened.enter_context(self._path.with_name(self._path.name + ".lock").open("ab"))
+        except OSError:
+            raise StoreError(self._explain(_NO_FOLDER)) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise StoreError(self._explain(_IN_USE)) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        where = self._path or ":memory:"
+        opened = sqlite3.connect(where, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+        return self._opened.enter_context(closing(opened))
 
     def _set_up(self) -> None:
-        self._base.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._base.execute("PRAGMA journal_mode = WAL")
         self._base.execute("PRAGMA synchronous = FULL")
-        self._base.execute("BEGIN IMMEDIATE")  # takes the lock that keeps other processes out
+        self._base.execute("BEGIN IMMEDIATE")
         version = self._base.execute("PRAGMA user_version").fetchone()[0]
         known = self._base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if version not in {0, _VERSION} or (version == 0 and known):
@@ -165,12 +193,12 @@ class Store:
             )
         self._base.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (self._audit_rows,))
 
-    def _explain(self, error: Exception) -> str:
+    def _explain(self, error: Exception | str) -> str:
         trouble = str(error)
         if "locked" in trouble:
-            trouble = "another process uses it; give each proxy a file of its own"
+            trouble = _IN_USE
         elif "unable to open" in trouble:
-            trouble = "cannot be opened; its folder must exist and be writable"
+            trouble = _NO_FOLDER
         elif "not a database" in trouble:
             trouble = "is not a policy store; name another file, or take this one away"
         return f"policies.store: {self._path or 'in memory'}: {trouble}"

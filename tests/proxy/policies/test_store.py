@@ -132,3 +132,25 @@ def test_killed_in_the_middle_of_writes_it_has_all_that_was_told_and_no_half(pat
         kept = {key.name: int(body) for key, body in store.policies()}
     assert kept["one"] == kept["two"], "a transaction is whole"
     assert told <= kept["one"] <= told + 1
+
+
+def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:
+    """A disk may take its time; reads are on the event loop."""
+    with opened(path) as store:
+        store.write([Change(_GROUP, None, "before")], 1, "", "")
+        store._base.execute("BEGIN IMMEDIATE")
+        store._base.execute("UPDATE policies SET body = 'half'")
+
+        assert store.read(_GROUP) == "before"
+        assert dict(store.policies()) == {_GROUP: "before"}
+
+        store._base.execute("ROLLBACK")
+
+
+def test_a_store_whose_process_was_killed_can_be_opened_at_once(path: Path) -> None:
+    with opened(path) as store:
+        store.write([Change(_GROUP, None, "1")], 1, "", "")
+    assert path.with_name("policies.db.lock").exists()
+
+    with opened(path) as store:
+        assert store.read(_GROUP) == "1"
