@@ -1,0 +1,186 @@
+"""The real pulsar-admin at Sluice's admin address: it says what it says at a broker, and running clients notice."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loadgen.real.admin import PulsarAdmin
+from loadgen.real.errors import ProcessFailed
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.admin_calls import AdminCalls, Answer
+from tests.real.admin_scripts import (
+    DIFFERENCES,
+    GROUPS_OF_COMMANDS,
+    IN_PARTS,
+    RATES,
+    SUBSCRIPTION,
+    TOPIC,
+    Difference,
+    of_dynamic_configuration,
+    of_mistakes,
+    of_namespace,
+    of_resource_groups,
+    of_subscription,
+    of_topic,
+    of_topic_globally,
+    precedence,
+)
+from tests.real.conftest import IS_DIRECT
+from tests.real.pulsar_rest import TENANT, PulsarRest
+from tests.real.sluice_process import SluiceProcess, start_sluice
+
+pytestmark = pytest.mark.real
+TOKEN, PLUGIN = "a-token-that-may-write", "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+PATIENCE_S = 5
+"""A broker's topic policies are written to a topic and read from there: what was set may come a moment later."""
+
+
+class Both:
+    """The same call at the broker and at Sluice."""
+
+    def __init__(self, calls: AdminCalls, broker: StandaloneBroker, sluice: SluiceProcess) -> None:
+        self.at_broker: Callable[[str], Answer] = lambda command: calls.call(broker.admin_url, command)
+        self.at_sluice: Callable[[str], Answer] = lambda command: calls.call(sluice.admin_url, command)
+
+    def differences(self, script: Iterator[str], same: Callable[[Answer, Answer], bool] = Answer.__eq__) -> list[str]:
+        """Where one says otherwise than the other."""
+        found = []
+        for command in script:
+            sluice, broker = self.at_sluice(command), self.at_broker(command)
+            deadline = time.monotonic() + PATIENCE_S
+            while not same(sluice, broker) and " get-" in command and time.monotonic() < deadline:
+                time.sleep(0.1)
+                broker = self.at_broker(command)
+            if not same(sluice, broker):
+                found.append(f"{command}\n  broker: {broker}\n  Sluice: {sluice}")
+        return found
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCalls]:
+    with AdminCalls(tmp_path_factory.mktemp("pulsar-admin") / "java.log") as calls:
+        yield calls
+
+
+@pytest.fixture(scope="module")
+def both(calls: AdminCalls, real_broker: StandaloneBroker, sluice_proxy: SluiceProcess, rest: PulsarRest) -> Both:
+    if IS_DIRECT:
+        pytest.skip("a broker and itself do not differ (SLUICE_TEST_DIRECT)")
+    rest.ensure_namespace("pulsar-admin")
+    rest.create_topic(TOPIC)
+    rest.create_partitioned_topic(IN_PARTS, 2)
+    rest.call("PUT", f"/admin/v2/{TOPIC.replace('://', '/')}/subscription/{SUBSCRIPTION}")
+    return Both(calls, real_broker, sluice_proxy)
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("kind", RATES)
+def test_rates_of_a_namespace_are_answered_as_by_a_broker(both: Both, kind: str) -> None:
+    assert not both.differences(of_namespace(kind))
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("kind", RATES)
+@pytest.mark.parametrize("group", GROUPS_OF_COMMANDS)
+def test_rates_of_a_topic_are_answered_as_by_a_broker(both: Both, group: str, kind: str) -> None:
+    assert not both.differences(of_topic(group, kind))
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("kind", RATES)
+def test_global_rates_of_a_topic_are_answered_as_by_a_broker(both: Both, kind: str) -> None:
+    assert not both.differences(of_topic_globally(kind))
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("subscription", [SUBSCRIPTION, "not-there", "'a b/c'"])
+def test_the_rate_of_a_subscription_is_answered_as_by_a_broker(both: Both, subscription: str) -> None:
+    assert not both.differences(of_subscription(subscription))
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize(
+    ("kind", "key", "flags"),
+    [
+        ("dispatch-rate", "dispatchThrottlingRatePerTopicInMsg", "-md"),
+        ("subscription-dispatch-rate", "dispatchThrottlingRatePerSubscriptionInByte", "-bd"),
+        ("subscribe-rate", "subscribeThrottlingRatePerConsumer", "-sr"),
+    ],
+)
+def test_what_applies_is_what_applies_at_a_broker(both: Both, kind: str, key: str, flags: str) -> None:
+    assert not both.differences(precedence(kind, key, flags))
+
+
+@pytest.mark.jdk
+def test_resource_groups_are_answered_as_by_a_broker(both: Both) -> None:
+    """Groups of other tests may be there at the broker."""
+
+    def same(sluice: Answer, broker: Answer) -> bool:
+        own = [line for line in broker.lines if line.startswith(TENANT)]
+        return sluice == broker or (sluice.code, sluice.lines, sluice.err) == (broker.code, own, broker.err)
+
+    assert not both.differences(of_resource_groups(), same)
+
+
+@pytest.mark.jdk
+def test_dynamic_configuration_is_answered_as_by_a_broker(both: Both) -> None:
+    def same(sluice: Answer, broker: Answer) -> bool:
+        return (sluice.code, sluice.lines, sluice.err) == (broker.code, broker.lines, broker.err)
+
+    assert not both.differences(of_dynamic_configuration(), same)
+
+
+@pytest.mark.jdk
+def test_a_broker_lists_the_dynamic_keys_that_mean_something_here_among_others(both: Both) -> None:
+    listed = "brokers list-dynamic-config"
+    assert set(both.at_sluice(listed).lines) < set(both.at_broker(listed).lines)
+
+
+@pytest.mark.jdk
+def test_mistakes_are_told_as_by_a_broker(both: Both) -> None:
+    assert not both.differences(of_mistakes())
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda difference: difference.why)
+def test_where_sluice_differs_it_has_a_reason(both: Both, difference: Difference) -> None:
+    for command in difference.before:
+        both.at_sluice(command)
+        both.at_broker(command)
+    broker, deadline = both.at_broker(difference.command), time.monotonic() + PATIENCE_S
+    while difference.broker not in str(broker) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        broker = both.at_broker(difference.command)
+    sluice = both.at_sluice(difference.command)
+    for command in difference.after:
+        both.at_sluice(command)
+        both.at_broker(command)
+    assert difference.broker in str(broker)
+    assert difference.sluice in str(sluice)
+    assert sluice != broker
+
+
+def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(
+    real_broker: StandaloneBroker, tmp_path: Path
+) -> None:
+    """The program itself, in a JVM of its own."""
+    if IS_DIRECT:
+        pytest.skip("the broker itself asks for no token (SLUICE_TEST_DIRECT)")
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text(f"{{ann: {{access: write, token: {TOKEN}}}}}")
+    tokens.chmod(0o600)
+    sluice = start_sluice(tmp_path / "sluice", real_broker.service_url, {"admin_access": {"tokens": str(tokens)}})
+    admin = PulsarAdmin(sluice.admin_url, sluice.service_url)
+    known = ("--auth-plugin", PLUGIN, "--auth-params", f"token:{TOKEN}")
+    try:
+        with pytest.raises(ProcessFailed) as refused:
+            admin.run("namespaces", "set-publish-rate", "public/default", "-m", "70000")
+        assert "a token is needed here: Authorization: Bearer TOKEN" in refused.value.last_lines
+        assert admin.run(*known, "namespaces", "set-publish-rate", "public/default", "-m", "70000") == ""
+        assert '"publishThrottlingRateInMsg" : 70000' in admin.run(
+            *known, "namespaces", "get-publish-rate", "public/default"
+        )
+    finally:
+        sluice.stop()
