@@ -30,6 +30,7 @@ from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles, Rotation
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.rescue import rescue
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
@@ -229,6 +230,8 @@ def _open_access_log(config: Config) -> AccessLog:
         return AccessLog(config.proxy_id, boot_id, None)
     rotation = Rotation(section.rotate_size, section.rotate_age, section.queue)
     try:
+        section.dir.mkdir(parents=True, exist_ok=True)
+        rescue(section.dir, config.proxy_id)
         files = LogFiles(section.dir, f"{config.proxy_id}-{boot_id}", rotation, _log_trouble)
     except OSError as error:
         raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None

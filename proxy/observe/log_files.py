@@ -5,6 +5,7 @@ loop never waits for the disk: what does not fit the queue is dropped and counte
 """
 
 import errno
+import fcntl
 import threading
 import time
 from collections import deque
@@ -115,6 +116,7 @@ class LogFiles:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file_path = self._folder / f"{self._stem}-{self._files_made:06d}.jsonl"
         self._file = FileIO(self._open_name(), "w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `rescue` knows it from one that was left
         self._files_made += 1
         self._file_size = self._file_lines = 0
         self._file_since = time.monotonic()
