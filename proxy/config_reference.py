@@ -1,27 +1,48 @@
-"""Makes `docs/configuration.md` from the model: `python -m proxy.config_reference > docs/configuration.md`."""
+"""Makes `docs/configuration.md` and `docs/sluice.yaml` from the model.
 
-import types
+python -m proxy.config_reference > docs/configuration.md
+python -m proxy.config_reference --yaml > docs/sluice.yaml
+"""
+
+import sys
 import typing
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from limiter.rates import NANOS_PER_SECOND
 from proxy.config import Config
+from proxy.config_environment import section_of
 from proxy.config_limits import RateLimit, TopicDispatchLimit
-from proxy.config_values import read_count_rate, read_size, read_span
+from proxy.config_words import default_of, type_of
+from proxy.config_yaml import commented_yaml
 
 _HEAD = """\
 # Configuration
 
-One YAML file, given as `sluice serve --config FILE`; flags override it. `sluice check --config FILE` names every
-mistake. Sizes are written `4096`, `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second),
-`500/s`, `30/min`, `5/30s`, `10MB/s`. This page is made from the model in `proxy/config.py`.
+One YAML file, given as `sluice serve --config FILE` or in `SLUICE_CONFIG`; [sluice.yaml](sluice.yaml) is one with every
+key, commented out. `sluice check --config FILE` names every mistake, in the environment too. Sizes are written `4096`,
+`64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second), `500/s`, `30/min`, `5/30s`, `10MB/s`.
+This page is made from the model in `proxy/config.py`.
 
-| key | default | meaning |
-|---|---|---|
+## The environment
+
+Flags override environment variables, these the file, and that the defaults. A variable is named as its key, in
+capitals behind `SLUICE_`, with two underscores for each dot: `SLUICE_LISTEN`, `SLUICE_ACCESS_LOG__DIR`,
+`SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`; what goes by names is YAML:
+`SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`, and stands for all of that key. An empty
+variable counts as not set. One that begins with `SLUICE_` and stands for no key is an error, but for those of other
+commands (`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`; `SLUICE_ADMIN` is where they
+ask as well as where `sluice serve` listens, and with a URL for them alone) and those that Kubernetes makes for a
+Service. On reload the environment is that of the start.
+
+No secret is a value here: tokens and TLS keys are files, which are read again when they change.
+
+## Keys
+
+| key | type | default | meaning |
+|---|---|---|---|
 """
 
 
@@ -30,8 +51,8 @@ _RATE_HEAD = """
 
 What stands above as *rate* is a section of these keys; messages and bytes both hold if both are given.
 
-| key | default | meaning |
-|---|---|---|
+| key | type | default | meaning |
+|---|---|---|---|
 """
 
 
@@ -42,50 +63,43 @@ def reference() -> str:
 
 
 def _table(model: type[BaseModel], known: Collection[str] = ()) -> str:
-    rows = (row for row in _rows(model, "") if row[0] not in known)
-    return "".join(f"| `{key}` | {default} | {text} |\n" for key, default, text in rows)
+    rows = (row for row in _rows(model, "") if row.key not in known)
+    return "".join(f"| `{row.key}` | {row.type} | {row.default} | {row.text} |\n" for row in rows)
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+class _Row(NamedTuple):
+    key: str
+    type: str
+    default: str
+    text: str
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[_Row]:
     for name, field in model.model_fields.items():
         section, suffix = _section(field.annotation)
         if section is None:
-            yield f"{prefix}{name}", _default(field), field.description or ""
-            continue
-        if issubclass(section, RateLimit):
-            yield f"{prefix}{name}{suffix}", "none", f"*rate* {field.description}"
-            continue
-        for key, default, text in _rows(section, f"{prefix}{name}{suffix}."):
-            yield key, default, f"{text}; {field.description}" if field.description and default == "none" else text
+            yield _Row(f"{prefix}{name}", type_of(field), _default(field), field.description or "")
+        elif issubclass(section, RateLimit):
+            yield _Row(f"{prefix}{name}{suffix}", "*rate*", "none", field.description or "")
+        else:
+            for row in _rows(section, f"{prefix}{name}{suffix}."):
+                is_told = field.description and row.default == "none"
+                yield row._replace(text=f"{row.text}; {field.description}") if is_told else row
 
 
 def _section(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     """The model inside an annotation, and how its keys are reached from the field."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, ""
-    arguments = typing.get_args(annotation)
-    if isinstance(annotation, types.UnionType):
-        return _section(arguments[0])
     if typing.get_origin(annotation) is dict:
-        return _section(arguments[1])[0], ".NAME"
-    return None, ""
+        return section_of(typing.get_args(annotation)[1]), ".NAME"
+    return section_of(annotation), ""
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "must be given"
-    value = field.get_default(call_default_factory=True, validated_data={})
-    if value is None or value == ():
-        return "none"
-    readers = {getattr(part, "func", None) for part in field.metadata}
-    if read_span in readers:
-        return f"`{value:g}s`"
-    if read_count_rate in readers:
-        return f"`{value[0]}/{value[1] / NANOS_PER_SECOND:g}s`".replace("/1s", "/s")
-    if read_size in readers and value % 1024**2 == 0:
-        return f"`{value // 1024**2}MiB`"
-    return f"`{value}`"
+    default = default_of(field)
+    return "none" if default is None else f"`{default}`"
 
 
 if __name__ == "__main__":
-    print(reference(), end="")  # noqa: T201 - this is its job
+    print(commented_yaml() if sys.argv[1:] == ["--yaml"] else reference(), end="")  # noqa: T201 - this is its job

@@ -18,7 +18,8 @@ def test_every_top_level_key_is_on_the_page():
     assert [name for name in Config.model_fields if f"| `{name}" not in page] == []
 
 
-def test_every_row_has_a_meaning():
+def test_every_row_has_a_type_and_a_meaning():
     rows = [line for line in reference().splitlines() if line.startswith("| `")]
     assert rows
-    assert [row for row in rows if not row.split("|")[3].strip()] == []
+    assert [row for row in rows if not row.split("|")[2].strip()] == []
+    assert [row for row in rows if not row.split("|")[4].strip()] == []
