@@ -116,6 +116,27 @@ def test_of_hundred_subscribes_of_one_consumer_five_are_let_in(sluice_proxy: Slu
     assert outcomes == {"in": outcomes["in"], "NotAllowedError": 100 - outcomes["in"]}
 
 
+def test_a_subscribe_rate_set_by_rest_holds_for_that_topic_and_each_consumer_and_ends_when_taken_back(
+    sluice_proxy: SluiceProcess, topic: str
+) -> None:
+    path = f"/admin/v2/{topic.replace('://', '/', 1)}/subscribeRate"
+    sluice_proxy.send("POST", path, {"subscribeThrottlingRatePerConsumer": 2, "ratePeriodInSecond": 600})
+    came = [subscribed_anew(sluice_proxy, topic, "c") for _ in range(5)]
+    assert came == ["in", "in", "NotAllowedError", "NotAllowedError", "NotAllowedError"]
+    assert subscribed_anew(sluice_proxy, topic, "another") == "in"
+    assert subscribed_anew(sluice_proxy, f"{topic}-other", "c") == "in"
+    sluice_proxy.send("POST", path, {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 600})
+    assert [subscribed_anew(sluice_proxy, topic, "c") for _ in range(2)] == ["in", "NotAllowedError"]
+    sluice_proxy.send("DELETE", path)
+    assert subscribed_anew(sluice_proxy, topic, "c") == "in", "the file's 5/30s hold again"
+
+
+def subscribed_anew(sluice: SluiceProcess, topic: str, consumer: str) -> str:
+    """What becomes of a consumer of that name in a program that is started again."""
+    with closing(quiet_client(sluice.service_url)) as client:
+        return outcome(lambda: client.subscribe(topic, "s", consumer_name=consumer))
+
+
 @pytest.fixture(scope="module")
 def rates(real_broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
     with sluice_with(RATES, real_broker, tmp_path_factory.mktemp("rates")) as sluice:
