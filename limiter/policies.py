@@ -43,8 +43,8 @@ class Policies:
         Raises:
             ValueError: If an address or a network is not one.
         """
-        if setting is Setting.ADDRESS:
-            self._networks.setdefault(about, Networks()).put(name, value)
+        if setting is Setting.ADDRESS:  # what limits nothing must not hide the wider network's value
+            self._networks.setdefault(about, Networks()).put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
         if value is not None:
             values.setdefault(setting, {})[name] = value
@@ -79,6 +79,13 @@ class Policies:
         whose = Whose(topic, client, self.group_of(topic))
         found = (self._at_level(level, direction, whose, values) for level in LEVELS)
         return tuple(entry for entry in found if entry is not None)
+
+    def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
+        """The one of these limits that is of `level`, if there is one."""
+        values = self._values.get(direction)
+        if not values or topic.is_system:
+            return None
+        return self._at_level(level, direction, Whose(topic, client, self.group_of(topic)), values)
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         """How often each consumer may subscribe to a topic, and the source for people (`namespace rest`).

@@ -6,6 +6,7 @@ limits:
       messages: 500  # maxPublishRatePerTopicInMessages=500
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -57,4 +58,6 @@ def _written(key: str) -> str:
     """A key as YAML reads it back: names of topics and groups may hold anything, and `on` would be a truth value."""
     if _PLAIN.fullmatch(key) and yaml.safe_load(key) == key:
         return key
+    if key.isprintable():
+        return json.dumps(key, ensure_ascii=False)  # the same quotes; tens of times as fast
     return str(yaml.safe_dump(key, default_style='"', width=float("inf"), allow_unicode=True)).rstrip("\n")

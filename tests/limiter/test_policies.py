@@ -116,6 +116,13 @@ def test_a_namespaces_own_resource_group_comes_before_its_tenants() -> None:
     assert [name for _, name, *_ in in_force(policies)] == ["gold"]
 
 
+def test_a_network_that_limits_nothing_does_not_hide_the_wider_one() -> None:
+    policies = policies_of(
+        (Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", Value(Limit(), "rest"))
+    )
+    assert in_force(policies, client=Client(address="10.1.0.1")) == [("address", "10.1.0.1", 5, "address file")]
+
+
 def test_each_address_of_a_network_has_a_limit_of_its_own_and_the_narrowest_network_decides() -> None:
     policies = policies_of((Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", value(7)))
     clients = [Client(address=address) for address in ("10.2.0.1", "10.1.0.1", "10.1.0.2", "11.0.0.1")]
