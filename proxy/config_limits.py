@@ -1,8 +1,8 @@
 """The configuration's `limits`: a value for each setting of `limiter.policies`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
@@ -203,7 +203,7 @@ class Limits(_Section):
     def _whole_names(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
         named: dict[str, TopicLimits] = {}
         for name, limits in value.items():
-            topic = parse_topic(name).full
+            topic = name if "://" in name else parse_topic(name).full
             if topic in named:
                 raise ValueError(f"{name!r} names {topic!r}, which stands here twice")
             named[topic] = limits
@@ -241,12 +241,13 @@ def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePoli
         subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
     """
     values = dict(_subscribe_rates(limits, subscribe))
-    directions: tuple[Direction, ...] = ("publish", "dispatch")
-    for setting, name, section, key in _sections(limits):
-        for direction in directions:
-            value: RateLimit | None = getattr(section, key.format(direction), None)
-            if value is not None:
-                values[direction, setting, name] = Value(value.limit(), Layer.FILE.origin)
+    origin, directions = Layer.FILE.origin, get_args(Direction)
+    for setting, sections, key in _sections(limits):
+        for direction, inner in ((direction, key.format(direction)) for direction in directions):
+            for name, section in sections.items():
+                value: RateLimit | None = getattr(section, inner, None) if inner in section.model_fields_set else None
+                if value is not None:
+                    values[direction, setting, name] = Value(value.limit(), origin)
     groups = limits.resource_groups.items()
     return FilePolicies(
         values,
@@ -268,30 +269,32 @@ def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Itera
             yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
 
 
-def _sections(limits: Limits) -> Iterator[tuple[Setting, str, BaseModel | None, str]]:
-    """Each setting with its name, its section, and the section's key for a direction."""
-    yield Setting.PROXY, "", limits.proxy, "{}"
-    yield Setting.TOPIC_OF_BROKER, "", limits.each_topic, "{}"
-    yield Setting.SUBSCRIPTION_OF_BROKER, "", limits.each_subscription, "{}"
-    subscriptions = {
+def _sections(limits: Limits) -> Iterator[tuple[Setting, Mapping[str, BaseModel], str]]:
+    """Each setting with its sections by name, and their key for a direction."""
+    yield Setting.PROXY, _alone(limits.proxy), "{}"
+    yield Setting.TOPIC_OF_BROKER, _alone(limits.each_topic), "{}"
+    yield Setting.SUBSCRIPTION_OF_BROKER, _alone(limits.each_subscription), "{}"
+    yield Setting.TENANT, limits.tenants, "{}"
+    yield Setting.NAMESPACE, limits.namespaces, "{}_total"
+    yield Setting.TOPIC_OF_NAMESPACE, limits.namespaces, "{}"
+    yield Setting.RESOURCE_GROUP, limits.resource_groups, "{}"
+    yield Setting.PARTITIONED_TOPIC, limits.topics, "{}_total"
+    yield Setting.TOPIC, limits.topics, "{}"
+    yield Setting.SUBSCRIPTION_OF_NAMESPACE, limits.namespaces, "subscription_{}"
+    yield Setting.SUBSCRIPTION_OF_TOPIC, limits.topics, "subscription_{}"
+    yield Setting.SUBSCRIPTION, _subscriptions(limits), "{}"
+    yield Setting.PRODUCER, limits.producers, "{}"
+    yield Setting.ROLE, limits.roles, "{}"
+    yield Setting.ADDRESS, limits.addresses, "{}"
+
+
+def _alone(section: BaseModel | None) -> Mapping[str, BaseModel]:
+    return {} if section is None else {"": section}
+
+
+def _subscriptions(limits: Limits) -> Mapping[str, BaseModel]:
+    return {
         f"{name}@{topic}": section
         for topic, topic_section in limits.topics.items()
         for name, section in topic_section.subscriptions.items()
     }
-    by_name: tuple[tuple[Setting, dict[str, BaseModel], str], ...] = (
-        (Setting.TENANT, {**limits.tenants}, "{}"),
-        (Setting.NAMESPACE, {**limits.namespaces}, "{}_total"),
-        (Setting.TOPIC_OF_NAMESPACE, {**limits.namespaces}, "{}"),
-        (Setting.RESOURCE_GROUP, {**limits.resource_groups}, "{}"),
-        (Setting.PARTITIONED_TOPIC, {**limits.topics}, "{}_total"),
-        (Setting.TOPIC, {**limits.topics}, "{}"),
-        (Setting.SUBSCRIPTION_OF_NAMESPACE, {**limits.namespaces}, "subscription_{}"),
-        (Setting.SUBSCRIPTION_OF_TOPIC, {**limits.topics}, "subscription_{}"),
-        (Setting.SUBSCRIPTION, {**subscriptions}, "{}"),
-        (Setting.PRODUCER, {**limits.producers}, "{}"),
-        (Setting.ROLE, {**limits.roles}, "{}"),
-        (Setting.ADDRESS, {**limits.addresses}, "{}"),
-    )
-    for setting, sections, key in by_name:
-        for name, section in sections.items():
-            yield setting, name, section, key

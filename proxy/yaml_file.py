@@ -3,7 +3,6 @@
 Built from the parser's events: PyYAML's own trees of nodes take ten times as long, and more memory than what they hold.
 """
 
-from collections.abc import Hashable
 from typing import Any
 
 import yaml
@@ -65,11 +64,11 @@ class _Builder:
         return value
 
     def _value(self, event: Any) -> Any:
-        if isinstance(event, yaml.AliasEvent):
+        if type(event) is yaml.AliasEvent:
             if event.anchor not in self._anchored:
                 raise _problem(f"*{event.anchor} stands for nothing above it", event)
             return self._anchored[event.anchor]
-        value = self._scalar(event) if isinstance(event, yaml.ScalarEvent) else self._container(event)
+        value = self._scalar(event) if type(event) is yaml.ScalarEvent else self._container(event)
         if event.anchor is not None:
             self._anchored[event.anchor] = value
         return value
@@ -88,9 +87,9 @@ class _Builder:
     def _mapping(self) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         merged: dict[Any, Any] = {}
-        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+        while type(event := self._next()) is not yaml.MappingEndEvent:
             key = self._value(event)
-            if not isinstance(key, Hashable):
+            if isinstance(key, dict | list):
                 raise _problem("a list or a section cannot be a key", event)
             if key in found:
                 raise _problem(f"the key {cut(repr(key))} stands twice", event)
@@ -103,7 +102,7 @@ class _Builder:
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
-        is_tagged = event.tag not in {None, "!"}
+        is_tagged = event.tag is not None and event.tag != "!"
         if not is_tagged:
             if not event.implicit[0] or text[:1] not in self._implicit:
                 return text
