@@ -32,6 +32,10 @@ class Answer:
     def __str__(self) -> str:
         return f"{self.code} {self.out}{self.err}"
 
+    def assert_well(self) -> None:
+        """It did what it was told."""
+        assert self.code == 0, str(self)
+
     @property
     def lines(self) -> list[str]:
         """Of what was printed, sorted: a broker shows keys and names in no certain order."""

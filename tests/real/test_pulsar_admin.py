@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from loadgen.real.admin import PulsarAdmin
 from loadgen.real.errors import ProcessFailed
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.admin_calls import AdminCalls, Answer
+from tests.real.admin_scenes import Change, Scene, consuming_scene, publishing_scene
 from tests.real.admin_scripts import (
     DIFFERENCES,
     GROUPS_OF_COMMANDS,
@@ -28,11 +30,34 @@ from tests.real.admin_scripts import (
     precedence,
 )
 from tests.real.conftest import IS_DIRECT
-from tests.real.pulsar_rest import TENANT, PulsarRest
+from tests.real.flows import Played
+from tests.real.metrics import counted
+from tests.real.probe import Probe
+from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.stages import Stage
+from tests.real.traffic import quiet_client
 
 pytestmark = pytest.mark.real
 TOKEN, PLUGIN = "a-token-that-may-write", "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+LIVE, LIVE_DISPATCH = topic_name("pulsar-admin", "live"), topic_name("pulsar-admin", "live-dispatch")
+LIVE_GROUP, GROUPED = topic_name("pulsar-admin-group", "live"), f"{TENANT}/pulsar-admin-group"
+PUBLISH = (
+    Change(f"topicPolicies set-publish-rate {LIVE} -m 50", 50),
+    Change(f"topicPolicies set-publish-rate {LIVE} -m 150", 150),
+    Change(f"topicPolicies set-publish-rate {LIVE} -m 50", 50),
+    Change(f"topicPolicies remove-publish-rate {LIVE}", None),
+)
+DISPATCH = (
+    Change(f"topics set-dispatch-rate {LIVE_DISPATCH} -md 50", 50),
+    Change(f"topics set-dispatch-rate {LIVE_DISPATCH} -md 150 -dt 1", 150),
+    Change(f"topics remove-dispatch-rate {LIVE_DISPATCH}", None),
+)
+GROUP = (
+    Change(f"namespaces set-resource-group {GROUPED} -rgn {TENANT}-live", 50),
+    Change(f"resourcegroups update {TENANT}-live -mp 150", 150),
+    Change(f"namespaces remove-resource-group {GROUPED}", None),
+)
 PATIENCE_S = 5
 """A broker's topic policies are written to a topic and read from there: what was set may come a moment later."""
 
@@ -44,18 +69,18 @@ class Both:
         self.at_broker: Callable[[str], Answer] = lambda command: calls.call(broker.admin_url, command)
         self.at_sluice: Callable[[str], Answer] = lambda command: calls.call(sluice.admin_url, command)
 
-    def differences(self, script: Iterator[str], same: Callable[[Answer, Answer], bool] = Answer.__eq__) -> list[str]:
-        """Where one says otherwise than the other."""
-        found = []
+    def assert_alike(self, script: Iterator[str], alike: Callable[[Answer, Answer], bool] = Answer.__eq__) -> None:
+        """No call of the script is answered otherwise by one than by the other."""
+        differences = []
         for command in script:
             sluice, broker = self.at_sluice(command), self.at_broker(command)
             deadline = time.monotonic() + PATIENCE_S
-            while not same(sluice, broker) and " get-" in command and time.monotonic() < deadline:
+            while not alike(sluice, broker) and " get-" in command and time.monotonic() < deadline:
                 time.sleep(0.1)
                 broker = self.at_broker(command)
-            if not same(sluice, broker):
-                found.append(f"{command}\n  broker: {broker}\n  Sluice: {sluice}")
-        return found
+            if not alike(sluice, broker):
+                differences.append(f"{command}\n  broker: {broker}\n  Sluice: {sluice}")
+        assert not differences, "\n".join(differences)
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +103,26 @@ def both(calls: AdminCalls, real_broker: StandaloneBroker, sluice_proxy: SluiceP
 @pytest.mark.jdk
 @pytest.mark.parametrize("kind", RATES)
 def test_rates_of_a_namespace_are_answered_as_by_a_broker(both: Both, kind: str) -> None:
-    assert not both.differences(of_namespace(kind))
+    both.assert_alike(of_namespace(kind))
 
 
 @pytest.mark.jdk
 @pytest.mark.parametrize("kind", RATES)
 @pytest.mark.parametrize("group", GROUPS_OF_COMMANDS)
 def test_rates_of_a_topic_are_answered_as_by_a_broker(both: Both, group: str, kind: str) -> None:
-    assert not both.differences(of_topic(group, kind))
+    both.assert_alike(of_topic(group, kind))
 
 
 @pytest.mark.jdk
 @pytest.mark.parametrize("kind", RATES)
 def test_global_rates_of_a_topic_are_answered_as_by_a_broker(both: Both, kind: str) -> None:
-    assert not both.differences(of_topic_globally(kind))
+    both.assert_alike(of_topic_globally(kind))
 
 
 @pytest.mark.jdk
 @pytest.mark.parametrize("subscription", [SUBSCRIPTION, "not-there", "'a b/c'"])
 def test_the_rate_of_a_subscription_is_answered_as_by_a_broker(both: Both, subscription: str) -> None:
-    assert not both.differences(of_subscription(subscription))
+    both.assert_alike(of_subscription(subscription))
 
 
 @pytest.mark.jdk
@@ -110,26 +135,26 @@ def test_the_rate_of_a_subscription_is_answered_as_by_a_broker(both: Both, subsc
     ],
 )
 def test_what_applies_is_what_applies_at_a_broker(both: Both, kind: str, key: str, flags: str) -> None:
-    assert not both.differences(precedence(kind, key, flags))
+    both.assert_alike(precedence(kind, key, flags))
 
 
 @pytest.mark.jdk
 def test_resource_groups_are_answered_as_by_a_broker(both: Both) -> None:
     """Groups of other tests may be there at the broker."""
 
-    def same(sluice: Answer, broker: Answer) -> bool:
+    def alike(sluice: Answer, broker: Answer) -> bool:
         own = [line for line in broker.lines if line.startswith(TENANT)]
         return sluice == broker or (sluice.code, sluice.lines, sluice.err) == (broker.code, own, broker.err)
 
-    assert not both.differences(of_resource_groups(), same)
+    both.assert_alike(of_resource_groups(), alike)
 
 
 @pytest.mark.jdk
 def test_dynamic_configuration_is_answered_as_by_a_broker(both: Both) -> None:
-    def same(sluice: Answer, broker: Answer) -> bool:
+    def alike(sluice: Answer, broker: Answer) -> bool:
         return (sluice.code, sluice.lines, sluice.err) == (broker.code, broker.lines, broker.err)
 
-    assert not both.differences(of_dynamic_configuration(), same)
+    both.assert_alike(of_dynamic_configuration(), alike)
 
 
 @pytest.mark.jdk
@@ -140,7 +165,7 @@ def test_a_broker_lists_the_dynamic_keys_that_mean_something_here_among_others(b
 
 @pytest.mark.jdk
 def test_mistakes_are_told_as_by_a_broker(both: Both) -> None:
-    assert not both.differences(of_mistakes())
+    both.assert_alike(of_mistakes())
 
 
 @pytest.mark.jdk
@@ -160,6 +185,44 @@ def test_where_sluice_differs_it_has_a_reason(both: Both, difference: Difference
     assert difference.broker in str(broker)
     assert difference.sluice in str(sluice)
     assert sluice != broker
+
+
+@pytest.fixture(scope="module")
+def played(
+    calls: AdminCalls, real_broker: StandaloneBroker, sluice_proxy: SluiceProcess, rest: PulsarRest
+) -> Iterator[Played[Scene]]:
+    """What clients that go on see of changes, all at once."""
+    if IS_DIRECT:
+        pytest.skip("a broker's own limits are coarser (SLUICE_TEST_DIRECT)")
+    for namespace in ("pulsar-admin", "pulsar-admin-group", "probe"):
+        rest.ensure_namespace(namespace)
+    calls.call(sluice_proxy.admin_url, f"resourcegroups create {TENANT}-live -mp 50").assert_well()
+    with ExitStack() as clients:
+        at_broker = quiet_client(real_broker.service_url)
+        clients.callback(at_broker.close)
+        stage = Stage(sluice_proxy, at_broker, rest, clients)
+        probe = Probe(at_broker, topic_name("probe", "beside-pulsar-admin"))
+
+        def run(command: str) -> None:
+            calls.call(sluice_proxy.admin_url, command).assert_well()
+
+        scenes = {
+            "publish": publishing_scene(stage, LIVE, run, PUBLISH),
+            "dispatch": consuming_scene(stage, LIVE_DISPATCH, run, DISPATCH),
+            "group": publishing_scene(stage, LIVE_GROUP, run, GROUP),
+        }
+        connections = counted(sluice_proxy, "sluice_connections_accepted_total")
+        yield Played(probe, {name: scene.play for name, scene in scenes.items()})
+        assert counted(sluice_proxy, "sluice_connections_accepted_total") == connections, (
+            "they go on on those they have"
+        )
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize(("scene", "entry"), [("publish", 1), ("dispatch", 10), ("group", 1)])
+def test_running_clients_go_as_fast_as_pulsar_admin_says(played: Played[Scene], scene: str, entry: int) -> None:
+    for step in played[scene].steps:
+        step.assert_kept(entry, played.stall_s)
 
 
 def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(
