@@ -1,0 +1,85 @@
+"""What is exported is accepted by `sluice check`, and applied makes the same hold."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+
+from limiter.levels import Setting
+from limiter.policies import Value
+from limiter.rates import Limit, rate
+from proxy.config import load_config
+from proxy.policies.applying import plan
+from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
+from proxy.policies.book import Book
+from proxy.policies.differences import differences
+from proxy.policies.exporting import as_yaml
+from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.layers import FilePolicies, Place
+from proxy.policies.policy_set import PolicySet, in_force, of_file
+from tests.proxy.policies.layered import ANN, a_book, changes, effects, files
+
+_EMPTY = FilePolicies({}, {}, {})
+_SHOP: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+
+
+def checked(text: str) -> PolicySet:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "limits.yaml"
+        file.write_text(text, encoding="utf-8")
+        config = load_config(file, {})
+    return of_file(config.limits, config.admission.subscribe_rate_per_consumer)
+
+
+def apply(book: Book, wanted: PolicySet) -> None:
+    asyncio.run(book.rework(lambda: plan(book, wanted).wanted, ANN))
+
+
+@settings(max_examples=60, deadline=None)
+@given(files(), changes(), files(), changes())
+def test_what_is_exported_checked_and_applied_elsewhere_has_the_same_effect_on_every_topic_and_client(
+    file, said, other_file, other_said
+) -> None:
+    with contextlib.ExitStack() as stack:
+        books = [a_book(file, said), a_book(_EMPTY, {}), a_book(other_file, other_said)]
+        for book in books:
+            stack.callback(book.store.close)
+        wanted = checked(as_yaml(in_force(books[0])))
+        for book in books:
+            apply(book, wanted)
+            assert effects(book) == effects(books[0])
+            assert not list(differences(wanted, in_force(book)))
+            assert not plan(book, wanted).wanted, "the second time there is nothing left to do"
+
+
+def test_what_the_proxys_own_file_limits_is_hidden_by_a_value_that_limits_nothing() -> None:
+    file = FilePolicies({_SHOP: Value(Limit(rate(5)), "file")}, {"acme": "gold"}, {})
+    book = a_book(file, {})
+    made = plan(book, PolicySet(groups=frozenset({"gold"})))
+
+    assert made.wanted == {
+        rate_key(*_SHOP): kept_as_pulsar_s(PublishRate(-1, -1)),
+        Key(Kind.ATTACHMENT, "tenant", "acme"): "",
+    }
+    assert made.hidden == ["limits.namespaces.acme/shop.publish", "resource group of tenant acme"]
+    book.store.close()
+
+
+def test_what_the_file_says_already_is_not_written_again() -> None:
+    book = a_book(
+        FilePolicies({_SHOP: Value(Limit(rate(5)), "file")}, {}, {}),
+        {rate_key(*_SHOP): kept_as_pulsar_s(PublishRate(7))},
+    )
+    wanted = PolicySet({_SHOP: Value(Limit(rate(5)), "file")})
+
+    assert plan(book, wanted).wanted == {rate_key(*_SHOP): None}
+    book.store.close()
+
+
+def test_blocks_and_whatever_else_is_kept_stay_as_they_are() -> None:
+    key = Key(Kind.DYNAMIC, "", "dispatchThrottlingRateInMsg")
+    book = a_book(_EMPTY, {key: "0"})
+    assert plan(book, PolicySet()).wanted == {}
+    book.store.close()
