@@ -75,9 +75,10 @@ def _file_limit(book: Book, place: Place) -> Limit | None:
 
 def _plan_groups(book: Book, made: Plan, wanted: PolicySet, held: PolicySet) -> None:
     names = {place[2] for place in (*wanted.values, *held.values) if place[1] is Setting.RESOURCE_GROUP}
-    for name in sorted(names | wanted.groups | held.groups):
+    known = book.groups()
+    for name in sorted(names | wanted.groups | known):
         is_there = name in wanted.groups or name in held.lasting
-        if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in held.groups):
+        if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in known):
             continue
         key = Key(Kind.GROUP, "", name)
         body = _group_body(book, made, name, _limits_of(wanted, name))

@@ -1,0 +1,167 @@
+"""Why a stream is limited as it is: every level, every value that was written for it, and which one holds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Literal
+
+from limiter.levels import ANYBODY, EACH, LEVELS, About, Client, Level, Setting, Topic, Whose
+from limiter.rates import Direction
+from proxy.policies.book import Book
+from proxy.policies.layers import Layer, Layers, Place
+from proxy.policies.sections import Section, section_of
+
+State = Literal["holds", "hidden", "no limit"]
+_FROM_THE_TOP = tuple(reversed(Layer))
+_SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One value that was written.
+
+    Args:
+        setting: For what, with `name`.
+        name: Of the setting.
+        origin: In which layer: rest, global, dynamic or file.
+        limit: As the configuration writes it; empty for one that limits nothing.
+        state: Whether it holds. `no limit`: it is on top at its place, and so makes it count as not set.
+        by: What hides it; else empty.
+    """
+
+    setting: Setting
+    name: str
+    origin: str
+    limit: Section
+    state: State
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelLines:
+    """One level.
+
+    Args:
+        level: Its word.
+        asked: Whether the stream has anything there; without a role, say, no limit of roles is looked for.
+        lines: What was written for it, the narrowest first and the highest layer first.
+    """
+
+    level: str
+    asked: bool
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The resource group of a topic, and how it comes to it.
+
+    Args:
+        name: The group's.
+        member: Which of tenant or namespace is attached, and its name.
+        origin: Where that was written: rest or file.
+    """
+
+    name: str
+    member: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Everything about one stream in one direction, outermost level first; nothing for topics of Pulsar's own."""
+
+    topic: str
+    is_exempt: bool
+    group: Group | None
+    levels: tuple[LevelLines, ...]
+
+
+def explain(book: Book, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
+    """Which limits of messages and bytes hold, and why."""
+    group = group_of(book, topic)
+    if topic.is_system:
+        return Explained(topic.full, is_exempt=True, group=group, levels=())
+    whose = Whose(topic, client, group.name if group else "")
+    levels = tuple(_level(book, direction, level, whose) for level in LEVELS)
+    return Explained(topic.full, is_exempt=False, group=group, levels=levels)
+
+
+def explain_subscribes(book: Book, topic: Topic) -> LevelLines:
+    """How often one consumer may subscribe, and why."""
+    names = topic.partitioned, topic.namespace_name, ""
+    places: list[Place] = [("subscribe", *one) for one in zip(_SUBSCRIBES, names, strict=True)]
+    if topic.is_system:
+        return LevelLines("subscribe", asked=False, lines=())
+    return LevelLines("subscribe", asked=True, lines=tuple(_lines(book.layers, places)))
+
+
+def group_of(book: Book, topic: Topic) -> Group | None:
+    """The resource group that a topic's limits come from: its namespace's, or else its tenant's."""
+    policies = book.layers.policies
+    of_namespace = policies.groups_of_namespaces.get(topic.namespace_name, "")
+    name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")
+    if not name:
+        return None
+    member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
+    layer = Layer.REST if whose in book.attached(member) else Layer.FILE
+    return Group(name, f"{member} {whose}", layer.origin)
+
+
+def _level(book: Book, direction: Direction, level: Level, whose: Whose) -> LevelLines:
+    if level.exists is not None and not level.exists(whose):
+        return LevelLines(level.word, asked=False, lines=())
+    places: list[Place] = []
+    for setting, naming, _ in level.settings:
+        name = naming(whose)
+        names = _networks_around(book.layers, direction, name) if setting is Setting.ADDRESS else (name,)
+        places += [(direction, setting, one) for one in names]
+    return LevelLines(level.word, asked=True, lines=tuple(_lines(book.layers, places)))
+
+
+def _lines(layers: Layers, places: list[Place]) -> Iterator[Line]:
+    """Of several places the first one that limits holds; of its layers, the one that is shown to the limiter."""
+    holds = ""
+    for place in places:
+        about, setting, name = place
+        shown = layers.policies.put_under(about, setting).get(name)
+        if shown is None:
+            continue
+        yield from _at_place(layers, place, shown.origin, holds)
+        if shown.limit and not holds:
+            holds = _told(setting, name, shown.origin)
+
+
+def _at_place(layers: Layers, place: Place, top: str, hidden_by: str) -> Iterator[Line]:
+    about, setting, name = place
+    for layer in _FROM_THE_TOP:
+        value = layers.written(layer, place)
+        if value is None:
+            continue
+        section = section_of(about, value.limit)
+        if layer.origin != top:
+            yield Line(setting, name, layer.origin, section, "hidden", _told(setting, name, top))
+        elif not section:
+            yield Line(setting, name, layer.origin, section, "no limit")
+        elif hidden_by:
+            yield Line(setting, name, layer.origin, section, "hidden", hidden_by)
+        else:
+            yield Line(setting, name, layer.origin, section, "holds")
+
+
+def _networks_around(layers: Layers, about: About, address: str) -> Iterator[str]:
+    """Networks with a value that hold an address, the narrowest first."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    written = layers.policies.put_under(about, Setting.ADDRESS)
+    for length in range(parsed.max_prefixlen, -1, -1):
+        network = str(ip_network(f"{parsed}/{length}", strict=False))
+        if network in written:
+            yield network
+
+
+def _told(setting: Setting, name: str, origin: str) -> str:
+    return " ".join(part for part in (setting.value, "each" if name == EACH else name, f"({origin})") if part)
