@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from proxy.admin.block_rest import BlockRest
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.doors import Doors
+from proxy.admin.own_routes import own_routes
 from proxy.admin.pulsar.routes import pulsar_routes
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
@@ -77,6 +78,7 @@ def admin_app(
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
             *pulsar_routes(parts.book),
+            *own_routes(parts.book),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *BlockRest(engine.blocklist).routes(),
         ]
