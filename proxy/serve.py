@@ -22,6 +22,7 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
+from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config import Config
 from proxy.config_limits import file_policies
 from proxy.engine import Engine
@@ -34,6 +35,7 @@ from proxy.observe.rescue import rescue
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
+from proxy.policies.key import Kind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader
@@ -82,7 +84,10 @@ class Proxy:
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self.engine = Engine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
+        self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.book = self._open_book()
+        self._blocks = BlockDesk(self.book, self._kept_blocks)
+        self._tasks = Tasks()
         self.reloader = Reloader(config, source.read, self.doors.reload, self._take, counters)
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
@@ -97,6 +102,7 @@ class Proxy:
             StartError: If one cannot be had.
         """
         self.intervals.start(self.engine.journal, self.engine.registry)
+        await self._forget_needless()
         admin = await self._start_admin()
         try:
             listen = await self.server.start()
@@ -114,6 +120,7 @@ class Proxy:
             structlog.get_logger().error("access log: the disk did not take the last lines in time")
         for listener in self._listeners:
             await listener.stop()
+        self._tasks.cancel()
         self._store.close()
 
     def watched(self) -> list[Path]:
@@ -124,11 +131,19 @@ class Proxy:
 
     def _take(self, config: Config) -> bool:
         has_changed = self.engine.blocklist.reload([block.rule() for block in config.blocks])
+        self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
         return self.book.reload(_file_policies(config)) or has_changed
+
+    async def _forget_needless(self) -> None:
+        try:
+            await self._blocks.forget_needless()
+        except StoreError as error:
+            structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
     def _open_book(self) -> Book:
         policies, file = self.engine.registry.policies, _file_policies(self.config)
-        around = Around(self.intervals.flush, self.engine.policies_changed)
+        keepers = {Kind.BLOCK: self._kept_blocks}
+        around = Around(self.intervals.flush, self.engine.policies_changed, keepers=keepers)
         try:
             return Book(policies, file, self._store, around)
         except (StoreError, BodyError) as error:
@@ -138,7 +153,7 @@ class Proxy:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
-        parts = Parts(self.book, self._run(), self.reloader)
+        parts = Parts(self.book, self._blocks, self._run(), self.reloader)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds), self._connections())

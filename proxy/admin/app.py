@@ -17,6 +17,7 @@ from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
 from proxy.admin.status_rest import Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
+from proxy.blocking.kept import BlockDesk
 from proxy.engine import Engine
 from proxy.policies.book import Book
 from proxy.reload import Reloader
@@ -45,11 +46,13 @@ class Parts:
 
     Args:
         book: Policies.
+        blocks: Who is blocked.
         run: Which run of the proxy it is.
         reloader: The configuration.
     """
 
     book: Book
+    blocks: BlockDesk
     run: Run
     reloader: Reloader
 
@@ -80,7 +83,7 @@ def admin_app(
             *pulsar_routes(parts.book),
             *own_routes(parts.book),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
-            *BlockRest(engine.blocklist).routes(),
+            *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),
         ]
     )
     return app

@@ -6,13 +6,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from proxy.admin.pulsar.answers import answering, caller_of
 from proxy.admin.refusal import refusal
-from proxy.blocking.blocklist import Blocklist
+from proxy.blocking.kept import BlockDesk
 from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key, read_reason
 
 _PATH = "/sluice/blocks"
 _KEY_PARTS = ("kind", "name", "topic", "namespace")
-_STANDS_IN_FILE = "it stands in the configuration file too, and blocks again from the next start on; take it out there"
+_STANDS_IN_FILE = "it stands in the configuration file too, and is lifted until it is blocked again; take it out there"
+_UNTIL_START = "it stands in the configuration file too, and blocks again from the next start on; take it out there"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -26,45 +28,53 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BlockRest:
-    """Serves the rules of this process. They last as long as it; those of the file are in force from its start.
+    """Serves the rules of this process.
 
     Args:
-        blocklist: Where they are.
+        desk: Sets them and takes them back.
+        lasts: Whether what is set outlives the process.
     """
 
-    def __init__(self, blocklist: Blocklist) -> None:
-        self._blocklist = blocklist
+    def __init__(self, desk: BlockDesk, *, lasts: bool) -> None:
+        self._desk = desk
+        self._blocklist = desk.blocklist
+        self._note = _STANDS_IN_FILE if lasts else _UNTIL_START
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
-        return [web.get(_PATH, self.get), web.post(_PATH, self.post), web.delete(_PATH, self.delete)]
+        return [
+            web.get(_PATH, self.get),
+            web.post(_PATH, answering(self.post)),
+            web.delete(_PATH, answering(self.delete)),
+        ]
 
     async def get(self, _request: web.Request) -> web.Response:
-        """Every rule in force; `lifted` are those of the file that were unblocked since the start."""
-        rules = self._blocklist.rules
-        lifted = sorted(rules.lifted.values(), key=lambda rule: rule.key)
-        return web.json_response({"blocks": self._shown(rules.all()), "lifted": self._shown(lifted)})
+        """Every rule in force; `lifted` are those of the file that were unblocked at run time."""
+        rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
+        return web.json_response({"blocks": self._shown(rules), "lifted": self._shown(lifted)})
 
     async def post(self, request: web.Request) -> web.Response:
         """Block; saying it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
             key = read_key(body.kind, body.name, body.topic, body.namespace)
-            rule, ended = self._blocklist.block(key, read_reason(body.reason))
+            outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
         except msgspec.DecodeError as error:
             return refusal(400, f"the body is not a block: {error}")
         except (ValueError, TooManyRulesError) as error:
             return refusal(400, str(error))
-        return web.json_response({"block": self._shown([rule])[0], "ended": ended._asdict()})
+        rules = [outcome.rule] if outcome.rule else []
+        return web.json_response({"block": self._shown(rules)[0], "ended": outcome.ended._asdict()})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Unblock; what is not blocked stays so."""
         try:
-            rule = self._blocklist.unblock(_key_of(request))
+            key = _key_of(request)
+            outcome = await self._desk.unblock(key, caller_of(request))
         except ValueError as error:
             return refusal(400, str(error))
-        note = _STANDS_IN_FILE if rule is not None and rule.origin == "file" else ""
-        return web.json_response({"unblocked": rule is not None, "note": note})
+        note = self._note if outcome.rule is not None and self._blocklist.stands_in_file(key) else ""
+        return web.json_response({"unblocked": outcome.rule is not None, "note": note})
 
     def _shown(self, rules: list[Rule]) -> list[dict[str, Any]]:
         return [_shown(rule, self._blocklist.hits[rule.key]) for rule in rules]

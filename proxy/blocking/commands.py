@@ -59,7 +59,7 @@ def blocks(*, admin: AdminOptions) -> None:
     for rule in answer["blocks"]:
         table.add_row(*_cells(rule), rule["origin"], str(rule["hits"]))
     for rule in answer["lifted"]:
-        table.add_row(*_cells(rule), "file, lifted until the next start", "")
+        table.add_row(*_cells(rule), "file, lifted", "")
     Console().print(table if table.row_count else "nothing is blocked")
 
 

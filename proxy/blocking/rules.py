@@ -137,8 +137,6 @@ class Rules:
     """All rules in force; each question costs a few look-ups, however many rules there are."""
 
     def __init__(self) -> None:
-        self.lifted: dict[Key, Rule] = {}
-        """Rules of the configuration file that were unblocked at run time; they hold again after a restart."""
         self._rules: dict[Key, Rule] = {}
         self._networks: Networks[Rule] = Networks()
 
@@ -158,15 +156,22 @@ class Rules:
         """The rule for exactly this."""
         return self._rules.get(key)
 
+    def check_room(self, key: Key) -> None:
+        """Whether a rule for `key` could be set.
+
+        Raises:
+            TooManyRulesError: If it could not.
+        """
+        if key not in self._rules and len(self._rules) >= MOST_RULES:
+            raise TooManyRulesError(f"{MOST_RULES} rules are set, the most that can be; unblock some first")
+
     def put(self, rule: Rule) -> None:
         """Set a rule, in the place of one for the same.
 
         Raises:
             TooManyRulesError: If there is no room.
         """
-        if rule.key not in self._rules and len(self._rules) >= MOST_RULES:
-            raise TooManyRulesError(f"{MOST_RULES} rules are set, the most that can be; unblock some first")
-        self.lifted.pop(rule.key, None)
+        self.check_room(rule.key)
         self._rules[rule.key] = rule
         if rule.key.kind is Kind.ADDRESS:
             self._networks.put(rule.key.name, rule)
@@ -176,8 +181,6 @@ class Rules:
         rule = self._rules.pop(key, None)
         if rule is None:
             return None
-        if rule.origin == "file":
-            self.lifted[key] = rule
         if key.kind is Kind.ADDRESS:
             self._networks.put(key.name, None)
         return rule

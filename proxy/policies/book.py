@@ -6,7 +6,7 @@ change ─▶ checked ─▶ on disk, with its audit line ─▶ layers ─▶ l
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
@@ -17,6 +17,7 @@ from limiter.rates import Direction
 from proxy.policies.bodies import BodyError, limit_of
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
 from proxy.policies.group_body import group_limits
+from proxy.policies.keeper import Keeper
 from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
 from proxy.policies.layers import FilePolicies, Layer, Layers, Place
 from proxy.policies.store import Change, Store
@@ -39,10 +40,14 @@ class Around:
     Args:
         before: Before values change, so that no line of the access log mixes two of them.
         after: After they changed; with the only namespace that can be concerned, or None.
+        changed: With each change, between the two.
+        keepers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
     """
 
     before: Callable[[], None]
     after: Callable[[str | None], None]
+    changed: Callable[[Change, Who], None] = lambda _change, _who: None
+    keepers: Mapping[Kind, Keeper] = field(default_factory=dict)
 
 
 class Book:
@@ -79,7 +84,11 @@ class Book:
         self._changing: set[asyncio.Task[list[Change]]] = set()
         self._lay_file(file)
         for key, kept in store.policies():
-            self._load(key, kept)
+            keeper = around.keepers.get(key.kind)
+            if keeper is not None:
+                keeper.load(key, kept)
+            else:
+                self._load(key, kept)
         self._lay_attachments()
 
     def read(self, key: Key) -> str | None:
@@ -144,18 +153,36 @@ class Book:
         async with self._turn:
             wanted = plan()
             for key, kept in wanted.items():
-                self._effects(key, kept)
+                self._check(key, kept)
             before = {key: self.store.read(key) for key in wanted}
             changes = [Change(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
             if changes:
                 await asyncio.to_thread(self.store.write, changes, self._wall(), who.name, who.address)
-                self._put_in_force(changes)
+                self._put_in_force(changes, who)
         for change in changes:
             _log(change, who)
         return changes
 
-    def _put_in_force(self, changes: Iterable[Change]) -> None:
-        self._around.before()
+    def _check(self, key: Key, kept: str | None) -> None:
+        keeper = self._around.keepers.get(key.kind)
+        if keeper is not None:
+            keeper.check(key, kept)
+        else:
+            self._effects(key, kept)
+
+    def _put_in_force(self, changes: Iterable[Change], who: Who) -> None:
+        keepers = self._around.keepers
+        limits = [change for change in changes if change.key.kind not in keepers]
+        if limits:
+            self._around.before()
+        for change in changes:
+            self._around.changed(change, who)
+            if change.key.kind in keepers:
+                keepers[change.key.kind].take(change.key, change.after)
+        if limits:
+            self._put_limits(limits)
+
+    def _put_limits(self, changes: Iterable[Change]) -> None:
         for change in changes:
             self._load(change.key, change.after)
         self._lay_attachments()
@@ -184,6 +211,8 @@ class Book:
             return []
         if key.kind is Kind.GROUP:
             return _of_group(key.name, kept)
+        if key.kind is Kind.BLOCK:
+            raise BodyError(f"{key}: nobody here keeps blocks")
         layer, place = _where(key)
         return [(layer, place, None if kept is None else self._value(layer, place, key, kept))]
 

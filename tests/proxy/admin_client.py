@@ -16,6 +16,7 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
+from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.config import Config, ConfigError
 from proxy.config_limits import file_policies
 from proxy.engine import Engine
@@ -23,6 +24,7 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.book import Around, Book
+from proxy.policies.key import Kind
 from proxy.policies.store import Store
 from proxy.reload import Reloader
 
@@ -38,7 +40,8 @@ class Admin:
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
         self.engine = Engine(config, Policies(), Counters(), lambda: None)
-        around = Around(self._before_change, self.engine.policies_changed)
+        kept = KeptBlocks(self.engine.blocklist)
+        around = Around(self._before_change, self.engine.policies_changed, keepers={Kind.BLOCK: kept})
         self.store = Store(None)
         file = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
         self.book = Book(self.engine.registry.policies, file, self.store, around)
@@ -53,7 +56,7 @@ class Admin:
         guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
         self.problems: list[str] = []
         reloader = Reloader(config, lambda: config, self._check, lambda _: False, self.engine.counters)
-        parts = Parts(self.book, Run("p", "boot", 0, "0", None, None), reloader)
+        parts = Parts(self.book, BlockDesk(self.book, kept), Run("p", "boot", 0, "0", None, None), reloader)
         self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))
 

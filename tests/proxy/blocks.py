@@ -3,7 +3,7 @@
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandPartitionedTopicMetadata, NotAllowedError
 from proxy.blocking.blocklist import Ended
-from proxy.blocking.rules import Rule, read_key
+from proxy.blocking.rules import read_key
 from tests.proxy.conversation import World
 from tests.proxy.wire import NO_REQUEST, TOPIC, error
 
@@ -12,12 +12,15 @@ OWN = 2**64 - 2
 
 
 def block(world: World, kind: str, name: str, reason: str = "too loud", **where: str) -> Ended:
-    done: tuple[Rule, Ended] = world.loop.run(world.engine.blocklist.block, read_key(kind, name, **where), reason)
-    return done[1]
+    blocklist, key = world.engine.blocklist, read_key(kind, name, **where)
+    done: Ended = world.loop.run(blocklist.put, key, blocklist.order_to_block(key, reason))
+    return done
 
 
 def unblock(world: World, kind: str, name: str, **where: str) -> None:
-    assert world.loop.run(world.engine.blocklist.unblock, read_key(kind, name, **where))
+    blocklist, key = world.engine.blocklist, read_key(kind, name, **where)
+    assert blocklist.rules.get(key)
+    world.loop.run(blocklist.put, key, blocklist.order_to_unblock(key))
 
 
 def metadata(request_id: int = 1) -> bytes:

@@ -13,12 +13,14 @@ from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
+from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.policies.book import Who
 from proxy.policies.key import rate_key
 from proxy.serve import Proxy, Source, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
-from tests.proxy.wire import TOPIC, connect, connected, producer, producer_success, send, sends
+from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
 POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: a\r\n"
 
@@ -155,6 +157,49 @@ async def test_what_was_set_by_rest_is_in_force_after_a_restart(tmp_path: Path) 
         await proxy.stop()
     value = proxy.engine.registry.policies.get("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
     assert value == Value(Limit(rate(7)), "rest")
+
+
+async def test_who_was_blocked_by_rest_is_refused_from_the_next_start_on(tmp_path: Path) -> None:
+    async with broker_on_loopback() as broker:
+        source = given(broker, more={"policies": {"store": tmp_path / "policies.db"}})
+        proxy = Proxy(source)
+        _, admin = await proxy.start()
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+            body = {"kind": "topic", "name": TOPIC, "reason": "too loud"}
+            async with session.post("/sluice/blocks", json=body) as answer:
+                assert answer.status == 200
+        await proxy.stop()
+
+        proxy = Proxy(source)
+        listen, _ = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect())
+        assert await client.hear() == connected()
+        client.send(producer())
+        assert await client.hear() == error(101, NotAllowedError, f"topic '{TOPIC}' is blocked by Sluice: too loud")
+        client.writer.close()
+        await proxy.stop()
+
+
+async def test_a_block_lifted_by_rest_blocks_again_once_it_left_the_file_and_came_back(tmp_path: Path) -> None:
+    file, store = tmp_path / "sluice.yaml", tmp_path / "policies.db"
+    addresses = f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\npolicies: {{store: {store}}}\n"
+    file.write_text(addresses + "blocks: [{role: billing}]\n")
+    proxy = Proxy(Source(file, lambda: load_config(file, {})))
+    _, admin = await proxy.start()
+    async with aiohttp.ClientSession(f"http://{admin}") as session:
+        async with session.delete("/sluice/blocks", params={"kind": "role", "name": "billing"}) as answer:
+            assert "lifted until it is blocked again" in (await answer.json())["note"]
+        counts = []
+        for blocks in ("[{role: billing}]", "[]", "[{role: billing}]"):
+            file.write_text(addresses + f"blocks: {blocks}\n")
+            assert not (await proxy.reloader.reload("test")).problems
+            async with session.get("/sluice/blocks") as answer:
+                shown = await answer.json()
+                counts.append((len(shown["blocks"]), len(shown["lifted"])))
+            await proxy.book.change({}, Who("", ""))  # has its turn after what the reload wants to change
+    await proxy.stop()
+    assert counts == [(0, 1), (0, 0), (1, 0)]
 
 
 async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.blocking import blocklist as blocklist_module
-from proxy.blocking.blocklist import Blocklist, Ended
-from proxy.blocking.rules import Rule, read_key
+from proxy.blocking import rules as rules_module
+from proxy.blocking.blocklist import Blocklist, Ended, Order
+from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 
@@ -37,6 +38,15 @@ class Telling:
         self.blocklist = Blocklist(file_rules, self.counters, self.sessions, lambda: self.now)
         self.sessions += [Session(number, self) for number in range(sessions)]
 
+    def block(self, key: Key, reason: str) -> Ended:
+        return self.blocklist.put(key, self.blocklist.order_to_block(key, reason))
+
+    def unblock(self, key: Key) -> Ended:
+        return self.blocklist.put(key, self.blocklist.order_to_unblock(key))
+
+    def rule(self, key: Key) -> Rule | None:
+        return self.blocklist.rules.get(key)
+
 
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
@@ -46,8 +56,7 @@ def lines() -> Iterator[list[Any]]:
 
 def test_every_session_is_told_and_what_ended_is_counted_and_logged(lines: list[Any]) -> None:
     telling = Telling([], lines, sessions=3)
-    _, ended = telling.blocklist.block(PRODUCER, "too loud")
-    assert ended == Ended(0, 3)
+    assert telling.block(PRODUCER, "too loud") == Ended(0, 3)
     assert telling.counters.blocked == {"producer": 3}
     assert telling.blocklist.hits == {PRODUCER: 3}
     rule = {"kind": "producer", "name": "p", "within": "a/b", "reason": "too loud", "log_level": "warning"}
@@ -61,17 +70,17 @@ def test_every_session_is_told_and_what_ended_is_counted_and_logged(lines: list[
 def test_one_rule_does_not_flood_the_log(lines: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocklist_module, "MOST_ENDS_LOGGED", 2)
     telling = Telling([], lines, sessions=5)
-    telling.blocklist.block(PRODUCER, "")
+    telling.block(PRODUCER, "")
     assert [line["event"] for line in lines] == ["ended by a block"] * 2 + ["blocked"]
     assert lines[-1]["streams"] == 5
 
 
 def test_unblocking_is_logged_and_forgets_the_hits(lines: list[Any]) -> None:
     telling = Telling([], lines)
-    telling.blocklist.block(ROLE, "")
+    telling.block(ROLE, "")
     telling.blocklist.refused(telling.blocklist.rules.all()[0])
-    assert telling.blocklist.unblock(ROLE)
-    assert telling.blocklist.unblock(ROLE) is None
+    telling.unblock(ROLE)
+    telling.unblock(ROLE)
     assert [line["event"] for line in lines] == ["blocked", "unblocked"]
     assert not telling.blocklist.hits
     assert telling.counters.blocked == {"role": 1}
@@ -79,18 +88,52 @@ def test_unblocking_is_logged_and_forgets_the_hits(lines: list[Any]) -> None:
 
 def test_a_rule_that_is_set_again_keeps_its_age(lines: list[Any]) -> None:
     telling = Telling([], lines)
-    telling.blocklist.block(ROLE, "too loud")
+    telling.block(ROLE, "too loud")
     telling.now = 2000
-    assert telling.blocklist.block(ROLE, "")[0] == Rule(ROLE, "too loud", 1000, "rest")
-    assert telling.blocklist.block(ROLE, "still")[0] == Rule(ROLE, "still", 1000, "rest")
+    telling.block(ROLE, "")
+    assert telling.rule(ROLE) == Rule(ROLE, "too loud", 1000, "rest")
+    telling.block(ROLE, "still")
+    assert telling.rule(ROLE) == Rule(ROLE, "still", 1000, "rest")
 
 
 def test_the_files_rules_hold_from_the_start_and_stay_the_files(lines: list[Any]) -> None:
     telling = Telling([Rule(ROLE, "from the file", origin="file")], lines)
-    assert telling.blocklist.rules.all() == [Rule(ROLE, "from the file", 1000, "file")]
-    assert telling.blocklist.block(ROLE, "")[0].origin == "file"
-    telling.blocklist.unblock(ROLE)
-    assert telling.blocklist.block(ROLE, "")[0].origin == "file"
+    of_the_file = Rule(ROLE, "from the file", 1000, "file")
+    assert telling.blocklist.rules.all() == [of_the_file]
+    telling.block(ROLE, "")
+    assert telling.rule(ROLE) == of_the_file
+    telling.unblock(ROLE)
+    assert (telling.rule(ROLE), telling.blocklist.lifted()) == (None, [of_the_file])
+    telling.block(ROLE, "")
+    assert (telling.rule(ROLE), telling.blocklist.lifted()) == (of_the_file, [])
+
+
+def test_a_reason_of_its_own_is_set_over_the_files_until_the_files_is_said_again(lines: list[Any]) -> None:
+    telling = Telling([Rule(ROLE, "from the file")], lines)
+    telling.now = 2000
+    telling.block(ROLE, "mine")
+    assert telling.rule(ROLE) == Rule(ROLE, "mine", 1000, "rest")
+    telling.block(ROLE, "")
+    assert telling.rule(ROLE) == Rule(ROLE, "mine", 1000, "rest")
+    telling.block(ROLE, "from the file")
+    assert telling.rule(ROLE) == Rule(ROLE, "from the file", 1000, "file")
+
+
+def test_what_is_said_again_is_neither_logged_nor_told_again(lines: list[Any]) -> None:
+    telling = Telling([], lines, sessions=1)
+    telling.block(ROLE, "")
+    lines.clear()
+    assert telling.block(ROLE, "") == Ended(0, 0)
+    assert lines == []
+    assert telling.blocklist.hits == {ROLE: 1}
+
+
+def test_orders_of_an_earlier_run_are_not_logged_one_by_one(lines: list[Any]) -> None:
+    telling = Telling([Rule(PRODUCER)], lines)
+    telling.blocklist.put(ROLE, Order("x", 5), quietly=True)
+    telling.blocklist.put(PRODUCER, Order(lifts=True), quietly=True)
+    assert [rule.key for rule in telling.blocklist.rules.all()] == [ROLE]
+    assert lines == []
 
 
 def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new(lines: list[Any]) -> None:
@@ -105,12 +148,37 @@ def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new
 
 def test_what_was_blocked_or_lifted_at_run_time_stays_so_whatever_the_file_says(lines: list[Any]) -> None:
     at = Telling([Rule(ROLE, "old")], lines)
-    at.blocklist.unblock(ROLE)
-    at.blocklist.block(PRODUCER, "by hand")
+    at.unblock(ROLE)
+    at.block(PRODUCER, "by hand")
 
     at.blocklist.reload([Rule(ROLE, "other")])
     assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
 
     at.blocklist.reload([])
     assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
-    assert at.blocklist.rules.lifted == {}
+    assert (at.blocklist.lifted(), at.blocklist.needless()) == ([], [ROLE])
+
+
+def test_a_block_set_over_the_files_outlives_its_entry_there(lines: list[Any]) -> None:
+    at = Telling([Rule(ROLE, "old")], lines)
+    at.block(ROLE, "mine")
+    at.blocklist.reload([])
+    assert at.rule(ROLE) == Rule(ROLE, "mine", 1000, "rest")
+
+
+def test_an_entry_of_the_file_keeps_its_age_and_takes_its_new_reason(lines: list[Any]) -> None:
+    at = Telling([Rule(ROLE, "old")], lines)
+    at.now = 2000
+    assert at.blocklist.reload([Rule(ROLE, "new"), Rule(PRODUCER)])
+    assert at.blocklist.rules.all() == [Rule(PRODUCER, "", 2000, "file"), Rule(ROLE, "new", 1000, "file")]
+
+
+def test_what_does_not_fit_is_said_whoever_wrote_it(lines: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_module, "MOST_RULES", 1)
+    at = Telling([Rule(ROLE)], lines)
+    with pytest.raises(TooManyRulesError):
+        at.block(PRODUCER, "")
+    at.blocklist.put(PRODUCER, Order("kept"), quietly=True)
+    at.blocklist.reload([Rule(PRODUCER), Rule(ROLE)])
+    assert [rule.key for rule in at.blocklist.rules.all()] == [ROLE]
+    assert {line["event"] for line in lines} == {"not blocked"}

@@ -178,19 +178,6 @@ def test_the_number_of_rules_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert [rule.key.name for rule in rules.all()] == ["b", "c"]
 
 
-def test_rules_of_the_file_that_are_taken_back_are_remembered_until_they_are_set_again() -> None:
-    rules, key = Rules(), read_key("role", "r")
-    rules.put(Rule(key, origin="file"))
-    assert rules.remove(key) == Rule(key, origin="file")
-    assert list(rules.lifted) == [key]
-    assert rules.remove(key) is None
-    rules.put(Rule(key, origin="file"))
-    assert not rules.lifted
-    rules.put(Rule(read_key("role", "s")))
-    rules.remove(read_key("role", "s"))
-    assert not rules.lifted
-
-
 def test_rules_are_counted_by_kind() -> None:
     counted = rules_of(read_key("role", "a"), read_key("role", "b"), read_key("topic", "t")).by_kind()
     assert counted == {kind.value: 0 for kind in Kind} | {"role": 2, "topic": 1}

@@ -1,0 +1,47 @@
+"""What a book keeps besides limits."""
+
+import asyncio
+import contextlib
+
+from limiter.policies import Policies
+from proxy.policies.book import Around, Book, Who
+from proxy.policies.key import Key, Kind
+from proxy.policies.layers import FilePolicies
+from proxy.policies.store import Store
+
+_KEY = Key(Kind.BLOCK, "", "x")
+
+
+class Notes:
+    """Keeps whatever comes, and notes it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def check(self, _key: Key, kept: str | None) -> None:
+        self.events.append(f"check {kept}")
+
+    def load(self, _key: Key, kept: str) -> None:
+        self.events.append(f"load {kept}")
+
+    def take(self, _key: Key, kept: str | None) -> None:
+        self.events.append(f"take {kept}")
+
+
+def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_the_next_start() -> None:
+    first, second = Notes(), Notes()
+    with contextlib.closing(Store(None)) as store:
+        asyncio.run(_book(store, first).change({_KEY: "body"}, Who("ann", "")))
+        _book(store, second)
+    assert first.events == ["check body", "told None body ann", "take body"]
+    assert second.events == ["load body"]
+
+
+def _book(store: Store, notes: Notes) -> Book:
+    around = Around(
+        lambda: notes.events.append("before"),
+        lambda _: notes.events.append("after"),
+        lambda change, who: notes.events.append(f"told {change.before} {change.after} {who.name}"),
+        {Kind.BLOCK: notes},
+    )
+    return Book(Policies(), FilePolicies({}, {}, {}), store, around)
