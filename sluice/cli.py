@@ -11,6 +11,7 @@ import proxy.blocking.commands
 import proxy.commands
 import proxy.console.commands
 import proxy.importing.commands
+import proxy.policies.commands
 
 app = typer.Typer(
     name="sluice",
@@ -25,6 +26,11 @@ app.command()(proxy.console.commands.top)
 app.command()(proxy.blocking.commands.block)
 app.command()(proxy.blocking.commands.unblock)
 app.command()(proxy.blocking.commands.blocks)
+app.command()(proxy.policies.commands.explain)
+app.command()(proxy.policies.commands.export)
+app.command()(proxy.policies.commands.apply)
+app.command()(proxy.policies.commands.diff)
+app.command()(proxy.policies.commands.audit)
 app.command("import")(proxy.importing.commands.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)

@@ -1,0 +1,141 @@
+"""`sluice explain`, `export`, `apply`, `diff` and `audit`, which ask a running proxy; imports when they run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proxy.admin_options import AdminLinkError, AdminOptions, asks_proxy
+
+if TYPE_CHECKING:
+    from proxy.admin_link import AdminLink
+    from proxy.policies.policy_set import PolicySet
+
+Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one partition of it.")]
+Subscription = Annotated[
+    str, typer.Option(metavar="NAME", help="Of a consumer. Default: none, its limits are left out.")
+]
+Producer = Annotated[str, typer.Option(metavar="NAME", help="Of a producer. Default: none, its limits are left out.")]
+Role = Annotated[str, typer.Option(metavar="NAME", help="What the client is authenticated as. Default: none.")]
+Address = Annotated[str, typer.Option(metavar="ADDRESS", help="Where the client connects from. Default: none.")]
+File = Annotated[Path, typer.Argument(help="Configuration whose limits are meant, as `sluice check` takes it.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where the YAML goes. Default: standard output.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+Number = Annotated[int, typer.Option(min=1, max=10_000, help="Most changes shown at a time.")]
+
+_PATIENCE_S = 120.0
+"""100,000 limits take a while to write and to put in force."""
+_DIFFERENT, _TROUBLE = 1, 2
+
+
+@asks_proxy
+def explain(  # noqa: PLR0913 - one for each option
+    topic: Topic,
+    *,
+    admin: AdminOptions,
+    subscription: Subscription = "",
+    producer: Producer = "",
+    role: Role = "",
+    address: Address = "",
+) -> None:
+    """Show which limits hold for a topic and a client: each level, each value, whence it is, and what hides what."""
+    from rich.console import Console
+
+    from proxy.policies.tables import explanation
+
+    asked = {"topic": topic, "subscription": subscription, "producer": producer, "role": role, "address": address}
+    answer = _link(admin).get_json("/sluice/explain", {key: value for key, value in asked.items() if value})
+    for part in explanation(answer):
+        Console().print(part)
+
+
+@asks_proxy
+def export(*, admin: AdminOptions, output: Output = None) -> None:
+    """Write the limits in force, of file and run time together, as a configuration that `sluice check` accepts."""
+    text = _link(admin).get("/sluice/policies").decode()
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+
+
+@asks_proxy
+def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
+    """Make the limits of a file hold in a running proxy, and no others: all or nothing, live.
+
+    What the proxy's own file limits and this one does not is hidden by a value that limits nothing.
+    """
+    from proxy.policies.policy_set import as_tree
+    from proxy.policies.tables import applied
+
+    tree = as_tree(_read(file, 1))
+    body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {})}
+    answer = _link(admin).put_json("/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
+    for line in applied(answer):
+        typer.echo(line)
+
+
+@asks_proxy
+def diff(file: File, *, admin: AdminOptions) -> None:
+    """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error."""
+    from proxy.policies.differences import differences
+    from proxy.policies.tables import difference_lines
+
+    wanted = _read(file, _TROUBLE)
+    try:
+        held = _held(_link(admin))
+    except AdminLinkError as error:
+        typer.echo(f"sluice: {error}", err=True)
+        raise typer.Exit(_TROUBLE) from None
+    lines = list(difference_lines(differences(wanted, held)))
+    for line in lines:
+        typer.echo(line)
+    if lines:
+        raise typer.Exit(_DIFFERENT)
+
+
+@asks_proxy
+def audit(*, admin: AdminOptions, limit: Number = 100) -> None:
+    """Show who changed which policy, when, from what to what; the newest first."""
+    from rich.console import Console
+
+    from proxy.policies.tables import audit_table
+
+    changes: list[dict[str, Any]] = _link(admin).get_json("/sluice/audit", {"limit": str(limit)})["changes"]
+    Console().print(audit_table(changes) if changes else "nothing has been changed")
+
+
+def _link(admin: AdminOptions) -> "AdminLink":
+    from proxy.admin_link import AdminLink
+
+    return AdminLink(admin, _PATIENCE_S)
+
+
+def _held(link: "AdminLink") -> "PolicySet":
+    import msgspec
+
+    from proxy.policies.bodies import BodyError
+    from proxy.policies.exchange import decoded
+
+    try:
+        return decoded(link.get("/sluice/policies", {"format": "json"}))
+    except (msgspec.DecodeError, BodyError) as error:
+        raise AdminLinkError(f"{link.address}: its policies cannot be read here: {error}") from None
+
+
+def _read(file: Path, code: int) -> "PolicySet":
+    """What a file says; ends the command with a line for each problem."""
+    from proxy.config import ConfigError, load_config
+    from proxy.policies.policy_set import of_file
+
+    try:
+        config = load_config(file, {})
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(f"sluice: {problem}", err=True)
+        raise typer.Exit(code) from None
+    return of_file(config.limits, config.admission.subscribe_rate_per_consumer)

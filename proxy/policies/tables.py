@@ -1,0 +1,128 @@
+"""What the commands about policies print."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from rich.markup import escape
+from rich.table import Column, Table
+from rich.text import Text
+
+from proxy.policies.differences import Difference
+from proxy.policies.sections import section_text
+
+_MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
+_MISSING = {
+    "subscription": "asked only for a --subscription",
+    "producer": "asked only for a --producer",
+    "role": "asked only for a --role",
+    "address": "asked only for an --address",
+    "resource_group": "not attached to any",
+}
+_FOREIGN = {("publish", "subscription"): "producers have none", ("dispatch", "producer"): "consumers have none"}
+_TITLES = {
+    "publish": "publish: from producers to the broker",
+    "dispatch": "dispatch: from the broker to consumers",
+}
+
+
+def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
+    """What `/sluice/explain` answered, part by part."""
+    yield f"topic: {escape(answer['topic'])}"
+    if answer["exempt"]:
+        yield "a topic of Pulsar's own: exempt from every limit"
+        return
+    group = answer["resource_group"]
+    yield f"resource group: {escape(_group(group)) if group else 'none'}"
+    for direction, title in _TITLES.items():
+        yield _levels(direction, title, answer[direction])
+    yield _levels("subscribe", "subscribe: how often one consumer may", [answer["subscribe"]])
+
+
+def _group(group: dict[str, str]) -> str:
+    return f"{group['name']}, as {group['member']} is attached to it ({group['origin']})"
+
+
+def _levels(direction: str, title: str, levels: list[dict[str, Any]]) -> Table:
+    columns = ("level", "value for", "limit", "from", "")
+    table = Table(*(Column(name, overflow="fold") for name in columns), title=title, title_justify="left")
+    for level in levels:
+        if not level["values"]:
+            why = "" if level["asked"] else _FOREIGN.get((direction, level["level"]), _MISSING.get(level["level"], ""))
+            table.add_row(level["level"], *_plain("", why, "", ""), style="dim")
+        for number, value in enumerate(level["values"]):
+            table.add_row(level["level"] if number == 0 else "", *_value(value), style=_style(value["state"]))
+    return table
+
+
+def _value(value: dict[str, Any]) -> tuple[Text, ...]:
+    mark = _MARKS[value["state"]]
+    where = f"{value['setting']} {value['name']}".rstrip()
+    return _plain(where, section_text(value["limit"]), value["origin"], f"{mark} {value['by']}".rstrip())
+
+
+def _style(state: str) -> str:
+    return "bold green" if state == "holds" else "dim"
+
+
+def _plain(*cells: str) -> tuple[Text, ...]:
+    """Names are no markup."""
+    return tuple(Text(cell) for cell in cells)
+
+
+def difference_lines(found: Iterable[Difference]) -> Iterator[str]:
+    """Each difference: its key, what the file says, and what is in force, with its origin."""
+    for one in found:
+        yield one.key
+        yield f"  file:     {one.wanted or '-'}"
+        yield f"  in force: {one.held or '-'}" + (f" ({one.origin})" if one.origin else "")
+
+
+def applied(answer: dict[str, Any]) -> Iterator[str]:
+    """What `/sluice/policies` answered to a set that is to hold."""
+    changes = [Difference(**change) for change in answer["changes"]]
+    if not changes:
+        yield "nothing to change: these limits are in force"
+        return
+    done = "changed" if answer["applied"] else "would change"
+    for one in changes:
+        yield f"{done}: {one.key}: {one.held or '-'} -> {one.wanted or '-'}"
+    if answer["more_changes"]:
+        yield f"and {answer['more_changes']} more"
+    for key in answer["hidden"]:
+        yield f"{key}: the proxy's own file limits it; a value that limits nothing hides that: take it out of the file"
+
+
+def audit_table(changes: list[dict[str, Any]]) -> Table:
+    """Who changed what, and when."""
+    titles = ("when (UTC)", "who", "address", "what", "from", "to")
+    table = Table(*(Column(title, overflow="fold") for title in titles), title="changes of policies, the newest first")
+    for change in changes:
+        when = change["at"].removesuffix("+00:00").replace("T", " ")
+        what = " ".join(part for part in (change["kind"], change["setting"], change["name"]) if part)
+        before, after = _body(change["before"]), _body(change["after"])
+        table.add_row(*_plain(when, change["who"], change["address"], what, before, after))
+    return table
+
+
+def _body(kept: str | None) -> str:
+    """A kept body as people write it: of those in a form of Sluice's, what is within."""
+    if kept is None:
+        return "-"
+    if not kept:
+        return "attached to none"
+    try:
+        body = msgspec.json.decode(kept)
+    except msgspec.DecodeError:
+        return kept
+    if isinstance(body, dict) and "form" in body:
+        body = body["body"]
+    if not isinstance(body, dict):
+        return kept
+    return ", ".join(f"{key} {_word(value)}" for key, value in body.items()) or "nothing limited"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({', '.join(f'{key} {_word(inner)}' for key, inner in value.items())})"
+    return msgspec.json.encode(value).decode().strip('"')
