@@ -1,0 +1,122 @@
+from limiter.levels import Client, Setting
+from limiter.policies import Value
+from limiter.rates import Limit, rate
+from protocol.topic_name import parse_topic
+from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
+from proxy.policies.book import Book
+from proxy.policies.explain import Explained, Group, Line, explain, explain_subscribes
+from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.layers import FilePolicies
+from tests.proxy.policies.layered import CLIENTS, ORDERS, a_book
+
+_ORDERS = parse_topic(ORDERS)
+_FILE = FilePolicies(
+    {
+        ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop"): Value(Limit(rate(5)), "file"),
+        ("publish", Setting.TOPIC_OF_BROKER, ""): Value(Limit(rate(6)), "file"),
+        ("publish", Setting.ADDRESS, "10.0.0.0/8"): Value(Limit(rate(7)), "file"),
+        ("publish", Setting.ADDRESS, "10.1.0.0/16"): Value(Limit(rate(8)), "file"),
+        ("subscribe", Setting.TOPIC_OF_BROKER, ""): Value(Limit(rate(2, burst=2)), "file"),
+    },
+    {"acme": "gold"},
+    {},
+)
+
+
+def lines(explained: Explained, level: str) -> list[tuple[str, str, str, str]]:
+    """Setting, origin, state, what hides it."""
+    (found,) = [one.lines for one in explained.levels if one.level == level]
+    return [(line.setting.value, line.origin, line.state, line.by) for line in found]
+
+
+def with_set(*values: tuple[Key, str]) -> Book:
+    return a_book(_FILE, list(values))
+
+
+def test_the_narrowest_place_holds_and_hides_the_others() -> None:
+    book = with_set((rate_key("publish", Setting.TOPIC, ORDERS), kept_as_own({"messages": 3})))
+    assert lines(explain(book, "publish", _ORDERS), "topic") == [
+        ("topic", "rest", "holds", ""),
+        ("topic_of_namespace", "file", "hidden", f"topic {ORDERS} (rest)"),
+        ("topic_of_broker", "file", "hidden", f"topic {ORDERS} (rest)"),
+    ]
+
+
+def test_the_upper_layer_hides_the_lower_even_when_it_limits_nothing_and_then_the_next_place_holds() -> None:
+    key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+    book = with_set((key, kept_as_pulsar_s(PublishRate())))
+    assert lines(explain(book, "publish", _ORDERS), "topic") == [
+        ("topic_of_namespace", "rest", "no limit", ""),
+        ("topic_of_namespace", "file", "hidden", "topic_of_namespace acme/shop (rest)"),
+        ("topic_of_broker", "file", "holds", ""),
+    ]
+
+
+def test_dynamic_and_global_layers_are_told_apart() -> None:
+    book = with_set(
+        (Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "9"),
+        (rate_key("publish", Setting.TOPIC, ORDERS, is_global=True), kept_as_pulsar_s(PublishRate(4))),
+        (rate_key("publish", Setting.TOPIC, ORDERS), kept_as_pulsar_s(PublishRate())),
+    )
+    assert [line[:3] for line in lines(explain(book, "publish", _ORDERS), "topic")] == [
+        ("topic", "rest", "hidden"),
+        ("topic", "global", "holds"),
+        ("topic_of_namespace", "file", "hidden"),
+        ("topic_of_broker", "dynamic", "hidden"),
+        ("topic_of_broker", "file", "hidden"),
+    ]
+
+
+def test_of_networks_the_narrowest_around_the_address_holds() -> None:
+    book = with_set()
+    explained = explain(book, "publish", _ORDERS, Client(address="10.1.2.3"))
+    (level,) = [one for one in explained.levels if one.level == "address"]
+    assert level.lines == (
+        Line(Setting.ADDRESS, "10.1.0.0/16", "file", {"messages": 8}, "holds"),
+        Line(Setting.ADDRESS, "10.0.0.0/8", "file", {"messages": 7}, "hidden", "address 10.1.0.0/16 (file)"),
+    )
+    mapped = explain(book, "publish", _ORDERS, Client(address="::ffff:10.1.2.3"))
+    assert mapped.levels == explained.levels
+
+
+def test_what_the_stream_has_not_is_not_asked_for() -> None:
+    explained = explain(with_set(), "publish", _ORDERS)
+    assert [one.level for one in explained.levels if not one.asked] == ["subscription", "producer", "role", "address"]
+
+
+def test_the_group_and_how_the_topic_comes_to_it() -> None:
+    assert explain(with_set(), "publish", _ORDERS).group == Group("gold", "tenant acme", "file")
+
+    book = with_set((Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "silver"))
+    assert explain(book, "publish", _ORDERS).group == Group("silver", "namespace acme/shop", "rest")
+    assert explain(book, "publish", parse_topic("other/ns/x")).group is None
+
+
+def test_topics_of_pulsars_own_are_exempt() -> None:
+    system = parse_topic("persistent://acme/shop/__change_events")
+    explained = explain(with_set(), "publish", system)
+    assert (explained.is_exempt, explained.levels) == (True, ())
+    assert not explain_subscribes(with_set(), system).asked
+
+
+def test_subscribe_rates_have_a_precedence_too() -> None:
+    key = rate_key("subscribe", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+    found = explain_subscribes(with_set((key, kept_as_pulsar_s(SubscribeRate(5)))), _ORDERS)
+    assert [(line.origin, line.limit, line.state) for line in found.lines] == [
+        ("rest", {"messages": "5/30s"}, "holds"),
+        ("file", {"messages": 2}, "hidden"),
+    ]
+
+
+def test_what_holds_is_what_the_limiter_is_given() -> None:
+    book = with_set(
+        (rate_key("dispatch", Setting.SUBSCRIPTION, f"audit@{ORDERS}"), kept_as_pulsar_s(DispatchRate(3))),
+        (rate_key("publish", Setting.ROLE, "billing"), kept_as_own({"bytes": "1KB"})),
+        (rate_key("publish", Setting.TENANT, "*"), kept_as_own({"messages": 1})),
+    )
+    for direction in ("publish", "dispatch"):
+        for client in CLIENTS:
+            explained = explain(book, direction, _ORDERS, client)
+            told = [(one.level, line.origin) for one in explained.levels for line in one.lines if line.state == "holds"]
+            held = book.layers.policies.in_force(direction, _ORDERS, client)
+            assert told == [(one.scope.level, one.source.split()[-1]) for one in held]

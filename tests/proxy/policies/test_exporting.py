@@ -1,0 +1,16 @@
+import yaml
+
+from limiter.levels import Setting
+from limiter.policies import Value
+from limiter.rates import Limit, rate
+from proxy.policies.exporting import as_yaml
+from proxy.policies.policy_set import PolicySet
+
+
+def test_each_value_has_its_origin_behind_it() -> None:
+    text = as_yaml(PolicySet({("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop"): Value(Limit(rate(5)), "global")}))
+    assert '    "acme/shop":\n      publish:\n        messages: 5  # global\n' in text
+
+
+def test_without_any_limit_there_is_nothing_but_a_comment() -> None:
+    assert yaml.safe_load(as_yaml(PolicySet())) is None
