@@ -9,10 +9,11 @@ cannot bend a rate. *Messages* are what the broker counts (a batch of ten is ten
     limit       one limiter, what it passed, what was in force, how long somebody waited on it
     connection  one client connection, at its end
     throttle    one pause of reading, at its end
+    change      somebody changed a limit or a block, or another configuration file came into force
     heartbeat   the process lives; how many lines it had to drop
 
-`SCHEMA_VERSION` changes when a field's meaning does; new fields may come at any time. Fields with a default are
-left out of a line in which they have it; all others are in every line of their kind.
+`SCHEMA_VERSION` changes when a field's meaning does; new fields and kinds may come at any time. Fields with a default
+are left out of a line in which they have it; all others are in every line of their kind.
 """
 
 from datetime import datetime
@@ -207,6 +208,30 @@ class ThrottleLine(_Line, kw_only=True, tag="throttle"):
     """What raised the throttle count."""
 
 
+class ChangeLine(_Line, kw_only=True, tag="change"):
+    """Something came into force at this moment: the span is empty. Lines of limiters end before it and begin after it.
+
+    Texts are cut at 1,000 characters; the whole of what was set at run time is in the policy store's audit log.
+    """
+
+    who: str
+    """The name of the token or certificate, `anonymous`, or `file` for what the configuration file says."""
+    address: str
+    """Whence it was asked for; empty for the file."""
+    what: str
+    """`publish`, `dispatch`, `subscribe` (a limit), `group`, `attachment` (of a tenant or namespace to a resource
+    group), `dynamic` (a key of the broker's dynamic configuration), `block`, or `file`: all that another configuration
+    file changed."""
+    setting: str
+    """Which level a limit is for, or what is attached: `topic_of_namespace`, `namespace` …; else empty."""
+    name: str
+    """Of whom: a topic, `tenant/namespace`, a group, a key, who is blocked …; empty for the file."""
+    before: str | None
+    """What held before, as it was written; null if nothing did."""
+    after: str | None
+    """What holds from now on; null if nothing does."""
+
+
 class HeartbeatLine(_Line, kw_only=True, tag="heartbeat"):
     """The process was alive over the span, and these many lines of it are missing."""
 
@@ -216,7 +241,7 @@ class HeartbeatLine(_Line, kw_only=True, tag="heartbeat"):
     """True in the last line of an orderly end."""
 
 
-Line = IntervalLine | LimitLine | ConnectionLine | ThrottleLine | HeartbeatLine
+Line = IntervalLine | LimitLine | ConnectionLine | ThrottleLine | ChangeLine | HeartbeatLine
 
 
 class Kinds:
@@ -227,5 +252,6 @@ class Kinds:
         "limit": LimitLine,
         "connection": ConnectionLine,
         "throttle": ThrottleLine,
+        "change": ChangeLine,
         "heartbeat": HeartbeatLine,
     }

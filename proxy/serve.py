@@ -23,6 +23,7 @@ from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
+from proxy.change_log import ChangeLog, FileSays
 from proxy.config import Config
 from proxy.config_limits import file_policies
 from proxy.engine import Engine
@@ -82,6 +83,7 @@ class Proxy:
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
+        self._changes = ChangeLog(self.access, self.intervals)
         self.engine = Engine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
@@ -130,9 +132,11 @@ class Proxy:
         return [file for file in (self._source.file, access.tokens, *tls) if file is not None]
 
     def _take(self, config: Config) -> bool:
-        has_changed = self.engine.blocklist.reload([block.rule() for block in config.blocks])
+        file, blocks = _file_policies(config), config.blocks
+        self._changes.reloaded(FileSays(self.book.file, self.reloader.config.blocks), FileSays(file, blocks))
+        has_changed = self.engine.blocklist.reload([block.rule() for block in blocks])
         self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
-        return self.book.reload(_file_policies(config)) or has_changed
+        return self.book.reload(file) or has_changed
 
     async def _forget_needless(self) -> None:
         try:
@@ -143,7 +147,7 @@ class Proxy:
     def _open_book(self) -> Book:
         policies, file = self.engine.registry.policies, _file_policies(self.config)
         keepers = {Kind.BLOCK: self._kept_blocks}
-        around = Around(self.intervals.flush, self.engine.policies_changed, keepers=keepers)
+        around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
         try:
             return Book(policies, file, self._store, around)
         except (StoreError, BodyError) as error:

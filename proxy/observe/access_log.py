@@ -8,12 +8,15 @@ from typing import Any
 
 import msgspec
 
-from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
+from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
 from limiter.limiter import Limiter
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
 from proxy.observe.reasons import narrowest, per_second, published_per_second, reason
+
+MOST_CHANGE_TEXT = 1000
+"""Characters of each text of a change line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,11 @@ class AccessLog:
         )
         self.flush()
 
+    def change(self, moment: Span, **said: str | None) -> None:
+        """Somebody changed something; `said` are the line's fields, each cut where it is long."""
+        self._add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
+        self.flush()
+
     def heartbeat(self, span: Span, *, last: bool) -> None:
         """The process lived through `span`."""
         self._add(HeartbeatLine, span, dropped_lines=self.dropped_lines, last=last)
@@ -179,6 +187,10 @@ class AccessLog:
 def new_boot_id() -> str:
     """A name for this run: sorts by time, and no two are the same."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MOST_CHANGE_TEXT else text[: MOST_CHANGE_TEXT - 1] + "…"
 
 
 _NO_REASON: dict[str, Any] = {"reason": ""}

@@ -98,6 +98,11 @@ class Intervals:
         wall, now = self._wall(), self._clock()
         return Span(wall - (now - started_at), wall, now - started_at)
 
+    def moment(self) -> Span:
+        """Now."""
+        wall = self._wall()
+        return Span(wall, wall, 0)
+
     def _sleep(self) -> None:
         """Until the boundary; while limits follow publish rates, for about a second at most."""
         assert self._registry is not None, "start() comes first"

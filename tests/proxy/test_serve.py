@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 
-from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, Line
+from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, Line
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
@@ -200,6 +200,32 @@ async def test_a_block_lifted_by_rest_blocks_again_once_it_left_the_file_and_cam
             await proxy.book.change({}, Who("", ""))  # has its turn after what the reload wants to change
     await proxy.stop()
     assert counts == [(0, 1), (0, 0), (1, 0)]
+
+
+async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
+    file, log = tmp_path / "sluice.yaml", tmp_path / "log"
+    addresses = f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\naccess_log: {{dir: {log}}}\n"
+    file.write_text(addresses)
+    proxy = Proxy(Source(file, lambda: load_config(file, {})))
+    _, admin = await proxy.start()
+    path, body = "/admin/v2/namespaces/acme/shop/publishRate", {"publishThrottlingRateInMsg": 7}
+    async with aiohttp.ClientSession(f"http://{admin}") as session:
+        assert (await session.post(path, json=body)).status == 204
+        assert (await session.post("/sluice/blocks", json={"kind": "role", "name": "r"})).status == 200
+    for _ in range(2):
+        file.write_text(addresses + "blocks: [{role: billing}]\n")
+        await proxy.reloader.reload("test")
+    await proxy.stop()
+    (written,) = log.iterdir()
+    lines = [msgspec.json.decode(line, type=Line) for line in written.read_bytes().splitlines()]
+    changes = [line for line in lines if isinstance(line, ChangeLine)]
+    assert [(line.who, line.address, line.what, line.name) for line in changes] == [
+        ("anonymous", "127.0.0.1", "publish", "acme/shop"),
+        ("anonymous", "127.0.0.1", "block", "role 'r'"),
+        ("file", "", "file", ""),
+    ]
+    assert "publishThrottlingRateInMsg" in (changes[0].after or "")
+    assert (changes[2].before, changes[2].after) == (None, "block role 'billing': blocked")
 
 
 async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:

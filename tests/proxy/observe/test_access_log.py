@@ -4,8 +4,8 @@ from typing import cast
 
 import msgspec
 
-from accesslog.record import ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
-from proxy.observe.access_log import AccessLog, Span, new_boot_id
+from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, Span, new_boot_id
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
 from tests.proxy.conversation import RecordingFiles, World, publisher
@@ -35,6 +35,17 @@ def test_every_line_is_numbered_without_gaps() -> None:
     assert {(line.proxy_id, line.boot_id) for line in lines} == {("p", "boot")}
     assert files.data.endswith(b"\n")
     assert log.lines == 3
+
+
+def test_a_change_is_written_at_once() -> None:
+    files = RecordingFiles()
+    log = AccessLog("p", "boot", cast("LogFiles", files))
+    said = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
+    log.change(Span(5_000_000_000, 5_000_000_000, 0), **said, before=None, after="x" * 2000)
+    (line,) = [msgspec.json.decode(line, type=Line) for line in files.data.splitlines()]
+    assert isinstance(line, ChangeLine)
+    assert (line.who, line.before, line.after) == ("ann", None, "x" * (MOST_CHANGE_TEXT - 1) + "…")
+    assert b'"before":null' in files.data
 
 
 def test_without_files_lines_are_counted_and_kept_nowhere() -> None:

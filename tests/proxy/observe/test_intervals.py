@@ -145,3 +145,14 @@ def test_what_a_closed_stream_did_is_still_told(make_world: Make) -> None:
     world.advance(1)
     (line,) = world.lines(IntervalLine)
     assert (line.offered_messages, line.passed_messages, line.dropped_messages, line.held_messages) == (3, 1, 2, 0)
+
+
+def test_a_moment_is_not_before_the_end_of_the_spans_before_it(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    world.advance(10.3)
+    client >> send(0)
+    world.loop.run(world.intervals.flush)
+    moment = world.intervals.moment().fields()
+    assert moment["start"] == moment["end"] == world.lines(LimitLine)[-1].end
+    assert moment["duration_ms"] == 0

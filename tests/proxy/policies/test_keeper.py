@@ -37,6 +37,14 @@ def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_
     assert second.events == ["load body"]
 
 
+def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_before_it_acts() -> None:
+    notes = Notes()
+    with contextlib.closing(Store(None)) as store:
+        key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
+        asyncio.run(_book(store, notes).change({_KEY: "body", key: "gold"}, Who("ann", "")))
+    assert notes.events == ["check body", "before", "told None body ann", "take body", "told None gold ann", "after"]
+
+
 def _book(store: Store, notes: Notes) -> Book:
     around = Around(
         lambda: notes.events.append("before"),

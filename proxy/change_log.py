@@ -1,0 +1,124 @@
+"""Changes of policies, blocks and the configuration file, as lines of the access log.
+
+They are written when what came before is in the log and what comes after has not begun: a limiter's line never spans a
+change of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TypeVar
+
+from limiter.policies import Value
+from proxy.blocking.config import Block
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
+from proxy.observe.intervals import Intervals
+from proxy.policies.book import Who
+from proxy.policies.layers import FilePolicies, Place
+from proxy.policies.sections import section_of, section_text
+from proxy.policies.store import Change
+
+_MOST_SHOWN = MOST_CHANGE_TEXT // 10
+"""Parts of a file's change that are made into text; more would not fit."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSays:
+    """What can change while the proxy runs, of a configuration file."""
+
+    policies: FilePolicies
+    blocks: tuple[Block, ...]
+
+
+class ChangeLog:
+    """Writes them.
+
+    Args:
+        access: The access log.
+        intervals: Ends the lines that are under way.
+    """
+
+    def __init__(self, access: AccessLog, intervals: Intervals) -> None:
+        self._access = access
+        self._intervals = intervals
+
+    def changed(self, change: Change, who: Who) -> None:
+        """Something set at run time comes into force."""
+        key = change.key
+        self._access.change(
+            self._intervals.moment(),
+            who=who.name,
+            address=who.address,
+            what=key.kind.value,
+            setting=key.setting,
+            name=key.name,
+            before=change.before,
+            after=change.after,
+        )
+
+    def reloaded(self, before: FileSays, after: FileSays) -> None:
+        """Another file comes into force; nothing is written if it says the same."""
+        changed = differing(before, after)
+        shown = list(islice(changed, _MOST_SHOWN))
+        if not shown:
+            return
+        more = sum(1 for _ in changed)
+        self._intervals.flush()
+        self._access.change(
+            self._intervals.moment(),
+            who="file",
+            address="",
+            what="file",
+            setting="",
+            name="",
+            before=_text([(name, said) for name, said, _ in shown], more),
+            after=_text([(name, says) for name, _, says in shown], more),
+        )
+
+
+def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str]]:
+    """What is not the same in two files: whose, what one says, what the other says; empty where it says nothing."""
+    of_namespaces = (each.policies.groups_of_namespaces for each in (before, after))
+    of_tenants = (each.policies.groups_of_tenants for each in (before, after))
+    return chain(
+        _differing_values(before.policies.values, after.policies.values),
+        _differing_texts("group of tenant", *of_tenants),
+        _differing_texts("group of namespace", *of_namespaces),
+        _differing_texts("block", _reasons(before.blocks), _reasons(after.blocks)),
+    )
+
+
+def _differing_values(before: Mapping[Place, Value], after: Mapping[Place, Value]) -> Iterator[tuple[str, str, str]]:
+    for place, said, says in _differing(before, after):
+        yield " ".join(part for part in place if part), _limit_text(place, said), _limit_text(place, says)
+
+
+def _differing_texts(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name, said, says in _differing(before, after):
+        yield f"{what} {name}", said or "", says or ""
+
+
+def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
+    for key, said in before.items():
+        says = after.get(key)
+        if said != says:
+            yield key, said, says
+    for key, new in after.items():
+        if key not in before:
+            yield key, None, new
+
+
+def _limit_text(place: Place, value: Value | None) -> str:
+    return "" if value is None else section_text(section_of(place[0], value.limit))
+
+
+def _reasons(blocks: tuple[Block, ...]) -> dict[str, str]:
+    return {str(block.key()): f"blocked {block.reason}".strip() for block in blocks}
+
+
+def _text(parts: list[tuple[str, str]], more: int) -> str | None:
+    said = [f"{name}: {text}" for name, text in parts if text]
+    return "; ".join(said + [f"… and {more} more"] * (more > 0)) or None

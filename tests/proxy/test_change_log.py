@@ -1,0 +1,122 @@
+"""Changes of policies, blocks and the configuration file as lines of the access log."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
+from limiter.levels import Setting
+from proxy.change_log import ChangeLog, FileSays, differing
+from proxy.config import Config
+from proxy.config_limits import file_policies
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, Span
+from proxy.observe.log_files import LogFiles
+from proxy.policies.book import Who
+from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.store import Change
+from tests.proxy.conversation import RecordingFiles, World, publisher
+from tests.proxy.wire import send
+
+ANN = Who("ann", "10.0.0.1")
+
+
+class Silent:
+    """Intervals in which nothing happened."""
+
+    def flush(self) -> None:
+        pass
+
+    def moment(self) -> Span:
+        return Span(1_700_000_000_000_000_000, 1_700_000_000_000_000_000, 0)
+
+
+@pytest.fixture
+def files() -> RecordingFiles:
+    return RecordingFiles()
+
+
+@pytest.fixture
+def log(files: RecordingFiles) -> ChangeLog:
+    return ChangeLog(AccessLog("p", "boot", cast("LogFiles", files)), cast("Any", Silent()))
+
+
+def lines(files: RecordingFiles) -> list[ChangeLine]:
+    return [msgspec.json.decode(line, type=ChangeLine) for line in files.data.splitlines()]
+
+
+def says(**values: Any) -> FileSays:
+    config = Config.model_validate(values)
+    return FileSays(file_policies(config.limits, config.admission.subscribe_rate_per_consumer), config.blocks)
+
+
+def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files: RecordingFiles) -> None:
+    key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+    log.changed(Change(key, None, "new"), ANN)
+    log.changed(Change(Key(Kind.BLOCK, "", "role 'r'"), "old", None), ANN)
+    first, second = lines(files)
+    assert (first.who, first.address, first.duration_ms, first.start) == ("ann", "10.0.0.1", 0, first.end)
+    assert (first.what, first.setting, first.name) == ("publish", key.setting, "acme/shop")
+    assert (first.before, first.after) == (None, "new")
+    assert (second.what, second.setting, second.name) == ("block", "", "role 'r'")
+    assert (second.before, second.after, second.seq) == ("old", None, 1)
+
+
+def test_long_texts_are_cut(log: ChangeLog, files: RecordingFiles) -> None:
+    log.changed(Change(Key(Kind.GROUP, "", "g" * 5000), "ü" * 1000, "x" * 1001), ANN)
+    (line,) = lines(files)
+    assert [len(line.name), len(line.before or ""), len(line.after or "")] == [MOST_CHANGE_TEXT] * 3
+    assert line.before == "ü" * 1000
+    assert (line.after or "").endswith("x…")
+
+
+def test_another_file_is_one_line_with_all_that_it_changes(log: ChangeLog, files: RecordingFiles) -> None:
+    before = says(
+        limits={"namespaces": {"acme/shop": {"publish": {"messages": "500/s"}}, "acme/web": {"publish": {"bytes": 7}}}},
+        blocks=[{"role": "r", "reason": "loud"}],
+    )
+    after = says(
+        limits={
+            "namespaces": {"acme/shop": {"publish": {"messages": "30/min"}}, "acme/web": {"publish": {"bytes": 7}}}
+        },
+        blocks=[{"topic": "a/b/c"}],
+    )
+    log.reloaded(before, after)
+    (line,) = lines(files)
+    assert (line.who, line.address, line.what, line.setting, line.name) == ("file", "", "file", "", "")
+    place = f"publish {Setting.TOPIC_OF_NAMESPACE} acme/shop"
+    assert line.before == f"{place}: messages 500; block role 'r': blocked loud"
+    assert line.after == f"{place}: messages 30/min; block topic 'persistent://a/b/c': blocked"
+
+
+def test_a_file_that_says_the_same_is_no_line(log: ChangeLog, files: RecordingFiles) -> None:
+    values: dict[str, Any] = {"limits": {"tenants": {"acme": {"publish": {"messages": 5}}}}}
+    log.reloaded(says(**values), says(**values))
+    assert files.data == b""
+
+
+def test_of_a_file_that_changes_much_the_rest_is_counted(log: ChangeLog, files: RecordingFiles) -> None:
+    topics = {f"persistent://a/b/{number}": {"publish": {"messages": 5}} for number in range(200)}
+    log.reloaded(says(), says(limits={"topics": topics}))
+    (line,) = lines(files)
+    assert line.before == "… and 100 more"
+    assert len(line.after or "") == MOST_CHANGE_TEXT
+    assert len(list(differing(says(), says(limits={"topics": topics})))) == 200
+
+
+def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_world) -> None:
+    world: World = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1000}}}})
+    client, _ = publisher(world)
+    world.advance(10.3)
+    client >> send(0)
+    key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+    world.loop.run(world.intervals.flush)
+    world.loop.run(ChangeLog(world.access, world.intervals).changed, Change(key, None, "new"), ANN)
+    world.advance(1)
+    client >> send(1)
+    world.advance(1)
+    found = [line for line in world.lines() if not isinstance(line, HeartbeatLine)]
+    limits = [line for line in found if isinstance(line, LimitLine)]
+    (change,) = [line for line in found if isinstance(line, ChangeLine)]
+    assert limits[0].seq < change.seq < limits[1].seq
+    assert limits[0].end == change.start == change.end <= limits[1].start
