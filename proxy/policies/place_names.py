@@ -10,6 +10,8 @@ from proxy.config_values import Name, NamespaceName, NetworkName, TenantName, Wh
 from proxy.policies.layers import Place
 from proxy.policies.policy_set import ABOUTS, split_subscription
 
+_LONGEST = 2500
+"""Characters: a subscription's name and a topic's."""
 _OF_SUBSCRIPTIONS = frozenset(
     {
         *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
@@ -76,6 +78,8 @@ def read_place(direction: str, setting: str, name: str) -> Place:
     if found not in SETTINGS[about]:
         known = ", ".join(sorted(SETTINGS[about]))
         raise ValueError(f"setting: {setting!r} has no {about} limit; one of {known}")
+    if len(name) > _LONGEST or not name.isprintable():
+        raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {_LONGEST} characters")
     try:
         return about, found, _FORMS[found].validate_python(name)
     except ValidationError as error:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from protocol.topic_name import TopicName, parse_topic
 from proxy.admin.pulsar.answers import RefusedError
+from proxy.blocking.rules import MOST_NAME
 
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LONGEST = 1024
@@ -48,7 +49,7 @@ def subscription_in(request: web.Request) -> str:
     Raises:
         RefusedError: If it is none.
     """
-    return _check_line("Subscription", request.match_info["subscription"])
+    return _check_line("Subscription", request.match_info["subscription"], MOST_NAME)
 
 
 def group_in(request: web.Request) -> str:
@@ -57,10 +58,11 @@ def group_in(request: web.Request) -> str:
     Raises:
         RefusedError: If it is none.
     """
-    return _check_line("ResourceGroup", request.match_info["group"])
+    return _check_line("ResourceGroup", request.match_info["group"], MOST_NAME)
 
 
-def _check_line(what: str, name: str) -> str:
-    if len(name) > _LONGEST or not name.isprintable():
-        raise RefusedError(412, f"{what} name is not valid: more than {_LONGEST} characters, or not in one line")
+def _check_line(what: str, name: str, most: int = _LONGEST) -> str:
+    """Names of subscriptions and groups are as long as the configuration takes them, so that all can be exported."""
+    if len(name) > most or not name.isprintable():
+        raise RefusedError(412, f"{what} name is not valid: more than {most} characters, or not in one line")
     return name

@@ -75,5 +75,5 @@ async def test_any_line_may_be_a_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["a%0Ab", "x" * 1025])
 async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_takes_it(name: str) -> None:
     async with serving() as pulsar:
-        said = {"reason": "ResourceGroup name is not valid: more than 1024 characters, or not in one line"}
+        said = {"reason": "ResourceGroup name is not valid: more than 1000 characters, or not in one line"}
         assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, said)

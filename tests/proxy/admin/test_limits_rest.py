@@ -1,0 +1,91 @@
+"""`/sluice/limits`."""
+
+import pytest
+
+from limiter.rates import Limit, rate
+from tests.proxy.admin_client import Admin
+
+_SHOP = "/sluice/limits?direction=publish&setting=topic_of_namespace&name=acme/shop"
+_LIMITS = {"namespaces": {"acme/shop": {"publish": {"messages": 9}}}}
+
+
+def in_force(admin: Admin) -> Limit | None:
+    value = admin.policies.get(("publish", "acme/shop"))
+    return value.limit if value else None
+
+
+async def test_a_limit_is_set_live_shown_and_taken_back_to_the_files(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    status, said = await admin.ask("PUT", _SHOP, json={"messages": "30/min", "burst_messages": 5, "mode": "observe"})
+    assert (status, said["origin"], said["limit"]["burst_messages"]) == (200, "rest", 5)
+    assert said["hidden"][0]["limit"] == {"messages": 9}
+    assert in_force(admin) == Limit(rate(30, 60 * 10**9, 5), mode="observe")
+    assert await admin.ask("GET", _SHOP) == (status, said)
+
+    status, said = await admin.ask("DELETE", _SHOP)
+    assert (status, said["taken_back"], said["in_force"]["origin"]) == (200, True, "file")
+    assert in_force(admin) == Limit(rate(9))
+    assert (await admin.ask("DELETE", _SHOP))[1]["taken_back"] is False
+
+
+async def test_null_limits_nothing_although_the_file_does(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    status, said = await admin.ask("PUT", _SHOP, data="null", headers={"Content-Type": "application/json"})
+    assert (status, said["limit"], in_force(admin)) == (200, {}, Limit())
+
+
+async def test_what_is_not_set_is_not_found(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert await admin.ask("GET", _SHOP) == (404, {"reason": "nothing is set for publish topic_of_namespace acme/shop"})
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "problem"),
+    [
+        ("direction=publish", {}, "write ?direction=…&setting=…&name=…"),
+        ("direction=publish&setting=topic&name=a%0Ab", {}, "write it in one line"),
+        ("direction=publish&setting=role&name=x&colour=red", {}, "'colour' is not known here"),
+        ("direction=publish&setting=role&name=x&name=y", {}, "a key stands there twice"),
+        ("direction=publish&setting=role&name=x", {}, "write messages, bytes or both"),
+        ("direction=publish&setting=role&name=x", {"messages": -5}, "publish role x: messages: -5: write a rate"),
+        ("direction=publish&setting=role&name=x", [5], "the body is not a limit"),
+        ("direction=publish&setting=role&name=x", {"relativeToPublishRate": True}, "leave it out here"),
+        ("direction=dispatch&setting=role&name=x", {"messages": 5, "mode": "reject"}, "mode: 'reject'"),
+    ],
+)
+async def test_a_wrong_request_changes_nothing_and_says_what_is_wrong(make_admin, query, body, problem) -> None:
+    admin: Admin = await make_admin()
+    status, said = await admin.ask("PUT", f"/sluice/limits?{query}", json=body)
+    assert (status, problem in said["reason"]) == (400, True), said
+    assert list(admin.store.policies()) == []
+
+
+async def test_a_body_that_is_not_said_to_be_json_is_refused(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert (await admin.ask("PUT", _SHOP, data="null"))[0] == 415
+
+
+async def test_pages_hold_every_limit_once(make_admin) -> None:
+    topics = {f"persistent://acme/shop/{name} x": {"publish": {"messages": 5}} for name in "abcdefg"}
+    admin: Admin = await make_admin(limits={"topics": topics, "proxy": {"dispatch": {"messages": 5}}})
+    seen: list[str] = []
+    query = {"limit": "3"}
+    while True:
+        _, said = await admin.ask("GET", "/sluice/limits", params=query)
+        seen += [one["name"] for one in said["limits"]]
+        if said["next"] is None:
+            break
+        query["after"] = said["next"]
+    assert seen == ["", *topics]
+    _, said = await admin.ask("GET", "/sluice/limits?direction=publish&setting=topic&limit=2")
+    assert (len(said["limits"]), said["left_out"]) == (2, 5)
+    assert (await admin.ask("GET", "/sluice/limits?limit=10001"))[0] == 400
+
+
+async def test_pulsars_tools_see_a_group_that_was_set_here(make_admin) -> None:
+    admin: Admin = await make_admin()
+    await admin.ask(
+        "PUT", "/sluice/limits?direction=publish&setting=resource_group&name=gold", json={"messages": "120/min"}
+    )
+    status, said = await admin.ask("GET", "/admin/v2/resourcegroups/gold")
+    assert (status, said["publishRateInMsgs"], said["dispatchRateInMsgs"]) == (200, 2, -1)

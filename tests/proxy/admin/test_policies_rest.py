@@ -1,0 +1,68 @@
+"""`/sluice/policies`."""
+
+import pytest
+import yaml
+
+from proxy.config import Config
+from tests.proxy.admin_client import Admin
+
+_PATH = "/sluice/policies"
+_LIMITS = {"namespaces": {"acme/shop": {"publish": {"messages": 9}}}, "proxy": {"dispatch": {"bytes": "10MB"}}}
+
+
+async def test_what_is_in_force_is_given_as_a_configuration(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    await admin.ask(
+        "POST",
+        "/admin/v2/persistent/acme/shop/orders/dispatchRate",
+        json={"dispatchThrottlingRateInMsg": 30, "ratePeriodInSecond": 60, "relativeToPublishRate": True},
+    )
+    status, text = await admin.ask("GET", _PATH)
+    said = yaml.safe_load(text)
+    Config.model_validate(said)
+    topics = {"persistent://acme/shop/orders": {"dispatch": {"messages": "30/min", "relativeToPublishRate": True}}}
+    assert (status, said) == (200, {"limits": _LIMITS | {"topics": topics}})
+
+
+async def test_another_set_is_made_to_hold_at_once_and_told(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    wanted = {"limits": {"proxy": {"dispatch": {"bytes": "10MB"}, "publish": {"messages": 7}}}}
+
+    status, tried = await admin.ask("PUT", f"{_PATH}?dry_run=1", json=wanted)
+    assert (status, tried["applied"], list(admin.store.policies())) == (200, False, [])
+    status, done = await admin.ask("PUT", _PATH, json=wanted)
+    assert (status, done) == (200, tried | {"applied": True})
+    assert [change["key"] for change in done["changes"]] == [
+        "limits.proxy.publish",
+        "limits.namespaces.acme/shop.publish",
+    ]
+    assert done["hidden"] == ["limits.namespaces.acme/shop.publish"]
+    assert yaml.safe_load((await admin.ask("GET", _PATH))[1]) == wanted
+    assert len(admin.limits_before_changes) == 1, "one change, all of it at once"
+    assert (await admin.ask("PUT", _PATH, json=wanted))[1]["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({}, "limits: "),
+        ([], "(top): "),
+        ({"limits": {"proxy": {"publish": {"messages": "x"}}}}, "limits.proxy.publish.messages: 'x': write a rate"),
+        ({"limits": {"topics": {"a://b": {}}}}, "is not a topic name"),
+        ({"limits": {}, "colour": 1}, "colour: 1: "),
+        ({"limits": {"roles": {f"r{number}": 5 for number in range(30)}}}, "and 10 more"),
+    ],
+)
+async def test_a_wrong_set_changes_nothing_and_says_what_is_wrong(make_admin, body: object, problem: str) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    status, said = await admin.ask("PUT", _PATH, json=body)
+    assert (status, problem in said["reason"]) == (400, True), said
+    assert list(admin.store.policies()) == []
+
+
+async def test_a_wrong_query_or_body_is_refused(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert (await admin.ask("GET", f"{_PATH}?format=xml"))[0] == 400
+    assert (await admin.ask("PUT", f"{_PATH}?dry_run=yes", json={"limits": {}}))[0] == 400
+    assert (await admin.ask("PUT", _PATH, data="{", headers={"Content-Type": "application/json"}))[0] == 400
+    assert (await admin.ask("PUT", _PATH, data='{"limits": {}}'))[0] == 415

@@ -1,0 +1,114 @@
+"""`sluice explain`, `export`, `apply`, `diff` and `audit` against the admin address of a proxy."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner, Result
+
+from sluice.cli import app
+from tests.proxy.admin_client import Admin
+
+_LIMITS = {
+    "namespaces": {"acme/shop": {"publish": {"messages": 9}}},
+    "resource_groups": {"gold": {"publish": {"messages": 50}, "tenants": ["acme"]}},
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The operator's log of the proxy must not get into what the command says."""
+    with capture_logs():
+        yield
+
+
+async def sluice(admin: Admin, *arguments: str | Path) -> Result:
+    """Beside the loop that answers it."""
+    command = [*map(str, arguments), "--admin", f"{admin.client.host}:{admin.client.port}"]
+    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, env={"COLUMNS": "200"}))
+
+
+async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
+    told = (await sluice(admin, "explain", "acme/shop/orders", "--producer", "p")).stdout
+    assert "resource group: gold, as tenant acme is attached to it (file)" in told
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.splitlines() if line.startswith("│")]
+    assert ["topic", "topic_of_namespace acme/shop", "messages 5", "rest", "▶ holds"] in rows
+    hidden = "hidden by topic_of_namespace acme/shop (rest)"
+    assert ["", "topic_of_namespace acme/shop", "messages 9", "file", hidden] in rows
+    assert ["role", "", "asked only for a --role", "", ""] in rows
+    assert ["producer", "", "consumers have none", "", ""] in rows
+
+
+async def test_explain_of_a_system_topic_says_that_it_is_exempt(make_admin) -> None:
+    told = await sluice(await make_admin(), "explain", "acme/shop/__change_events")
+    assert told.stdout.endswith("exempt from every limit\n")
+
+
+async def test_what_is_exported_is_fine_and_no_different_and_applied_elsewhere_holds(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    other: Admin = await make_admin()
+    file = tmp_path / "limits.yaml"
+    assert (await sluice(admin, "export", "--output", file)).exit_code == 0
+    assert (await sluice(admin, "export")).stdout == file.read_text()
+    same = await sluice(admin, "diff", file)
+    assert (same.exit_code, same.stdout) == (0, "")
+
+    assert (await sluice(other, "diff", file)).exit_code == 1
+    tried = await sluice(other, "apply", file, "--dry-run")
+    assert "would change: limits.namespaces.acme/shop.publish: - -> messages 9\n" in tried.stdout
+    assert list(other.store.policies()) == []
+    assert "changed: resource group of tenant acme: - -> gold\n" in (await sluice(other, "apply", file)).stdout
+    assert (await sluice(other, "diff", file)).exit_code == 0
+    assert "nothing to change" in (await sluice(other, "apply", file)).stdout
+
+
+async def test_apply_says_what_the_proxys_own_file_limits(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    file = tmp_path / "none.yaml"
+    file.write_text("limits: {}\n")
+    told = (await sluice(admin, "apply", file)).stdout
+    assert "limits.namespaces.acme/shop.publish: the proxy's own file limits it; a value that limits nothing" in told
+    assert (await sluice(admin, "diff", file)).exit_code == 0
+
+
+async def test_diff_shows_each_key_with_both_values_and_the_origin(make_admin, tmp_path) -> None:
+    file = tmp_path / "limits.yaml"
+    file.write_text("limits: {namespaces: {acme/shop: {publish: {messages: 30/min}}}}\n")
+    told = await sluice(await make_admin(limits={"namespaces": _LIMITS["namespaces"]}), "diff", file)
+    assert told.stdout.splitlines() == [
+        "limits.namespaces.acme/shop.publish",
+        "  file:     messages 30/min",
+        "  in force: messages 9 (file)",
+    ]
+
+
+async def test_diff_ends_with_2_where_it_cannot_compare(make_admin, tmp_path: Path) -> None:
+    admin: Admin = await make_admin()
+    assert (await sluice(admin, "diff", tmp_path / "none.yaml")).exit_code == 2
+    file = tmp_path / "limits.yaml"
+    file.write_text("limits: {}\n")
+    await admin.client.close()
+    lost = await sluice(admin, "diff", file)
+    assert (lost.exit_code, len(lost.stderr.splitlines())) == (2, 1)
+
+
+async def test_a_file_that_is_wrong_is_told_and_not_applied(make_admin, tmp_path: Path) -> None:
+    file = tmp_path / "limits.yaml"
+    file.write_text("limits: {proxy: {publish: {messages: x}}}\n")
+    told = await sluice(await make_admin(limits=_LIMITS), "apply", file)
+    assert told.exit_code == 1
+    assert "limits.proxy.publish.messages: 'x': write a rate" in told.stderr
+
+
+async def test_audit_shows_who_changed_what(make_admin) -> None:
+    admin: Admin = await make_admin()
+    assert (await sluice(admin, "audit")).stdout == "nothing has been changed\n"
+    await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
+    (row,) = [line for line in (await sluice(admin, "audit")).stdout.splitlines() if line.startswith("│")]
+    cells = [cell.strip() for cell in row.split("│")[2:-1]]
+    assert cells[:4] == ["anonymous", "127.0.0.1", "publish topic_of_namespace acme/shop", "-"]
+    assert cells[4].startswith("publishThrottlingRateInMsg 5")
