@@ -59,13 +59,10 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, before: FileSays, after: FileSays) -> None:
-        """Another file comes into force; nothing is written if it says the same."""
-        changed = differing(before, after)
-        shown = list(islice(changed, _MOST_SHOWN))
-        if not shown:
+    def reloaded(self, said: str | None, says: str | None) -> None:
+        """Another file comes into force, see `difference`; nothing is written if it says the same."""
+        if said is None and says is None:
             return
-        more = sum(1 for _ in changed)
         self._intervals.flush()
         self._access.change(
             self._intervals.moment(),
@@ -74,9 +71,19 @@ class ChangeLog:
             what="file",
             setting="",
             name="",
-            before=_text([(name, said) for name, said, _ in shown], more),
-            after=_text([(name, says) for name, _, says in shown], more),
+            before=said,
+            after=says,
         )
+
+
+def difference(before: FileSays, after: FileSays) -> tuple[str | None, str | None]:
+    """What is not the same in two files, as one says it and the other; in any thread. None for nothing."""
+    changed = differing(before, after)
+    shown = list(islice(changed, _MOST_SHOWN))
+    more = sum(1 for _ in changed)
+    return _text([(name, said) for name, said, _ in shown], more), _text(
+        [(name, says) for name, _, says in shown], more
+    )
 
 
 def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from proxy.collector import paused_collector
 from proxy.config import Config, ConfigError
+from proxy.config_limits import Limits
 from proxy.observe.counters import Counters
 
 LIVE = frozenset({"limits", "blocks"})
@@ -36,13 +38,14 @@ class Outcome:
 
 
 class Reloader:
-    """Keeps the configuration that is in force.
+    """Keeps the configuration that is in force, but for its limits: there may be 100,000 of them, and others keep them.
 
     Args:
         config: The one that the process started with.
         read: Reads the one that is to be in force; runs in a thread. Raises ConfigError.
         check: Tries what else may be wrong, and takes what it is then the only one to know. Raises ConfigError.
-        take: Puts it in force; cannot fail. Returns whether that changes anything.
+        prepare: Gets it ready, in that thread, too. What it returns puts it in force, cannot fail, and says whether
+            that changes anything.
         counters: Told how it went.
     """
 
@@ -51,13 +54,13 @@ class Reloader:
         config: Config,
         read: Callable[[], Config],
         check: Callable[[], None],
-        take: Callable[[Config], bool],
+        prepare: Callable[[Config], Callable[[], bool]],
         counters: Counters,
     ) -> None:
         self.config = config
         self.last: Outcome | None = None
         self._at_start = config
-        self._read, self._check, self._take = read, check, take
+        self._read, self._check, self._prepare = read, check, prepare
         self._counters = counters
         self._turn = asyncio.Lock()
 
@@ -65,17 +68,26 @@ class Reloader:
         """Read it anew; a broken one changes nothing, and says so."""
         async with self._turn:
             try:
-                config = await asyncio.to_thread(self._read)
+                config, take = await asyncio.to_thread(self._read_and_prepare)
                 self._check()
             except ConfigError as error:
                 self.last = Outcome(time.time_ns(), cause, tuple(error.problems), self._other_keys(self.config))
                 self._tell("refused")
                 return self.last
-            has_changed = self._take(config)
+            has_changed = take()
             self.config = config
             self.last = Outcome(time.time_ns(), cause, (), self._other_keys(config))
             self._tell("taken" if has_changed else "unchanged")
             return self.last
+
+    def _read_and_prepare(self) -> tuple[Config, Callable[[], bool]]:
+        with paused_collector():
+            config = self._read()
+            take = self._prepare(config)
+            config = config.model_copy(
+                update={"limits": Limits()}
+            )  # the others go before they are searched for garbage
+            return config, take
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)

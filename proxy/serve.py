@@ -23,9 +23,10 @@ from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.change_log import ChangeLog, FileSays
+from proxy.change_log import ChangeLog, FileSays, difference
+from proxy.collector import keep_for_ever, paused_collector
 from proxy.config import Config
-from proxy.config_limits import file_policies
+from proxy.config_limits import Limits, file_policies
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters
@@ -75,7 +76,10 @@ class Proxy:
     """
 
     def __init__(self, source: Source) -> None:
-        self.config = config = source.read()
+        config = source.read()
+        file = _file_policies(config)
+        self.config = config = config.model_copy(update={"limits": Limits()})
+        """Without its limits, which the book keeps."""
         self._source = source
         counters = Counters()
         self._refused = Refused(counters.admin_refused, time.monotonic_ns)
@@ -87,10 +91,10 @@ class Proxy:
         self.engine = Engine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
-        self.book = self._open_book()
+        self.book = self._open_book(file)
         self._blocks = BlockDesk(self.book, self._kept_blocks)
         self._tasks = Tasks()
-        self.reloader = Reloader(config, source.read, self.doors.reload, self._take, counters)
+        self.reloader = Reloader(config, source.read, self.doors.reload, self._prepare, counters)
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -131,12 +135,18 @@ class Proxy:
         tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
         return [file for file in (self._source.file, access.tokens, *tls) if file is not None]
 
-    def _take(self, config: Config) -> bool:
+    def _prepare(self, config: Config) -> Callable[[], bool]:
         file, blocks = _file_policies(config), config.blocks
-        self._changes.reloaded(FileSays(self.book.file, self.reloader.config.blocks), FileSays(file, blocks))
-        has_changed = self.engine.blocklist.reload([block.rule() for block in blocks])
-        self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
-        return self.book.reload(file) or has_changed
+        told = difference(FileSays(self.book.file, self.reloader.config.blocks), FileSays(file, blocks))
+        rules, take_limits = [block.rule() for block in blocks], self.book.prepare(file)
+
+        def take() -> bool:
+            self._changes.reloaded(*told)
+            has_changed = self.engine.blocklist.reload(rules)
+            self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
+            return take_limits() or has_changed
+
+        return take
 
     async def _forget_needless(self) -> None:
         try:
@@ -144,8 +154,8 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    def _open_book(self) -> Book:
-        policies, file = self.engine.registry.policies, _file_policies(self.config)
+    def _open_book(self, file: FilePolicies) -> Book:
+        policies = self.engine.registry.policies
         keepers = {Kind.BLOCK: self._kept_blocks}
         around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
         try:
@@ -195,7 +205,9 @@ def run(source: Source) -> None:
 
 async def _serve(source: Source) -> None:
     log = structlog.get_logger()
-    proxy = Proxy(source)
+    with paused_collector():
+        proxy = Proxy(source)
+        keep_for_ever()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

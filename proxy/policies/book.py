@@ -4,9 +4,10 @@ change ─▶ checked ─▶ on disk, with its audit line ─▶ layers ─▶ l
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ from limiter.levels import About, Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Direction
 from proxy.policies.bodies import BodyError, limit_of
-from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.dynamic import check_dynamic, dynamic_value, place_of
 from proxy.policies.group_body import group_limits
 from proxy.policies.keeper import Keeper
 from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
@@ -82,7 +83,7 @@ class Book:
         self._around, self._wall = around, wall
         self._turn = asyncio.Lock()
         self._changing: set[asyncio.Task[list[Change]]] = set()
-        self._lay_file(file)
+        self._lay_file(file, file.values)
         for key, kept in store.policies():
             keeper = around.keepers.get(key.kind)
             if keeper is not None:
@@ -140,12 +141,21 @@ class Book:
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
 
-    def reload(self, file: FilePolicies) -> bool:
-        """Another file holds. Returns whether that changes anything."""
-        if file == self.file:
-            return False
+    def prepare(self, file: FilePolicies) -> Callable[[], bool]:
+        """Get another file ready to hold: compare it with the one that does, in any thread, one at a time.
+
+        Returns:
+            Puts it in force, in the loop's thread, at the cost of what is another. Says whether anything is.
+        """
+        changed = self.layers.difference(Layer.FILE, file.values)
+        groups = replace(file, values={})
+        if not changed and groups == replace(self.file, values={}):
+            return lambda: False
+        return functools.partial(self._take, groups, changed)
+
+    def _take(self, file: FilePolicies, changed: Mapping[Place, Value | None]) -> bool:
         self._around.before()
-        self._lay_file(file)
+        self._lay_file(file, changed)
         self._around.after(None)
         return True
 
@@ -205,7 +215,7 @@ class Book:
     def _effects(self, key: Key, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
         """The values that a kept body means; of some kinds there are none, but the body is checked."""
         if key.kind is Kind.DYNAMIC:
-            _check_dynamic(key.name, kept)
+            check_dynamic(key.name, kept)
             return []
         if key.kind is Kind.ATTACHMENT:
             return []
@@ -225,10 +235,11 @@ class Book:
         file = self.layers.written(Layer.FILE, place)
         self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self.dynamic, file))
 
-    def _lay_file(self, file: FilePolicies) -> None:
-        self.file = file
-        for place in self.layers.replace(Layer.FILE, file.values):
+    def _lay_file(self, file: FilePolicies, changed: Mapping[Place, Value | None]) -> None:
+        for place, value in changed.items():
+            self.layers.put(Layer.FILE, place, value)
             self._refresh(place)
+        self.file = replace(file, values=self.layers.of_layer(Layer.FILE))
         for name in self.dynamic:
             self._lay_dynamic(place_of(name))
         self._lay_attachments()
@@ -262,16 +273,6 @@ def _where(key: Key) -> tuple[Layer, Place]:
     setting, is_global = setting_of(key)
     about: About = "publish" if key.kind is Kind.PUBLISH else "dispatch" if key.kind is Kind.DISPATCH else "subscribe"
     return Layer.GLOBAL if is_global else Layer.REST, (about, setting, key.name)
-
-
-def _check_dynamic(name: str, kept: str | None) -> None:
-    if name not in DYNAMIC_KEYS:
-        raise BodyError(f"{name}: is no dynamic configuration that Sluice serves")
-    if kept is not None:
-        try:
-            read_dynamic(name, kept)
-        except ValueError as error:
-            raise BodyError(str(error)) from None
 
 
 K = TypeVar("K")

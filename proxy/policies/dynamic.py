@@ -12,6 +12,7 @@ from dataclasses import replace
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from proxy.policies.bodies import BodyError
 from proxy.policies.layers import Layer, Place
 
 _PUBLISH_BROKER: Place = ("publish", Setting.PROXY, "")
@@ -94,3 +95,18 @@ def dynamic_value(place: Place, values: Mapping[str, str], file: Value | None) -
         if of == place and name in values:
             limit, is_set = part(limit, read_dynamic(name, values[name])), True
     return Value(limit, Layer.DYNAMIC.origin) if is_set else None
+
+
+def check_dynamic(name: str, kept: str | None) -> None:
+    """Whether a key can be set so.
+
+    Raises:
+        BodyError: If it cannot.
+    """
+    if name not in DYNAMIC_KEYS:
+        raise BodyError(f"{name}: is no dynamic configuration that Sluice serves")
+    if kept is not None:
+        try:
+            read_dynamic(name, kept)
+        except ValueError as error:
+            raise BodyError(str(error)) from None

@@ -67,12 +67,13 @@ class Layers:
             self._written[layer][place] = value
         self._show(place)
 
-    def replace(self, layer: Layer, values: Mapping[Place, Value]) -> set[Place]:
-        """Write a whole layer anew. Returns the places where it changed."""
+    def difference(self, layer: Layer, values: Mapping[Place, Value]) -> dict[Place, Value | None]:
+        """What to write for a layer to hold `values`; in any thread, while nobody writes that layer."""
         before = self._written[layer]
-        changed = {place for place in before.keys() | values.keys() if before.get(place) != values.get(place)}
-        for place in changed:
-            self.put(layer, place, values.get(place))
+        changed: dict[Place, Value | None] = {
+            place: value for place, value in values.items() if before.get(place) != value
+        }
+        changed.update((place, None) for place in before if place not in values)
         return changed
 
     def written(self, layer: Layer, place: Place) -> Value | None:

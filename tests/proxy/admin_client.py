@@ -55,7 +55,7 @@ class Admin:
         self.doors = Doors(config.admin_access, self.refused)
         guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
         self.problems: list[str] = []
-        reloader = Reloader(config, lambda: config, self._check, lambda _: False, self.engine.counters)
+        reloader = Reloader(config, lambda: config, self._check, lambda _: lambda: False, self.engine.counters)
         parts = Parts(self.book, BlockDesk(self.book, kept), Run("p", "boot", 0, "0", None, None), reloader)
         self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proxy.config import Config, ConfigError
+from proxy.config_limits import Limits
 from proxy.observe.counters import Counters
 from proxy.reload import Reloader
 
@@ -14,7 +15,7 @@ class Desk:
         self.other_problem = ""
         self.taken: list[Config] = []
         self.counters = Counters()
-        self.reloader = Reloader(self.written(), self._read, self._check, self._take, self.counters)
+        self.reloader = Reloader(self.written(), self._read, self._check, self._prepare, self.counters)
 
     def _read(self) -> Config:
         return self.written()
@@ -32,10 +33,13 @@ class Desk:
         if self.other_problem:
             raise ConfigError([self.other_problem])
 
-    def _take(self, config: Config) -> bool:
-        before = self.taken[-1] if self.taken else None
-        self.taken.append(config)
-        return config != before
+    def _prepare(self, config: Config) -> Callable[[], bool]:
+        def take() -> bool:
+            before = self.taken[-1] if self.taken else None
+            self.taken.append(config)
+            return config != before
+
+        return take
 
 
 _LIMITED = {"each_topic": {"publish": {"messages": 5}}}
@@ -47,21 +51,22 @@ async def test_a_new_configuration_is_taken_and_the_same_one_is_no_change() -> N
 
     outcome = await desk.reloader.reload("SIGHUP")
     assert (outcome.cause, outcome.problems, outcome.needs_restart) == ("SIGHUP", (), ())
-    assert desk.reloader.config.limits.each_topic is not None
+    assert desk.taken[-1].limits.each_topic is not None
+    assert desk.reloader.config.limits == Limits()
 
     await desk.reloader.reload("SIGHUP")
     assert desk.counters.reloads == {"taken": 1, "unchanged": 1}
 
 
 async def test_a_broken_one_changes_nothing_and_says_all_that_is_wrong() -> None:
-    desk = Desk(limits=_LIMITED)
+    desk = Desk(proxy_id="kept")
     desk.break_it("f: limits.x: not known", "f: listen: no port")
 
     outcome = await desk.reloader.reload("file changed")
 
     assert outcome.problems == ("f: limits.x: not known", "f: listen: no port")
     assert desk.taken == []
-    assert desk.reloader.config.limits.each_topic is not None
+    assert desk.reloader.config.proxy_id == "kept"
     assert desk.counters.reloads == {"refused": 1}
     assert desk.reloader.last == outcome
 

@@ -135,7 +135,7 @@ def test_numbers_set_by_pulsar_s_tools_keep_the_mode_of_the_file(mode: str, afte
         one.set(_KEY, publish(20))
         assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=mode), "rest")  # type: ignore[arg-type]
 
-        one.book.reload(file_says(Limit(rate(1), mode=after)))  # type: ignore[arg-type]
+        one.book.prepare(file_says(Limit(rate(1), mode=after)))()  # type: ignore[arg-type]
         assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=after), "rest")  # type: ignore[arg-type]
 
 
@@ -148,8 +148,8 @@ def test_a_body_of_sluice_s_own_says_burst_and_mode() -> None:
 
 def test_a_file_that_says_the_same_changes_nothing() -> None:
     with shelf(file_says(Limit(rate(1)))) as one:
-        assert not one.book.reload(file_says(Limit(rate(1))))
-        assert one.book.reload(file_says(Limit(rate(2))))
+        assert not one.book.prepare(file_says(Limit(rate(1))))()
+        assert one.book.prepare(file_says(Limit(rate(2))))()
         assert one.events == ["before, 1 in force", "after, 2 in force, None"]
 
 
@@ -211,7 +211,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(messages=st.none() | st.integers(1, 9))
     def read_another_file(self, messages: int | None) -> None:
         self._say("file", messages)
-        self.shelf.book.reload(self._file())
+        self.shelf.book.prepare(self._file())()
 
     @rule()
     def restart(self) -> None:

@@ -34,20 +34,23 @@ def test_the_file_changes_under_what_hides_it() -> None:
     layers = Layers(Policies())
     layers.put(Layer.REST, _TOPICS, value(20, Layer.REST))
 
-    layers.replace(Layer.FILE, {_TOPICS: value(11, Layer.FILE)})
+    layers.put(Layer.FILE, _TOPICS, value(11, Layer.FILE))
 
     assert shown(layers) == value(20, Layer.REST)
     assert layers.under(Layer.REST, _TOPICS) == value(11, Layer.FILE)
     assert layers.under(Layer.FILE, _TOPICS) is None
 
 
-def test_a_layer_that_is_written_anew_tells_what_changed_in_it() -> None:
+def test_of_a_layer_that_is_to_be_another_only_what_differs_is_to_be_written() -> None:
     layers = Layers(Policies())
-    layers.replace(Layer.FILE, {_TOPICS: value(10, Layer.FILE), _TOTAL: value(100, Layer.FILE)})
+    layers.put(Layer.FILE, _TOPICS, value(10, Layer.FILE))
+    layers.put(Layer.FILE, _TOTAL, value(100, Layer.FILE))
 
-    assert layers.replace(Layer.FILE, {_TOTAL: value(100, Layer.FILE)}) == {_TOPICS}
-    assert shown(layers) is None
-    assert shown(layers, _TOTAL) == value(100, Layer.FILE)
+    assert layers.difference(Layer.FILE, {_TOTAL: value(100, Layer.FILE)}) == {_TOPICS: None}
+    assert layers.difference(Layer.FILE, {_TOPICS: value(11, Layer.FILE), _TOTAL: value(100, Layer.FILE)}) == {
+        _TOPICS: value(11, Layer.FILE)
+    }
+    assert shown(layers) == value(10, Layer.FILE)
 
 
 def test_a_topic_s_value_that_limits_nothing_hides_the_file_s_but_not_the_global_one() -> None:
