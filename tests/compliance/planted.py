@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
-from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine
 from compliance.schema import row_schema
 
 ROW_NAMES = row_schema().names
@@ -99,6 +99,12 @@ class PlantedLog:
             "permits_granted": 0,
         }
         self.lines.append(IntervalLine(**(self._head | values | more)))
+
+    def change(self, **more):
+        """Somebody changes something at the begin of the second."""
+        moment = {"end": self._head["start"], "duration_ms": 0.0}
+        said = {"who": "ann", "address": "192.0.2.1", "what": "publish", "setting": "topic", "name": self.topic}
+        self.lines.append(ChangeLine(**(self._head | moment | said | {"before": None, "after": '{"a": 1}'} | more)))
 
     def beat(self, **more):
         """Ends the second."""

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.spark
 
 def planted_line(kind):
     log = PlantedLog()
-    {"interval": lambda: log.interval(5), "limit": lambda: log.limit(5), "heartbeat": log.beat}[kind]()
+    plant = {"interval": lambda: log.interval(5), "limit": lambda: log.limit(5), "change": log.change}
+    plant.get(kind, log.beat)()
     return msgspec.json.encode(log.lines[0]).decode()
 
 
@@ -80,7 +81,7 @@ def test_each_malformed_line_gets_its_reason(spark):
 def test_every_field_of_every_kind_must_be_there(spark):
     cases = [
         (kind, name)
-        for kind in ("interval", "limit", "heartbeat")
+        for kind in ("interval", "limit", "change", "heartbeat")
         for name in required_fields(kind) + nullable_fields(kind)
     ]
     reasons = judged(spark, [without(planted_line(kind), name) for kind, name in cases])
@@ -127,6 +128,7 @@ def test_what_msgspec_writes_is_read_back_unchanged(spark):
     log = PlantedLog()
     log.interval(5, offered=9, client_address='[::1]:5 "quoted" \\ \u2028 \U0001f600')
     log.limit(5, limit_bytes=1e6, burst_bytes=1e5, peak_messages=500.0, mode="reject", rejected_messages=3)
+    log.change(after='{"messages": "5/s", "name": "\u2028"}')
     log.beat(last=True)
     lines = spark.createDataFrame([(line.decode(), "f") for line in log.encoded()], "value string, file string")
     rows = good_rows(parsed(lines)).orderBy("seq").collect()

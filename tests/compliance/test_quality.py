@@ -37,6 +37,16 @@ def open_tail():
     return log
 
 
+def changing():
+    """A limit is changed in the middle, another one at the end."""
+    log = exact_log(5, proxy_id="changing")
+    log.change()
+    for _ in range(5):
+        log.tick(100)
+    log.change(before="x", after=None)
+    return log
+
+
 @pytest.fixture(scope="module")
 def runs(spark):
     logs = [
@@ -47,6 +57,7 @@ def runs(spark):
         dropping(),
         pausing(),
         open_tail(),
+        changing(),
     ]
     rows = frame(spark, logs)
     return {row.proxy_id: row for row in run_facts(rows, distinct_lines(rows)).collect()}
@@ -63,6 +74,7 @@ def runs(spark):
         ("dropping", 0, 0.9),
         ("pausing", 0, 6 / 11),
         ("open tail", 0, 1.0),
+        ("changing", 0, 1.0),
     ],
 )
 def test_coverage_is_the_share_of_time_with_all_lines(runs, proxy_id, missing, coverage):
@@ -74,6 +86,11 @@ def test_complete_up_to_is_the_last_heartbeats_end(runs):
     end = (BEGIN + timedelta(seconds=10)).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
     assert runs["open tail"].complete_up_to == end
     assert runs["open tail"].last > end
+
+
+def test_a_change_is_neither_a_gap_nor_a_step_of_the_clock(runs):
+    assert (runs["changing"].lines, runs["changing"].clock_steps) == (32, 0)
+    assert runs["changing"].complete_up_to == runs["whole"].complete_up_to
 
 
 def test_gaps_are_placed(spark):
