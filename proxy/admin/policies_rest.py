@@ -70,10 +70,11 @@ class PoliciesRest:
         wanted = await asyncio.to_thread(_read, await json_text(request))
         made, told = Plan(), dict[str, Any]()
 
-        def think() -> dict[Key, str | None]:
+        async def think() -> dict[Key, str | None]:
             nonlocal made, told
-            told = _told(wanted, in_force(self._book))
-            made = plan(self._book, wanted)
+            held = in_force(self._book)
+            told = await asyncio.to_thread(_told, wanted, held)
+            made = await asyncio.to_thread(plan, self._book, wanted, held)
             return {} if dry_run == "1" else made.wanted
 
         await self._book.rework(think, caller_of(request))

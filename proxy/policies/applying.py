@@ -15,7 +15,7 @@ from proxy.policies.dynamic import place_of
 from proxy.policies.group_body import DIRECTIONS, OwnGroup, kept_as_own_group
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import Layer, Place
-from proxy.policies.policy_set import MEMBERS, Member, PolicySet, attached_by, in_force, limit_at, path_of
+from proxy.policies.policy_set import MEMBERS, Member, PolicySet, attached_by, limit_at, path_of
 from proxy.policies.sections import section_of
 
 
@@ -32,9 +32,15 @@ class Plan:
     hidden: list[str] = field(default_factory=list)
 
 
-def plan(book: Book, wanted: PolicySet) -> Plan:
-    """The changes that make `wanted` hold; none where it holds already."""
-    held, made = in_force(book), Plan()
+def plan(book: Book, wanted: PolicySet, held: PolicySet) -> Plan:
+    """The changes that make `wanted` hold; none where it holds already.
+
+    Args:
+        book: Where it is to hold. For 100,000 limits a thread may do this, while no change is under way there.
+        wanted: What is to hold.
+        held: What is in force there.
+    """
+    made = Plan()
     for place in sorted(wanted.values.keys() | held.values.keys()):
         is_other = limit_at(wanted, place) != limit_at(held, place)
         if is_other and place[1] is not Setting.RESOURCE_GROUP:

@@ -6,7 +6,7 @@ change ─▶ checked ─▶ on disk, with its audit line ─▶ layers ─▶ l
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -24,6 +24,8 @@ from proxy.policies.layers import FilePolicies, Layer, Layers, Place
 from proxy.policies.store import Change, Store
 
 _BOTH: tuple[Direction, ...] = ("publish", "dispatch")
+Planner = Callable[[], Awaitable[Mapping[Key, str | None]]]
+"""Finds out what is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,13 @@ class Book:
             BodyError: If a body cannot be read. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
         """
-        return await self.rework(lambda: wanted, who)
 
-    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
+        async def plan() -> Mapping[Key, str | None]:
+            return wanted
+
+        return await self.rework(plan, who)
+
+    async def rework(self, plan: Planner, who: Who) -> list[Change]:
         """The same, with what is wanted found out when no other change is under way, and by what is in force then.
 
         Raises:
@@ -159,9 +165,9 @@ class Book:
         self._around.after(None)
         return True
 
-    async def _change(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
+    async def _change(self, plan: Planner, who: Who) -> list[Change]:
         async with self._turn:
-            wanted = plan()
+            wanted = await plan()
             for key, kept in wanted.items():
                 self._check(key, kept)
             before = {key: self.store.read(key) for key in wanted}

@@ -11,7 +11,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.config import load_config
-from proxy.policies.applying import plan
+from proxy.policies.applying import Plan, plan
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
 from proxy.policies.book import Book
 from proxy.policies.differences import differences
@@ -34,7 +34,11 @@ def checked(text: str) -> PolicySet:
 
 
 def apply(book: Book, wanted: PolicySet) -> None:
-    asyncio.run(book.rework(lambda: plan(book, wanted).wanted, ANN))
+    asyncio.run(book.change(planned(book, wanted).wanted, ANN))
+
+
+def planned(book: Book, wanted: PolicySet) -> Plan:
+    return plan(book, wanted, in_force(book))
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,13 +55,13 @@ def test_what_is_exported_checked_and_applied_elsewhere_has_the_same_effect_on_e
             apply(book, wanted)
             assert effects(book) == effects(books[0])
             assert not list(differences(wanted, in_force(book)))
-            assert not plan(book, wanted).wanted, "the second time there is nothing left to do"
+            assert not planned(book, wanted).wanted, "the second time there is nothing left to do"
 
 
 def test_what_the_proxys_own_file_limits_is_hidden_by_a_value_that_limits_nothing() -> None:
     file = FilePolicies({_SHOP: Value(Limit(rate(5)), "file")}, {"acme": "gold"}, {})
     book = a_book(file, {})
-    made = plan(book, PolicySet(groups=frozenset({"gold"})))
+    made = planned(book, PolicySet(groups=frozenset({"gold"})))
 
     assert made.wanted == {
         rate_key(*_SHOP): kept_as_pulsar_s(PublishRate(-1, -1)),
@@ -74,12 +78,12 @@ def test_what_the_file_says_already_is_not_written_again() -> None:
     )
     wanted = PolicySet({_SHOP: Value(Limit(rate(5)), "file")})
 
-    assert plan(book, wanted).wanted == {rate_key(*_SHOP): None}
+    assert planned(book, wanted).wanted == {rate_key(*_SHOP): None}
     book.store.close()
 
 
 def test_blocks_and_whatever_else_is_kept_stay_as_they_are() -> None:
     key = Key(Kind.DYNAMIC, "", "dispatchThrottlingRateInMsg")
     book = a_book(_EMPTY, {key: "0"})
-    assert plan(book, PolicySet()).wanted == {}
+    assert planned(book, PolicySet()).wanted == {}
     book.store.close()
