@@ -4,26 +4,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from limiter.backlogs import Backlogs
+from limiter.changes import LEVEL_OF_WORD, OF_TOPIC, Change
 from limiter.gate import Gate
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
+from limiter.live_streams import LiveStreams, direction_of
 from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter, horizon_of
 from limiter.permits import Permits
 from limiter.policies import InForce, Policies
-from limiter.rates import Direction, Limit, Rate
+from limiter.rates import Limit, Rate
 from limiter.relative_limits import RelativeLimits
 from limiter.stream import Entry, Stream
 from limiter.under_way import RULES, DispatchRules, Unit
 
 _SWEEP_AT = 1024
+SLICE = 200
+"""Streams whose limits are found anew in one go: some 3 ms."""
 
 
 class Registry:
     """Makes limiters when streams need them, changes them when policies do, forgets them when they are idle and full.
 
     Args:
-        policies: The values in force; call `apply` after changing them.
+        policies: The values in force; call `change` or `apply` after changing them.
         gate: Where the streams pass.
         observer: Plays the limits that are only observed.
         rules: How deliveries are counted and asked for.
@@ -47,7 +51,11 @@ class Registry:
         self.limiters: dict[Scope, Limiter] = {}
         self._gate = gate
         self._observer = observer
-        self._known: dict[Stream, tuple[Topic, Client]] = {}
+        self._live = LiveStreams()
+        self._to_tune: dict[Limiter, None] = {}
+        self._to_rewire: dict[Stream, None] = {}
+        self._tuned: dict[Limiter, None] = {}
+        """Whose waiters are to be woken."""
         self._sweep_at = _SWEEP_AT
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
@@ -58,7 +66,7 @@ class Registry:
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """A stream of `topic` begins."""
-        self._known[stream] = topic, client
+        self._live.put(stream, topic, client)
         if stream.name.direction == "publish":
             self.relative.opened(stream)
         stream.chain, observed = self._chains(stream, now)
@@ -75,14 +83,15 @@ class Registry:
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
         """The broker accepted a producer, and perhaps named it: limits by producer name hold from now on."""
         stream.name = replace(stream.name, producer_name=producer_name)
-        known = self._known.get(stream)
+        known = self._live.get(stream)
         if known is not None and known[1].producer_name != producer_name:
-            self._known[stream] = known[0], replace(known[1], producer_name=producer_name)
+            self._live.put(stream, known[0], replace(known[1], producer_name=producer_name))
             self._rewire(stream, now)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
-        self._known.pop(stream, None)
+        self._live.remove(stream)
+        self._to_rewire.pop(stream, None)
         stream.is_open = False
         self.relative.closed(stream)
         dropped = self._gate.leave(stream, now)
@@ -94,20 +103,43 @@ class Registry:
             stream.permits.close()
         return dropped
 
-    def apply(self, now: int, namespace: str | None = None) -> None:
-        """The policies changed: put them in force on every live stream, and wake who may go.
+    @property
+    def is_changing(self) -> bool:
+        """Whether changes of the policies are not yet in force on every live stream: call `go_on`."""
+        return bool(self._to_tune or self._to_rewire or self._tuned)
 
-        Args:
-            now: Monotonic nanoseconds.
-            namespace: The only one whose topics can be concerned; None if others can be.
+    def change(self, changes: Iterable[Change], now: int) -> None:
+        """Values in the policies changed: put them in force on live streams, and wake who may go.
+
+        Limiters whose value is another one get it first. Where limits appear or go, streams follow one by one, each
+        with what is in force when its turn comes. Not more than `SLICE` of both are done at once.
         """
-        known = list(self._known.items())
-        self._rewire_all([one for one, (topic, _) in known if namespace in {None, topic.namespace_name}], now)
-        self._wake(self.limiters.values(), now)
-        for scope in self.relative.scopes:
-            if not self.limiters[scope].streams:
-                self.relative.forget(scope)
-        self._sweep(now)
+        for change in changes:
+            if change.only_tunes:
+                self._to_tune.update(dict.fromkeys(self._tuned_by(change)))
+            else:
+                self._to_rewire.update(dict.fromkeys(self._live.concerned(change)))
+        self.go_on(now)
+
+    def go_on(self, now: int, most: int = SLICE) -> None:
+        """Put changes in force where they are not yet, on at most so many limiters and streams."""
+        for _ in range(most):
+            if self._to_tune:
+                self._tune(self._to_tune.popitem()[0], now)
+            elif self._to_rewire:
+                self._rewire(self._to_rewire.popitem()[0], now)
+            else:
+                break
+        tuned, self._tuned = self._tuned, {}
+        self._serve(tuned, now)
+        if not self.is_changing:
+            self._end_change(now)
+
+    def apply(self, now: int) -> None:
+        """The policies are others: put them in force on every live stream, in one go."""
+        self._to_rewire.update(dict.fromkeys(self._live))
+        while self.is_changing:
+            self.go_on(now)
 
     def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
         """What `retune` is to put in force; see `RelativeLimits.measure`."""
@@ -119,13 +151,52 @@ class Registry:
         for limiter in changed:
             limiter.retune(limits[limiter.scope], limiter.source, now)
             limiter.meters = _meters(limiter)
-        self._wake(changed, now)
-        for meter in [meter for limiter in changed for meter in limiter.meters]:
-            meter.serve()
+        self._serve(changed, now)
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
-        return list(self._known)
+        return list(self._live)
+
+    def _tuned_by(self, change: Change) -> list[Limiter]:
+        if change.setting not in OF_TOPIC:
+            return [limiter for scope, limiter in self.limiters.items() if change.may_tune(scope)]
+        streams = self._live.concerned(change)
+        return [limiter for stream in streams for limiter in _all_of(stream) if change.may_tune(limiter.scope)]
+
+    def _tune(self, limiter: Limiter, now: int) -> None:
+        """Put its value in force anew; unless it is to go, as its streams will find when their turn comes."""
+        known = self._anybody_of(limiter)
+        if known is None or self.limiters.get(limiter.scope) is not limiter:
+            return
+        level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
+        entry = self.policies.in_force_at(level, direction, *known)
+        if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
+            return
+        before = limiter.meters
+        self._limiter(self._resolved(entry, known[0], now), now)
+        if limiter.meters != before:
+            self._to_rewire.update(dict.fromkeys(limiter.streams))
+
+    def _anybody_of(self, limiter: Limiter) -> tuple[Topic, Client] | None:
+        """One of its streams is as good as another: what is limited says what its value is."""
+        stream = next(iter(limiter.streams), None)
+        if stream is None:
+            return None
+        of = stream.connection if limiter.is_observed else stream
+        return self._live.get(of) if isinstance(of, Stream) else None
+
+    def _end_change(self, now: int) -> None:
+        for scope in self.relative.scopes:
+            if not self.limiters[scope].streams:
+                self.relative.forget(scope)
+        self._sweep(now)
+
+    def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
+        """These have another value: whoever waits for them may go, and more may be asked of the broker."""
+        limiters = list(limiters)
+        self._wake(limiters, now)
+        for meter in [meter for limiter in limiters for meter in limiter.meters]:
+            meter.serve()
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
         waiting = [limiter for limiter in limiters if limiter.waiters]
@@ -134,7 +205,7 @@ class Registry:
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
-            if stream in self._known:  # what one lets pass may end another
+            if stream in self._live:  # what one lets pass may end another
                 self._rewire(stream, now)
 
     def _rewire(self, stream: Stream, now: int) -> None:
@@ -156,9 +227,8 @@ class Registry:
         """The limiters that a stream passes, and those that only watch it."""
         if self._backlogs is not None and self._backlogs.spares(stream):
             return (), ()
-        topic, client = self._known[stream]
-        direction: Direction = "publish" if stream.name.direction == "publish" else "dispatch"
-        in_force = self.policies.in_force(direction, topic, client)
+        topic, client = self._live[stream]
+        in_force = self.policies.in_force(direction_of(stream), topic, client)
         found = [self._limiter(self._resolved(entry, topic, now), now) for entry in in_force]
         return tuple(one for one in found if not one.is_observed), tuple(one for one in found if one.is_observed)
 
@@ -175,6 +245,8 @@ class Registry:
             limiter = self._in_place_of(limiter, entry, now)
         elif limiter.limit != entry.limit or limiter.source != entry.source:
             limiter.retune(entry.limit, entry.source, now)
+            if limiter.streams:
+                self._tuned[limiter] = None
         limiter.meters = _meters(limiter)
         return limiter
 
@@ -192,6 +264,10 @@ class Registry:
             del self.limiters[scope]
             self.relative.forget(scope)
         self._sweep_at = max(_SWEEP_AT, 2 * len(self.limiters))
+
+
+def _all_of(stream: Stream) -> tuple[Limiter, ...]:
+    return stream.chain if stream.observed is None else (*stream.chain, *stream.observed.chain)
 
 
 def meters_of(chain: tuple[Limiter, ...]) -> tuple[PermitMeter, ...]:

@@ -1,8 +1,10 @@
 """What all sessions of a process share: limits, budgets, allow-list, counters, log."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from limiter.changes import Change
 from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.observed import Observer
@@ -59,9 +61,31 @@ class Engine:
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
+        self._goes_on = False
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
 
-    def policies_changed(self, namespace: str | None = None) -> None:
-        """Put changed policies in force on live streams: those of one namespace, or of all."""
-        self.admission.subscribe_rates_changed()
-        self.registry.apply(self.clock(), namespace)
+    def policies_changed(self, changes: Iterable[Change] | None = None) -> None:
+        """Put changed policies in force on live streams, soon; None: all are others, and they are in force at once."""
+        changed = None if changes is None else list(changes)
+        if changed is None or any(change.about == "subscribe" for change in changed):
+            self.admission.subscribe_rates_changed()
+        if changed is None:
+            self.registry.apply(self.clock())
+            return
+        try:
+            self.registry.change(changed, self.clock())
+        finally:
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """In slices, so that nobody waits for all streams."""
+        if self.registry.is_changing and not self._goes_on:
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        try:
+            self.registry.go_on(self.clock())
+        finally:
+            self._go_on_soon()

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import structlog
 
+from limiter.changes import Change as PolicyChange
 from limiter.levels import About, Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Direction
@@ -19,7 +20,7 @@ from proxy.policies.bodies import BodyError, limit_of
 from proxy.policies.dynamic import check_dynamic, dynamic_value, place_of
 from proxy.policies.group_body import group_limits
 from proxy.policies.keeper import Keeper
-from proxy.policies.key import Key, Kind, namespace_of, rate_key, setting_of
+from proxy.policies.key import Key, Kind, rate_key, setting_of
 from proxy.policies.layers import FilePolicies, Layer, Layers, Place
 from proxy.policies.store import Change, Store
 
@@ -42,13 +43,13 @@ class Around:
 
     Args:
         before: Before values change, so that no line of the access log mixes two of them.
-        after: After they changed; with the only namespace that can be concerned, or None.
+        after: After they changed, with what changed.
         changed: With each change, between the two.
         keepers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
     """
 
     before: Callable[[], None]
-    after: Callable[[str | None], None]
+    after: Callable[[list[PolicyChange]], None]
     changed: Callable[[Change, Who], None] = lambda _change, _who: None
     keepers: Mapping[Kind, Keeper] = field(default_factory=dict)
 
@@ -93,6 +94,7 @@ class Book:
             else:
                 self._load(key, kept)
         self._lay_attachments()
+        self.layers.changes()  # nobody is there yet whom they concern
 
     def read(self, key: Key) -> str | None:
         """What was set at run time under a key, as it was written; None if nothing was."""
@@ -162,7 +164,7 @@ class Book:
     def _take(self, file: FilePolicies, changed: Mapping[Place, Value | None]) -> bool:
         self._around.before()
         self._lay_file(file, changed)
-        self._around.after(None)
+        self._around.after(self.layers.changes())
         return True
 
     async def _change(self, plan: Planner, who: Who) -> list[Change]:
@@ -202,8 +204,7 @@ class Book:
         for change in changes:
             self._load(change.key, change.after)
         self._lay_attachments()
-        namespaces = {namespace_of(change.key) for change in changes}
-        self._around.after(namespaces.pop() if len(namespaces) == 1 else None)
+        self._around.after(self.layers.changes())
 
     def _load(self, key: Key, kept: str | None) -> None:
         """Make memory say what the store says; attachments are laid when all are there."""
@@ -258,21 +259,14 @@ class Book:
                 self._load(key, self.store.read(key))
 
     def _lay_attachments(self) -> None:
-        policies, file = self.layers.policies, self.file
-        policies.groups_of_tenants = {**file.groups_of_tenants, **self.attached("tenant")}
-        policies.groups_of_namespaces = {**file.groups_of_namespaces, **self.attached("namespace")}
+        of_tenants = {**self.file.groups_of_tenants, **self.attached("tenant")}
+        self.layers.attach(of_tenants, {**self.file.groups_of_namespaces, **self.attached("namespace")})
 
 
 def _of_group(name: str, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
     limits = group_limits(name, kept) if kept is not None else {}
-    return [
-        (
-            Layer.REST,
-            (direction, Setting.RESOURCE_GROUP, name),
-            Value(limits[direction], Layer.REST.origin) if direction in limits else None,
-        )
-        for direction in _BOTH
-    ]
+    values = {direction: Value(limit, Layer.REST.origin) for direction, limit in limits.items()}
+    return [(Layer.REST, (about, Setting.RESOURCE_GROUP, name), values.get(about)) for about in _BOTH]
 
 
 def _where(key: Key) -> tuple[Layer, Place]:

@@ -19,10 +19,6 @@ class Kind(StrEnum):
 
 
 _GLOBAL = "global_"
-_NAMES_NAMESPACE = frozenset({Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE})
-_NAMES_TOPIC = frozenset(
-    {Setting.TOPIC, Setting.PARTITIONED_TOPIC, Setting.SUBSCRIPTION_OF_TOPIC, Setting.SUBSCRIPTION}
-)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,14 +51,3 @@ def setting_of(key: Key) -> tuple[Setting, bool]:
         ValueError: If it has none.
     """
     return Setting(key.setting.removeprefix(_GLOBAL)), key.setting.startswith(_GLOBAL)
-
-
-def namespace_of(key: Key) -> str | None:
-    """`tenant/namespace`, if only its topics can be concerned."""
-    setting = key.setting.removeprefix(_GLOBAL)
-    if setting in _NAMES_NAMESPACE:
-        return key.name
-    if setting in _NAMES_TOPIC:
-        _, _, path = key.name.rpartition("persistent://")
-        return "/".join(path.split("/")[:2])
-    return None

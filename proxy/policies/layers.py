@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from limiter.changes import Change, change_of
 from limiter.levels import About, Setting
 from limiter.policies import Policies, Value
+from limiter.rates import Direction
 
 Place = tuple[About, Setting, str]
 """What a value is for: what it is about, setting, and the setting's name."""
@@ -45,6 +47,7 @@ class Layer(IntEnum):
         return self.name.lower()
 
 
+_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
 _FROM_THE_TOP = tuple(reversed(Layer))
 
 
@@ -58,6 +61,8 @@ class Layers:
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
         self._written: dict[Layer, dict[Place, Value]] = {layer: {} for layer in Layer}
+        self._before: dict[Place, Value | None] = {}
+        self._regrouped: set[tuple[Setting, str]] = set()
 
     def put(self, layer: Layer, place: Place, value: Value | None) -> None:
         """Write a value; None takes it back."""
@@ -88,7 +93,27 @@ class Layers:
         """Everything that one layer says."""
         return self._written[layer]
 
+    def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
+        """Say which resource group each tenant and namespace is attached to that is."""
+        policies = self.policies
+        self._regrouped |= _differing(Setting.TENANT, policies.groups_of_tenants, of_tenants)
+        self._regrouped |= _differing(Setting.NAMESPACE, policies.groups_of_namespaces, of_namespaces)
+        policies.groups_of_tenants, policies.groups_of_namespaces = of_tenants, of_namespaces
+
+    def changes(self) -> list[Change]:
+        """Where another value holds than when this was last called, and whose resource group is another."""
+        found = [change_of(place, before, self._visible(place)) for place, before in self._before.items()]
+        found += [Change(about, *whose) for about in _BOTH for whose in self._regrouped]
+        self._before.clear()
+        self._regrouped.clear()
+        return [change for change in found if change is not None]
+
+    def _visible(self, place: Place) -> Value | None:
+        about, setting, name = place
+        return self.policies.put_under(about, setting).get(name)
+
     def _show(self, place: Place) -> None:
+        self._before.setdefault(place, self._visible(place))
         self.policies.put(*place, self._first(place))
 
     def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
@@ -100,3 +125,7 @@ class Layers:
 
     def _yields(self, place: Place, rest: Value) -> bool:
         return not rest.limit and place in self._written[Layer.GLOBAL]
+
+
+def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> set[tuple[Setting, str]]:
+    return {(setting, name) for name, _ in before.items() ^ after.items()}

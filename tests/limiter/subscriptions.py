@@ -40,13 +40,15 @@ class Dispatching(World):
 
     def change(self) -> None:
         """Put changed values in force; a limit that changes is judged by what held until now."""
-        known = [self.policies.in_force("dispatch", *of) for of in self.registry._known.values()]
+        known = [
+            self.policies.in_force("dispatch", *of) for of in map(self.registry._live.__getitem__, self.registry.live())
+        ]
         self.ledger.in_force_now((one.scope, one.limit) for one in chain.from_iterable(known))
         self.registry.apply(self.clock.now)
 
     def in_force(self, consumer: "Consumer") -> tuple[InForce, ...]:
         """What limits it, unless it is spared."""
-        return self.policies.in_force("dispatch", *self.registry._known[consumer.stream])
+        return self.policies.in_force("dispatch", *self.registry._live[consumer.stream])
 
     def tokens(self) -> dict[tuple[Scope, int], int]:
         """What every bucket holds, by limit and kind."""

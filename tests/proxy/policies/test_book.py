@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
@@ -43,8 +44,9 @@ class Shelf:
     def _before(self) -> None:
         self.events.append(f"before, {self.messages()} in force")
 
-    def _after(self, namespace: str | None) -> None:
-        self.events.append(f"after, {self.messages()} in force, {namespace}")
+    def _after(self, changes: list[Change]) -> None:
+        names = [f"{change.about} {change.setting} {change.name}" for change in changes]
+        self.events.append(f"after, {self.messages()} in force, changed: {names}")
 
 
 @contextlib.contextmanager
@@ -64,11 +66,30 @@ def file_says(limit: Limit, place: Place = _PLACE) -> FilePolicies:
     return FilePolicies({place: Value(limit, "file")}, {}, {})
 
 
-def test_a_change_is_told_around_and_names_the_namespace_concerned() -> None:
+def test_a_change_is_told_around_and_says_what_changed() -> None:
     with shelf() as one:
         one.set(_KEY, publish(20))
 
-        assert one.events == ["before, None in force", "after, 20 in force, acme/shop"]
+        changed = ["publish topic_of_namespace acme/shop"]
+        assert one.events == ["before, None in force", f"after, 20 in force, changed: {changed}"]
+
+
+def test_whose_resource_group_is_another_has_changed_in_both_directions() -> None:
+    with shelf() as one:
+        one.set(Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+
+        changed = ["publish namespace acme/shop", "dispatch namespace acme/shop"]
+        assert one.events[-1] == f"after, None in force, changed: {changed}"
+
+
+def test_a_file_tells_what_changed_and_what_is_hidden_has_not() -> None:
+    with shelf() as one:
+        one.set(_KEY, publish(20))
+        total: Place = ("dispatch", Setting.NAMESPACE, "acme/shop")
+        limits = {_PLACE: Value(Limit(rate(1)), "file"), total: Value(Limit(rate(2)), "file")}
+        one.book.prepare(FilePolicies(limits, {}, {}))()
+
+        assert one.events[-1] == "after, 20 in force, changed: ['dispatch namespace acme/shop']"
 
 
 def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -150,7 +171,8 @@ def test_a_file_that_says_the_same_changes_nothing() -> None:
     with shelf(file_says(Limit(rate(1)))) as one:
         assert not one.book.prepare(file_says(Limit(rate(1))))()
         assert one.book.prepare(file_says(Limit(rate(2))))()
-        assert one.events == ["before, 1 in force", "after, 2 in force, None"]
+        changed = ["publish topic_of_namespace acme/shop"]
+        assert one.events == ["before, 1 in force", f"after, 2 in force, changed: {changed}"]
 
 
 def test_the_file_s_attachment_holds_again_when_the_other_is_taken_back() -> None:
@@ -173,7 +195,7 @@ def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
     with shelf() as one:
         one.set(rate_key(*place, is_global=True), publish(30))
         assert one.messages(place) == 30
-        assert one.events[-1].endswith("acme/shop")
+        assert one.events[-1].endswith(f"changed: ['publish topic {topic}']")
 
         one.set(rate_key(*place), publish(20))
         assert one.messages(place) == 20

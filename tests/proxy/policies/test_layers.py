@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
@@ -87,3 +88,16 @@ def test_after_any_changes_the_highest_layer_that_says_something_holds(
     for place in (_TOPICS, _TOTAL):
         said = [(layer, model[place, layer]) for layer in _FROM_THE_TOP if (place, layer) in model]
         assert shown(layers, place) == (value(said[0][1], said[0][0]) if said else None)
+
+
+def test_what_changed_is_told_once_with_whether_it_only_tunes() -> None:
+    layers = Layers(Policies())
+    layers.put(Layer.FILE, _TOPICS, value(10, Layer.FILE))
+    layers.put(Layer.FILE, _TOTAL, value(10, Layer.FILE))
+    assert layers.changes() == [Change(*_TOPICS), Change(*_TOTAL)]
+
+    layers.put(Layer.REST, _TOPICS, value(20, Layer.REST))
+    layers.put(Layer.REST, _TOTAL, value(20, Layer.REST))
+    layers.put(Layer.REST, _TOTAL, None)
+    assert layers.changes() == [Change(*_TOPICS, only_tunes=True)]
+    assert layers.changes() == []

@@ -1,0 +1,156 @@
+"""Values change, streams come and go, changes come into force in slices: in the end each stream has what holds."""
+
+from typing import get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from limiter.changes import Change, change_of
+from limiter.levels import About, Client, Setting
+from limiter.limiter import Limiter
+from limiter.live_streams import direction_of
+from limiter.permits import Permits
+from limiter.policies import Policies, Value
+from limiter.rates import Direction, Limit, Mode, rate
+from limiter.registry import Registry, meters_of
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+from tests.limiter.world import World
+
+X, Y = "persistent://t/n/x", "persistent://u/m/y"
+NAMES: dict[Setting, tuple[str, ...]] = {
+    Setting.PROXY: ("",),
+    Setting.TENANT: ("t", "*"),
+    Setting.NAMESPACE: ("t/n",),
+    Setting.RESOURCE_GROUP: ("gold",),
+    Setting.PARTITIONED_TOPIC: (X,),
+    Setting.TOPIC: (X, Y),
+    Setting.TOPIC_OF_NAMESPACE: ("t/n",),
+    Setting.TOPIC_OF_BROKER: ("",),
+    Setting.SUBSCRIPTION: (f"s@{X}",),
+    Setting.SUBSCRIPTION_OF_TOPIC: (X,),
+    Setting.SUBSCRIPTION_OF_NAMESPACE: ("t/n",),
+    Setting.SUBSCRIPTION_OF_BROKER: ("",),
+    Setting.PRODUCER: ("p", "*"),
+    Setting.ROLE: ("r", "*"),
+    Setting.ADDRESS: ("10.0.0.1", "10.0.0.0/8"),
+}
+PLACES = st.sampled_from([(setting, name) for setting, names in NAMES.items() for name in names])
+FEW_PLACES = st.lists(PLACES, min_size=1, max_size=2)
+DIRECTIONS = st.sampled_from(get_args(Direction))
+SOME_LIMIT = st.builds(
+    Limit,
+    st.sampled_from([rate(5), rate(100), None]),
+    st.sampled_from([None, rate(1000)]),
+    mode=st.sampled_from(get_args(Mode)),
+)
+LIMITS = st.one_of(SOME_LIMIT, SOME_LIMIT, SOME_LIMIT, st.none())
+CLIENTS = st.builds(
+    Client, st.sampled_from(["p", "q"]), st.sampled_from(["", "r"]), st.sampled_from(["10.0.0.1", "11.0.0.1"])
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), DIRECTIONS, st.integers(0, 1), LIMITS),
+        st.tuples(st.just("put"), DIRECTIONS, st.integers(0, 1), LIMITS),
+        st.tuples(st.just("open"), DIRECTIONS, st.sampled_from([X, Y, f"{X}-partition-1"]), CLIENTS),
+        st.tuples(st.just("close"), st.integers(0, 20)),
+        st.tuples(st.just("rename"), st.integers(0, 20)),
+        st.tuples(st.just("offer_some"), st.integers(0, 20), st.integers(1, 30)),
+        st.tuples(st.just("slice"), st.integers(1, 3)),
+        st.tuples(st.just("attach"), st.booleans()),
+    ),
+    min_size=30,
+    max_size=60,
+)
+
+
+class Slices(World):
+    """A registry that does what is to be done in slices as small as one."""
+
+    def __init__(self, places: list[tuple[Setting, str]]) -> None:
+        super().__init__()
+        self.places = places
+        self.policies = Policies()
+        self.registry = Registry(self.policies, self.gate, self.observer)
+
+    @property
+    def live(self) -> list[Stream]:
+        return self.registry.live()
+
+    def put(self, about: About, which: int, limit: Limit | None) -> None:
+        place = self.places[which % len(self.places)]
+        before = self.policies.put_under(about, place[0]).get(place[1])
+        after = Value(limit, "rest") if limit is not None else None
+        self.policies.put(about, *place, after)
+        self.changed(change_of((about, *place), before, after))
+
+    def changed(self, *changes: Change | None) -> None:
+        """As `Registry.change`, with nothing done yet."""
+        for change in filter(None, changes):
+            if change.only_tunes:
+                self.registry._to_tune.update(dict.fromkeys(self.registry._tuned_by(change)))
+            else:
+                self.registry._to_rewire.update(dict.fromkeys(self.registry._live.concerned(change)))
+
+    def open(self, direction: Direction, topic: str, client: Client) -> None:
+        stream = self.stream()
+        subscription = "s" if direction == "dispatch" else ""
+        stream.name = StreamName(direction, "t", "n", topic, 1, client.producer_name, subscription)
+        whose = Client(
+            client.producer_name if direction == "publish" else "", client.role, client.address, subscription
+        )
+        self.registry.open(stream, parse_topic(topic), self.clock.now, whose)
+        if direction == "dispatch":
+            stream.permits = Permits(meters_of(stream.chain), stream.usage, lambda _permits: None)
+
+    def close(self, which: int) -> None:
+        if self.live:
+            self.registry.close(self.live[which % len(self.live)], self.clock.now)
+
+    def rename(self, which: int) -> None:
+        producers = [stream for stream in self.live if stream.name.direction == "publish"]
+        if producers:
+            self.registry.name(producers[which % len(producers)], "q", self.clock.now)
+
+    def offer_some(self, which: int, messages: int) -> None:
+        if self.live:
+            self.offer(self.live[which % len(self.live)], messages, 10 * messages)
+
+    def slice(self, most: int) -> None:
+        self.registry.go_on(self.clock.now, most)
+
+    def attach(self, is_attached: bool) -> None:  # noqa: FBT001 - drawn
+        self.policies.groups_of_namespaces = {"t/n": "gold"} if is_attached else {}
+        self.changed(*(Change(about, Setting.NAMESPACE, "t/n") for about in get_args(Direction)))
+
+    def check(self) -> None:
+        for stream in self.live:
+            topic, client = self.registry._live[stream]
+            in_force = self.policies.in_force(direction_of(stream), topic, client)
+            for is_observed, chain in ((False, stream.chain), (True, observed_by(stream))):
+                wanted = [one for one in in_force if (one.limit.mode == "observe") == is_observed]
+                assert [(one.scope, one.limit, one.source) for one in chain] == [
+                    (one.scope, one.limit, one.source) for one in wanted
+                ]
+                assert all(self.registry.limiters[one.scope] is one for one in chain)
+            if stream.permits is not None:
+                assert stream.permits._meters == meters_of(stream.chain)
+            assert stream.waits_on in stream.chain if stream.held else stream.waits_on is None
+
+
+def observed_by(stream: Stream) -> tuple[Limiter, ...]:
+    return stream.observed.chain if stream.observed is not None else ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(places=FEW_PLACES, steps=STEPS)
+def test_in_the_end_every_stream_has_the_limits_that_it_would_be_opened_with(places, steps) -> None:
+    world = Slices(places)
+    for topic in (X, Y):
+        for direction in get_args(Direction):
+            world.open(direction, topic, Client("p", "r", "10.0.0.1"))
+    for name, *arguments in steps:
+        getattr(world, name)(*arguments)
+    while world.registry.is_changing:
+        world.slice(1)
+    world.check()

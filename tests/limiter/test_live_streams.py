@@ -1,0 +1,56 @@
+"""Which streams a change can concern."""
+
+import pytest
+
+from limiter.changes import Change
+from limiter.levels import ANYBODY, Client, Setting
+from limiter.live_streams import LiveStreams
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+
+TOPICS = ("t/n/x", "t/n/x-partition-1", "t/n/y", "t/m/x")
+
+
+def stream_of(topic: str, direction: str = "publish") -> Stream:
+    return Stream(StreamName(direction, "t", "n", topic, 1), (), lambda _entry: None)
+
+
+def live(*topics: str) -> LiveStreams:
+    streams = LiveStreams()
+    for topic in topics:
+        for direction in ("publish", "dispatch"):
+            streams.put(stream_of(topic, direction), parse_topic(topic), ANYBODY)
+    return streams
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "concerned"),
+    [
+        (Setting.TOPIC, "persistent://t/n/x", ["t/n/x", "t/n/x-partition-1"]),
+        (Setting.SUBSCRIPTION, "s@persistent://t/n/x", ["t/n/x", "t/n/x-partition-1"]),
+        (Setting.TOPIC, "persistent://t/n/z", []),
+        (Setting.TOPIC_OF_NAMESPACE, "t/m", ["t/m/x"]),
+        (Setting.TENANT, "t", list(TOPICS)),
+        (Setting.ROLE, "r", list(TOPICS)),
+    ],
+)
+def test_streams_of_other_topics_and_of_the_other_direction_are_not_concerned(
+    setting: Setting, name: str, concerned: list[str]
+) -> None:
+    found = live(*TOPICS).concerned(Change("dispatch", setting, name))
+    assert [(one.name.direction, one.name.topic) for one in found] == [("dispatch", topic) for topic in concerned]
+
+
+def test_nobody_is_concerned_by_how_often_one_may_subscribe() -> None:
+    assert live(*TOPICS).concerned(Change("subscribe", Setting.PROXY, "")) == []
+
+
+def test_nothing_is_left_of_streams_that_are_over() -> None:
+    streams, stream = LiveStreams(), stream_of("t/n/x")
+    streams.put(stream, parse_topic("t/n/x"), ANYBODY)
+    streams.put(stream, parse_topic("t/n/x"), Client("p"))
+    assert stream in streams
+    assert streams[stream][1] == Client("p")
+    streams.remove(stream)
+    streams.remove(stream)
+    assert (list(streams), streams.get(stream), streams._of_topics) == ([], None, {})
