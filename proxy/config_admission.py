@@ -8,7 +8,10 @@ _OFF = "0: any number"
 
 
 class AdmissionBounds(BaseModel):
-    """What comes in over one of these is refused; see `proxy.admission.What` for each one's key."""
+    """What comes in over one of these is refused.
+
+    Each key is one of `proxy.admission.What`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
