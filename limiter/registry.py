@@ -19,8 +19,8 @@ from limiter.stream import Entry, Stream
 from limiter.under_way import RULES, DispatchRules, Unit
 
 _SWEEP_AT = 1024
-SLICE = 200
-"""Streams whose limits are found anew in one go: some 3 ms."""
+SLICE = 100
+"""Streams whose limits are found anew in one go: 1 to 3 ms."""
 
 
 class Registry:
@@ -160,8 +160,8 @@ class Registry:
     def _tuned_by(self, change: Change) -> list[Limiter]:
         if change.setting not in OF_TOPIC:
             return [limiter for scope, limiter in self.limiters.items() if change.may_tune(scope)]
-        streams = self._live.concerned(change)
-        return [limiter for stream in streams for limiter in _all_of(stream) if change.may_tune(limiter.scope)]
+        limiters = {limiter for stream in self._live.concerned(change) for limiter in _all_of(stream)}
+        return [limiter for limiter in limiters if change.may_tune(limiter.scope)]
 
     def _tune(self, limiter: Limiter, now: int) -> None:
         """Put its value in force anew; unless it is to go, as its streams will find when their turn comes."""

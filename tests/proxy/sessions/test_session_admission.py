@@ -1,12 +1,10 @@
 """Bounds on producers and consumers, in conversation: each place is given back, whatever the end."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from limiter.levels import Setting
 from protocol.commands import encode
 from protocol.pulsar_pb2 import (
     CommandProducerSuccess,
@@ -15,11 +13,6 @@ from protocol.pulsar_pb2 import (
     ProducerBusy,
 )
 from proxy.admission import What
-from proxy.policies.bodies import SubscribeRate, kept_as_pulsar_s
-from proxy.policies.book import Around, Book, Who
-from proxy.policies.key import rate_key
-from proxy.policies.layers import FilePolicies
-from proxy.policies.store import Store
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -227,42 +220,6 @@ def test_a_consumer_that_subscribes_too_often_gets_not_allowed(make_world: Make)
     subscribed(client, broker, 9, consumer_name="c", topic=OTHER_TOPIC)
     world.advance(6)
     subscribed(client, broker, 7, consumer_name="c")
-
-
-def test_a_subscribe_rate_set_by_rest_refuses_and_a_higher_one_lets_in(make_world: Make) -> None:
-    world = make_world()
-    client, broker = world.pair(DATA)
-    book = book_of(world)
-    set_subscribe_rate(world, book, 2)
-    for _ in range(2):
-        subscribed(client, broker, 7, consumer_name="c")
-        broker >> close_consumer(7)
-        client.heard()
-    client >> subscribe(7, consumer_name="c")
-    broker << NOTHING
-    why = "subscribes of one consumer: at most 2 per 30 s (admission.subscribe_rate_per_consumer, namespace rest)"
-    client << error(307, NotAllowedError, why)
-    subscribed(client, broker, 9, consumer_name="another")
-    set_subscribe_rate(world, book, 3)
-    subscribed(client, broker, 7, consumer_name="c")
-    broker >> close_consumer(7)
-    client.heard()
-    client >> subscribe(7, consumer_name="c")
-    assert body(client.heard()[0]).error == NotAllowedError
-    set_subscribe_rate(world, book, None)
-    subscribed(client, broker, 7, consumer_name="c")
-
-
-def book_of(world: World) -> Book:
-    """Where the REST sets policies of a world without a file."""
-    around = Around(lambda: None, world.engine.policies_changed)
-    return Book(world.engine.registry.policies, FilePolicies({}, {}, {}), Store(None), around)
-
-
-def set_subscribe_rate(world: World, book: Book, per_30_s: int | None) -> None:
-    key = rate_key("subscribe", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    kept = kept_as_pulsar_s(SubscribeRate(per_30_s)) if per_30_s else None
-    asyncio.run(book.change({key: kept}, Who("ann", "10.0.0.1")))
 
 
 def test_subscribing_from_a_new_connection_gains_nothing(make_world: Make) -> None:
