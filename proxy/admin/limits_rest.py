@@ -14,7 +14,6 @@ from proxy.admin.questions import asked, explaining, number
 from proxy.admin.refusal import refusal
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Book
-from proxy.policies.key import Key
 from proxy.policies.layers import Layer, Place
 from proxy.policies.own_limits import to_set, to_take_back
 from proxy.policies.place_names import read_about, read_place, read_setting
@@ -56,21 +55,13 @@ class LimitsRest:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
         place = _place(asked(request, *_PLACE))
         section = _section(await json_text_or_null(request))
-
-        async def wanted() -> dict[Key, str | None]:
-            return to_set(self._book, place, section)
-
-        await self._book.rework(wanted, caller_of(request))
+        await self._book.rework(lambda: to_set(self._book, place, section), caller_of(request))
         return self._one(place)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Take back what was set here; what the file says holds again."""
         place = _place(asked(request, *_PLACE))
-
-        async def wanted() -> dict[Key, str | None]:
-            return to_take_back(self._book, place)
-
-        changes = await self._book.rework(wanted, caller_of(request))
+        changes = await self._book.rework(lambda: to_take_back(self._book, place), caller_of(request))
         value = self._book.layers.policies.put_under(place[0], place[1]).get(place[2])
         return web.json_response({"taken_back": bool(changes), "in_force": _shown(place, value) if value else None})
 

@@ -77,7 +77,7 @@ class PoliciesRest:
             made = await asyncio.to_thread(plan, self._book, wanted, held)
             return {} if dry_run == "1" else made.wanted
 
-        await self._book.rework(think, caller_of(request))
+        await self._book.rework_slowly(think, caller_of(request))
         return web.json_response({"applied": dry_run == "0", **told, "hidden": made.hidden[:MOST_TOLD]})
 
 

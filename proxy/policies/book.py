@@ -132,18 +132,18 @@ class Book:
             BodyError: If a body cannot be read. Nothing has changed then.
             StoreError: If the store cannot be written. Nothing has changed then.
         """
+        return await self.rework(lambda: wanted, who)
 
-        async def plan() -> Mapping[Key, str | None]:
-            return wanted
+    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
+        """The same, with what is wanted found out when no other change is under way, and by what is in force then."""
 
-        return await self.rework(plan, who)
+        async def planner() -> Mapping[Key, str | None]:
+            return plan()
 
-    async def rework(self, plan: Planner, who: Who) -> list[Change]:
-        """The same, with what is wanted found out when no other change is under way, and by what is in force then.
+        return await self.rework_slowly(planner, who)
 
-        Raises:
-            BodyError, StoreError: As `change` does.
-        """
+    async def rework_slowly(self, plan: Planner, who: Who) -> list[Change]:
+        """The same, where finding it out takes a while."""
         changing = asyncio.get_running_loop().create_task(self._change(plan, who))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
