@@ -1,0 +1,16 @@
+from proxy.admin.own_routes import own_routes
+from proxy.policies.layers import FilePolicies
+from tests.proxy.policies.layered import a_book
+
+
+def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_get() -> None:
+    served = {(route.method, route.path) for route in own_routes(a_book(FilePolicies({}, {}, {}), {}))}
+    assert served == {
+        ("GET", "/sluice/explain"),
+        ("GET", "/sluice/limits"),
+        ("PUT", "/sluice/limits"),
+        ("DELETE", "/sluice/limits"),
+        ("GET", "/sluice/policies"),
+        ("PUT", "/sluice/policies"),
+        ("GET", "/sluice/audit"),
+    }
