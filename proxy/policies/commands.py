@@ -72,7 +72,7 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     from proxy.policies.policy_set import as_tree
     from proxy.policies.tables import applied
 
-    tree = as_tree(_read(file, 1))
+    tree = as_tree(_read(file, 1, needs_limits=True))
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {})}
     answer = _link(admin).put_json("/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
     for line in applied(answer):
@@ -127,7 +127,7 @@ def _held(link: "AdminLink") -> "PolicySet":
         raise AdminLinkError(f"{link.address}: its policies cannot be read here: {error}") from None
 
 
-def _read(file: Path, code: int) -> "PolicySet":
+def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
     """What a file says; ends the command with a line for each problem."""
     from proxy.config import ConfigError, load_config
     from proxy.policies.policy_set import of_file
@@ -138,4 +138,7 @@ def _read(file: Path, code: int) -> "PolicySet":
         for problem in error.problems:
             typer.echo(f"sluice: {problem}", err=True)
         raise typer.Exit(code) from None
+    if needs_limits and "limits" not in config.model_fields_set:
+        typer.echo(f"sluice: {file}: has no limits; to take all away write `limits: {{}}`", err=True)
+        raise typer.Exit(code)
     return of_file(config.limits, config.admission.subscribe_rate_per_consumer)

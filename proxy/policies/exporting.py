@@ -10,4 +10,6 @@ Limits only: listen, broker and admin are not in it."""
 
 def as_yaml(policies: PolicySet) -> str:
     """What `sluice check` accepts, and what makes the same hold as a file of its own."""
-    return yaml_text(_HEADING, written(policies))
+    values = list(written(policies))
+    nothing = "" if any(taken.path[0] == "limits" for taken in values) else "limits: {}\n"
+    return yaml_text(_HEADING, values) + nothing

@@ -104,6 +104,18 @@ async def test_a_file_that_is_wrong_is_told_and_not_applied(make_admin, tmp_path
     assert "limits.proxy.publish.messages: 'x': write a rate" in told.stderr
 
 
+async def test_a_file_without_limits_takes_none_away_by_mistake(make_admin, tmp_path: Path) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    file = tmp_path / "other.yaml"
+    file.write_text("proxy_id: p\n")
+    told = await sluice(admin, "apply", file)
+    assert (told.exit_code, told.stderr) == (
+        1,
+        f"sluice: {file}: has no limits; to take all away write `limits: {{}}`\n",
+    )
+    assert list(admin.store.policies()) == []
+
+
 async def test_audit_shows_who_changed_what(make_admin) -> None:
     admin: Admin = await make_admin()
     assert (await sluice(admin, "audit")).stdout == "nothing has been changed\n"

@@ -12,5 +12,5 @@ def test_each_value_has_its_origin_behind_it() -> None:
     assert '    "acme/shop":\n      publish:\n        messages: 5  # global\n' in text
 
 
-def test_without_any_limit_there_is_nothing_but_a_comment() -> None:
-    assert yaml.safe_load(as_yaml(PolicySet())) is None
+def test_without_any_limit_it_says_so() -> None:
+    assert yaml.safe_load(as_yaml(PolicySet())) == {"limits": {}}
