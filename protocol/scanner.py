@@ -13,6 +13,7 @@ of an inspected one never kept.
 Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
@@ -43,13 +44,16 @@ class FrameScanner:
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
-        max_size: Most bytes of a whole frame; may be changed at any time, as may `max_messages`, which one SEND may
-            say that it holds.
+        max_size: Most bytes of a whole frame; may be changed at any time, as may `max_messages`. A SEND that says it
+            holds more is an error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it:
+            it is not believed, counts as one message, and `not_believed` is called, if it is set.
     """
 
     def __init__(self, payload_kind: int, max_size: int) -> None:
         self.max_size: i64 = max_size
         self.max_messages: i64 = _MOST_MESSAGES
+        self.not_believed: Callable[[int], None] | None = None
+        self._doubted: list[int] = []
         self.left: i64 = 0
         self.tallies: list[Tally] = []
         self.lead: bytes = b""
@@ -98,6 +102,8 @@ class FrameScanner:
             MalformedFrame: If a frame contradicts itself.
         """
         clear(self.tallies, self._tally_of)
+        if self._doubted:
+            self._doubted = []
         if self.receipts:
             clear(self.receipts, self._receipts_of)
         end: i64 = len(chunk)
@@ -143,6 +149,8 @@ class FrameScanner:
 
     def accept(self, chunk: bytes) -> None:
         """`chunk`, as scanned, is passed on: go to the state behind it."""
+        if self._doubted:
+            self._tell_doubts()
         self._rest = self._next_rest
         if self._next_need > 0:
             if self.lead or not self._carry:
@@ -165,6 +173,7 @@ class FrameScanner:
             MalformedFrame: If a frame contradicts itself.
         """
         self.left = 0
+        self._doubted = []
         if not chunk or (self._carry and len(self._carry) + len(chunk) < self._need):
             self._carry += chunk
             return b"", []
@@ -196,6 +205,8 @@ class FrameScanner:
             pieces.append(piece)
             at = stop
         self._rest = at - end if at > end else 0
+        if self._doubted:
+            self._tell_doubts()
         return data, pieces
 
     def restart(self) -> None:
@@ -229,6 +240,12 @@ class FrameScanner:
             tally_of(self._producer_of(head, 0), self.receipts, self._receipts_of).entries += 1
         self.lead = bytes(self._carry)
         return length - carried
+
+    def _tell_doubts(self) -> None:
+        doubted, self._doubted = self._doubted, []
+        if self.not_believed is not None:
+            for messages in doubted:
+                self.not_believed(messages)
 
     def _producer_of(self, data: bytes, at: i64) -> i64:
         """Whose publish the SEND_RECEIPT at `at`, inspected just now, answers; -1 if it does not say."""
@@ -267,6 +284,9 @@ class FrameScanner:
                     raise TooManyMessages(self._messages, self.max_messages)
                 return length
             self._messages = messages_behind(data, command_end, end, at + length)
+            if self._messages > self.max_messages:
+                self._doubted.append(self._messages)
+                self._messages = 1
             return length if self._messages > 0 else self._messages + at
         is_silent: bool = kind == self._silent_a or kind == self._silent_b
         if have >= length or (is_silent and length == _HEAD + command_size):

@@ -53,7 +53,10 @@ class Publish(_Section):
         "something; all others are",
     )
     max_batch_messages: int = Field(
-        100_000, gt=0, description="messages that one SEND may say it holds: as many its limits are charged"
+        100_000,
+        gt=0,
+        description="messages that a batch may say it holds, and its limits are charged: a SEND of more ends its "
+        "connection, a delivery of more counts as one message",
     )
     max_pending: int = Field(
         0,

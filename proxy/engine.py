@@ -17,6 +17,7 @@ from proxy.brokers.lookup import LookupSlots
 from proxy.brokers.targets import Targets, split_address
 from proxy.config import Config
 from proxy.observe.counters import Counters
+from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.shared_budget import SharedBudget
@@ -45,6 +46,7 @@ class Engine:
         self.clock = clock
         self.counters = counters
         self.journal = Journal(activity)
+        self.disbelief = Disbelief(counters, clock)
         alarms = Alarms(clock, self.counters)
         self.gate = Gate(alarms.wake_at, self.journal)
         alarms.connect(self.gate)

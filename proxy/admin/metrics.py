@@ -69,6 +69,11 @@ class SluiceCollector(Collector):
         yield from self._blocked()
         yield _not_admitted(self._engine.counters)
         yield _admin_refused(self._engine.counters)
+        yield _counter(
+            "sluice_batches_not_believed",
+            "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as one",
+            self._engine.counters.batches_not_believed,
+        )
         yield _reloads(self._engine.counters)
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused

@@ -31,6 +31,8 @@ class Counters:
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
     admin_refused: Counter[str] = field(default_factory=Counter)
     """Requests and connections that the admin address refused, by why."""
+    batches_not_believed: int = 0
+    """Delivered batches that say they hold more than `publish.max_batch_messages`."""
     reloads: Counter[str] = field(default_factory=Counter)
     """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` because it is broken."""
     lures_removed: int = 0

@@ -2,6 +2,7 @@
 
 from proxy.budget import Budget
 from proxy.engine import Engine
+from proxy.observe.connection import Connection
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.leg import Leg
 from proxy.sessions.pending import PendingPublishes
@@ -23,13 +24,32 @@ def holdings_of(engine: Engine, leg: Leg) -> Holdings:
     return Holdings(own, Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS)))
 
 
-def bound_publishes(engine: Engine, client: Leg, to_broker: Relay, to_client: Relay) -> None:
-    """Bound the messages that a publish may claim; and let both relays count those without an answer, if told to."""
-    to_broker.scanner.max_messages = engine.config.publish.max_batch_messages
+def bound(engine: Engine, connection: Connection, client: Leg, relays: tuple[Relay, Relay]) -> None:
+    """Bound the messages that a batch may say it holds, and the publishes without an answer.
+
+    Args:
+        engine: Has the bounds.
+        connection: The client's.
+        client: Its leg, which is not read while too many publishes have no answer.
+        relays: To the broker, and to the client.
+    """
+    _bound_batches(engine, connection, *relays)
     most = engine.config.publish.max_pending
-    if most == 0:
-        return
-    pending = PendingPublishes(most, client.throttled_for(Cause.PENDING_PUBLISHES))
+    if most > 0:
+        _bound_pending(PendingPublishes(most, client.throttled_for(Cause.PENDING_PUBLISHES)), *relays)
+
+
+def _bound_batches(engine: Engine, connection: Connection, to_broker: Relay, to_client: Relay) -> None:
+    """A publish beyond the bound is an error; a delivery is not believed.
+
+    Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks.
+    """
+    most = engine.config.publish.max_batch_messages
+    to_broker.scanner.max_messages = to_client.scanner.max_messages = most
+    to_client.scanner.not_believed = lambda messages: engine.disbelief.met(messages, connection.client_address)
+
+
+def _bound_pending(pending: PendingPublishes, to_broker: Relay, to_client: Relay) -> None:
     to_broker.sent = to_client.answers = pending
     to_client.scanner.counts_receipts = True
     to_client.overhear(pending.hearing)

@@ -25,7 +25,7 @@ from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
-from proxy.sessions.brakes import bound_publishes, holdings_of
+from proxy.sessions.brakes import bound, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.dialling import Dialling
@@ -108,7 +108,7 @@ class Session:
         ):
             relay.connect(handler, leg.is_throttled, holdings_of(engine, leg), engine.counters)
             relay.yield_turn = leg.yield_turn
-        bound_publishes(engine, self.client, self._to_broker, self._to_client)
+        bound(engine, self.connection, self.client, (self._to_broker, self._to_client))
 
     # ---- what the legs say
 

@@ -161,3 +161,23 @@ def test_a_connection_to_another_broker_has_deliveries_of_its_own(ten_a_second: 
     broker << [subscribe(7, OTHER_TOPIC), flow(5)]
     broker >> [success(307), *messages(5)]
     client << [success(307), *messages(5)]
+
+
+# ---- what is said of how much is delivered
+
+
+@pytest.mark.parametrize("messages_said", [101, 2**31 - 1])
+def test_a_batch_that_says_more_than_is_believed_costs_the_limit_one_message(
+    make_world: Make, messages_said: int
+) -> None:
+    """Its metadata is its publisher's, and no broker checks it; nobody else is to wait weeks for it."""
+    limits = {"proxy": {"dispatch": {"messages": 10, "burst_messages": 1}}}
+    world = make_world(limits=limits, publish={"max_batch_messages": 100})
+    client, broker = consumer(world, permits=10)
+
+    broker >> [message(0, messages=messages_said), message(1)]
+    client << message(0, messages=messages_said)
+
+    world.advance(0.1)
+    client << message(1)
+    assert world.counters.batches_not_believed == 1

@@ -1,0 +1,19 @@
+from structlog.testing import capture_logs
+
+from limiter.testing import ManualClock
+from proxy.observe.counters import Counters
+from proxy.observe.disbelief import INTERVAL_NS, Disbelief
+
+
+def test_all_are_counted_and_a_flood_of_them_is_one_line_in_ten_seconds() -> None:
+    counters, clock = Counters(), ManualClock()
+    disbelief = Disbelief(counters, clock)
+
+    with capture_logs() as lines:
+        for _ in range(5):
+            disbelief.met(2**31 - 1, "192.0.2.7:4000")
+        clock.now += INTERVAL_NS
+        disbelief.met(100_001, "192.0.2.7:4000")
+
+    assert counters.batches_not_believed == 6
+    assert [(line["messages"], line["batches"]) for line in lines] == [(2**31 - 1, 1), (100_001, 5)]
