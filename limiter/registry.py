@@ -34,6 +34,9 @@ class Registry:
         clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
             spare those.
 
+    Raises:
+        ValueError: If the rules spare them, and there is no clock.
+
     Attributes:
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
@@ -61,7 +64,9 @@ class Registry:
         self.relative = RelativeLimits(by_entry=rules.by_entry)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
-        if rules.spares_caught_up and clock is not None:
+        if rules.spares_caught_up:
+            if clock is None:
+                raise ValueError("who has no backlog is known only with a clock")
             self._backlogs = Backlogs(clock, lambda streams: self._rewire_all(streams, clock()))
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from limiter.backlogs import CALM_NS
 from limiter.levels import Setting
+from limiter.policies import Policies
 from limiter.rates import Limit, rate
+from limiter.registry import Registry
 from limiter.under_way import DispatchRules
 from tests.limiter.subscriptions import Consumer, Dispatching
+from tests.limiter.world import World
 
 SPARING = DispatchRules(spares_caught_up=True)
 TEN = Limit(rate(10))
@@ -181,3 +184,9 @@ def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[
         assert all(one.limiters == consumer.limiters for one in consumers), "all of a subscription, or none"
         assert all(one.counter == one.permits.at_broker for one in consumers)
     world.ledger.check()
+
+
+def test_who_has_no_backlog_is_not_known_without_a_clock() -> None:
+    world = World()
+    with pytest.raises(ValueError, match="only with a clock"):
+        Registry(Policies(), world.gate, world.observer, SPARING)
