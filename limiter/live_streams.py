@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from limiter.changes import OF_NAMESPACE, OF_TOPIC, Change
 from limiter.levels import Client, Topic
-from limiter.rates import Direction
 from limiter.stream import Stream
 
 
@@ -52,9 +51,4 @@ class LiveStreams:
             streams = [stream for stream, (topic, _) in self._known.items() if topic.namespace_name == change.name]
         else:
             streams = list(self._known)
-        return [stream for stream in streams if direction_of(stream) == change.about]
-
-
-def direction_of(stream: Stream) -> Direction:
-    """Which limits hold for it."""
-    return "publish" if stream.name.direction == "publish" else "dispatch"
+        return [stream for stream in streams if stream.name.direction == change.about]

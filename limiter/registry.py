@@ -8,7 +8,7 @@ from limiter.changes import LEVEL_OF_WORD, OF_TOPIC, Change
 from limiter.gate import Gate
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
-from limiter.live_streams import LiveStreams, direction_of
+from limiter.live_streams import LiveStreams
 from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter, horizon_of
 from limiter.permits import Permits
@@ -233,7 +233,7 @@ class Registry:
         if self._backlogs is not None and self._backlogs.spares(stream):
             return (), ()
         topic, client = self._live[stream]
-        in_force = self.policies.in_force(direction_of(stream), topic, client)
+        in_force = self.policies.in_force(stream.name.direction, topic, client)
         found = [self._limiter(self._resolved(entry, topic, now), now) for entry in in_force]
         return tuple(one for one in found if not one.is_observed), tuple(one for one in found if one.is_observed)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from limiter.rates import Direction
 from limiter.usage import StreamUsage
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Entry:
 class StreamName:
     """Who a stream is, for logs and people."""
 
-    direction: str
+    direction: Direction
     tenant: str
     namespace: str
     topic: str
@@ -72,8 +73,9 @@ class Stream:
         by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:
-        is_accepted: Whether the broker let it in, and it is not about to leave. What comes before that, or after, is
-            nobody's, and is charged to nobody.
+        is_accepted: Whether what comes is passed on: from a producer once the broker let it in, for a consumer from
+            the start (brokers deliver only to who is let in) until it asks to be closed. What else comes is nobody's,
+            and is charged to nobody.
     """
 
     name: StreamName

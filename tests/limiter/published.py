@@ -2,7 +2,7 @@
 
 from limiter.levels import Client, Setting
 from limiter.policies import Policies, Value
-from limiter.rates import NOTHING_PUBLISHED, Limit, rate
+from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, rate
 from limiter.registry import Registry
 from limiter.stream import Stream, StreamName
 from limiter.under_way import DispatchRules
@@ -54,7 +54,7 @@ class Place(World):
             changes.append(self.second())
         return changes
 
-    def _open(self, direction: str, topic: str, subscription: str = "") -> Stream:
+    def _open(self, direction: Direction, topic: str, subscription: str = "") -> Stream:
         name = parse_topic(f"t/n/{topic}")
         stream = self.stream()
         stream.name = StreamName(direction, "t", "n", name.full, 1, subscription=subscription)

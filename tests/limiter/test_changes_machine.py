@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from limiter.changes import Change, change_of
 from limiter.levels import About, Client, Setting
 from limiter.limiter import Limiter
-from limiter.live_streams import direction_of
 from limiter.permits import Permits
 from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, Mode, rate
@@ -126,7 +125,7 @@ class Slices(World):
     def check(self) -> None:
         for stream in self.live:
             topic, client = self.registry._live[stream]
-            in_force = self.policies.in_force(direction_of(stream), topic, client)
+            in_force = self.policies.in_force(stream.name.direction, topic, client)
             for is_observed, chain in ((False, stream.chain), (True, observed_by(stream))):
                 wanted = [one for one in in_force if (one.limit.mode == "observe") == is_observed]
                 assert [(one.scope, one.limit, one.source) for one in chain] == [

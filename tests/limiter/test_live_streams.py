@@ -5,20 +5,22 @@ import pytest
 from limiter.changes import Change
 from limiter.levels import ANYBODY, Client, Setting
 from limiter.live_streams import LiveStreams
+from limiter.rates import Direction
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
 
 TOPICS = ("t/n/x", "t/n/x-partition-1", "t/n/y", "t/m/x")
 
 
-def stream_of(topic: str, direction: str = "publish") -> Stream:
+def stream_of(topic: str, direction: Direction = "publish") -> Stream:
     return Stream(StreamName(direction, "t", "n", topic, 1), (), lambda _entry: None)
 
 
 def live(*topics: str) -> LiveStreams:
     streams = LiveStreams()
+    directions: tuple[Direction, ...] = ("publish", "dispatch")
     for topic in topics:
-        for direction in ("publish", "dispatch"):
+        for direction in directions:
             streams.put(stream_of(topic, direction), parse_topic(topic), ANYBODY)
     return streams
 
