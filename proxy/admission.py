@@ -9,7 +9,7 @@ from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.observe.admission_log import AdmissionLog
 from proxy.observe.counters import Counters
 

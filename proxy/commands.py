@@ -45,7 +45,7 @@ def serve(
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
-    from proxy.config import ConfigError, load_config
+    from proxy.config.model import ConfigError, load_config
     from proxy.serve import Source, StartError, run
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
@@ -61,7 +61,7 @@ def check(
     config: Annotated[Path, typer.Option(envvar=_CONFIG, help="YAML file to check.", dir_okay=False)],
 ) -> None:
     """Check a configuration file, and the SLUICE_ variables over it: every error at once, each with its remedy."""
-    from proxy.config import ConfigError, load_config
+    from proxy.config.model import ConfigError, load_config
 
     try:
         load_config(config, {}, os.environ)

@@ -15,7 +15,7 @@ from proxy.alarms import Alarms
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.lookup import LookupSlots
 from proxy.brokers.targets import Targets, split_address
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog

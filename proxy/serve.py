@@ -25,8 +25,10 @@ from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.change_log import ChangeLog, FileSays, difference
 from proxy.collector import keep_for_ever, paused_collector
-from proxy.config import Config
-from proxy.config_limits import Limits, file_policies
+from proxy.config.limits import Limits, file_policies
+from proxy.config.model import Config
+from proxy.config.reload import Reloader
+from proxy.config.watching import changes_of
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.counters import Counters
@@ -40,11 +42,9 @@ from proxy.policies.book import Around, Book
 from proxy.policies.key import Kind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
-from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 from proxy.tasks import Tasks
-from proxy.watching import changes_of
 
 
 class StartError(Exception):

@@ -18,9 +18,9 @@ from proxy.admin.refusal import refusal
 from proxy.admin.status_rest import Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.blocking.kept import BlockDesk
+from proxy.config.reload import Reloader
 from proxy.engine import Engine
 from proxy.policies.book import Book
-from proxy.reload import Reloader
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NOT_SERVED = frozenset({404, 405})

@@ -12,7 +12,7 @@ from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.admin.connections import Connection
 from proxy.admin.refusal import refusal
 from proxy.admin.refused import Refused, Why
-from proxy.config_admin import AdminAccess
+from proxy.config.admin import AdminAccess
 
 MOST_CALLERS = 10_000
 """Addresses whose rates are remembered."""

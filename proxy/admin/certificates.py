@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from proxy.admin.tokens import LONGEST_NAME, warn_if_others_read
-from proxy.config import ConfigError
-from proxy.config_admin import AdminTls
+from proxy.config.admin import AdminTls
+from proxy.config.model import ConfigError
 
 _KEY = "admin_access.tls"
 

@@ -11,7 +11,7 @@ from proxy.admin.certificates import common_name, tls_context
 from proxy.admin.refusal import refusal
 from proxy.admin.refused import Refused, Why
 from proxy.admin.tokens import ANONYMOUS, Access, Tokens
-from proxy.config_admin import AdminAccess
+from proxy.config.admin import AdminAccess
 
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
 """Probes have neither tokens nor certificates."""

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from proxy.admin.pulsar.answers import caller_of, json_text
 from proxy.admin.questions import asked, explaining
-from proxy.config_admission import AdmissionBounds
-from proxy.config_limits import Limits
+from proxy.config.admission import AdmissionBounds
+from proxy.config.limits import Limits
 from proxy.policies.applying import Plan, plan
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Book

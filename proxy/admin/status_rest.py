@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from proxy.reload import Outcome, Reloader
+from proxy.config.reload import Outcome, Reloader
 
 
 @dataclass(frozen=True, slots=True)

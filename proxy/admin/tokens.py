@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import structlog
 import yaml
 
-from proxy.config import ConfigError
-from proxy.yaml_file import parse_yaml
+from proxy.config.model import ConfigError
+from proxy.config.yaml_file import parse_yaml
 
 LONGEST_NAME = 100
 SHORTEST = 16

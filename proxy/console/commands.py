@@ -29,7 +29,7 @@ def top(
     What goes into a pipe or a file is plain text.
     """
     from proxy.admin_link import AdminLink
-    from proxy.config_values import read_span
+    from proxy.config.values import read_span
     from proxy.console.top import Request, run
 
     try:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from pydantic import TypeAdapter, ValidationError
 
-from proxy.config_values import Name
+from proxy.config.values import Name
+from proxy.config.yaml_text import Taken
 from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
-from proxy.importing.found import Found, Left, Taken
+from proxy.importing.found import Found, Left
 from proxy.importing.rates import PulsarRate, take_group, take_rate
 from proxy.importing.switch_off import group_off, namespace_off, topic_off
 from proxy.importing.values import one_line

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from proxy.importing.found import Found, ImportFailed, Left, Taken, Value
+from proxy.config.yaml_text import Taken, Value
+from proxy.importing.found import Found, ImportFailed, Left
 from proxy.importing.keys import (
     BY_ENTRY,
     FLAGS,

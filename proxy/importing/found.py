@@ -2,23 +2,7 @@
 
 from dataclasses import dataclass, field
 
-Value = str | int | bool | tuple[str, ...]
-"""As YAML writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """One value of the new configuration.
-
-    Args:
-        path: Its keys, outermost first: `("limits", "each_topic", "publish", "messages")`.
-        value: As the configuration writes it.
-        origin: The key and value that it came from.
-    """
-
-    path: tuple[str, ...]
-    value: Value
-    origin: str
+from proxy.config.yaml_text import Taken
 
 
 @dataclass(frozen=True, slots=True)

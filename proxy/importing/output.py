@@ -4,7 +4,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from proxy.config import ConfigError, load_config
+from proxy.config.model import ConfigError, load_config
 from proxy.importing.found import ImportFailed
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from proxy.importing.found import Found, Taken
+from proxy.config.yaml_text import Taken
+from proxy.importing.found import Found
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 PulsarRate = PublishRate | DispatchRate | SubscribeRate

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from limiter.levels import OF_ONE_TOPIC
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
-from proxy.config_limits import DispatchLimit, RateLimit, TopicDispatchLimit
+from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.key import Key, Kind, setting_of
 from proxy.policies.sections import SubscribeLimit
 

@@ -129,7 +129,7 @@ def _held(link: "AdminLink") -> "PolicySet":
 
 def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
     """What a file says; ends the command with a line for each problem."""
-    from proxy.config import ConfigError, load_config
+    from proxy.config.model import ConfigError, load_config
     from proxy.policies.policy_set import of_file
 
     try:

@@ -1,6 +1,6 @@
 """A policy set as a configuration file."""
 
-from proxy.importing.yaml_text import yaml_text
+from proxy.config.yaml_text import yaml_text
 from proxy.policies.policy_set import PolicySet, written
 
 _HEADING = """\

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from limiter.levels import About, Setting
 from protocol.topic_name import parse_topic
-from proxy.config_values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
+from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
 from proxy.policies.layers import Place
 from proxy.policies.policy_set import ABOUTS, split_subscription
 

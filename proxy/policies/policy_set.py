@@ -8,8 +8,8 @@ from limiter.levels import About, Setting
 from limiter.policies import Value
 from limiter.rates import Limit
 from protocol.topic_name import parse_topic
-from proxy.config_limits import Limits, file_policies
-from proxy.importing.found import Taken
+from proxy.config.limits import Limits, file_policies
+from proxy.config.yaml_text import Taken
 from proxy.policies.book import Book
 from proxy.policies.layers import FilePolicies, Layer, Place
 from proxy.policies.sections import section_of

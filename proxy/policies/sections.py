@@ -1,4 +1,4 @@
-"""Limits as the configuration writes them: the way back from `proxy.config_limits`, to the same limit exactly."""
+"""Limits as the configuration writes them: the way back from `proxy.config.limits`, to the same limit exactly."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from limiter.levels import About
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
-from proxy.config_values import SPANS_NS, CountPerPeriod
+from proxy.config.values import SPANS_NS, CountPerPeriod
 
 Section = dict[str, str | int | bool]
 """Keys of a limit: messages, bytes, their bursts and peaks, mode, relativeToPublishRate."""

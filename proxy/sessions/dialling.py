@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from proxy.brokers.targets import TargetRefusedError, Targets
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.sessions.ends import End, EndCause
 
 

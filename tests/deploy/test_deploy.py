@@ -7,7 +7,7 @@ from pathlib import Path
 import typer.main
 import yaml
 
-from proxy.config import load_config
+from proxy.config.model import load_config
 from sluice.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]

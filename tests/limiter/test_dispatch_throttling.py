@@ -8,13 +8,13 @@ The page's rules, in its order, and where each is shown (here unless said otherw
 - what is sought or redelivered counts as different messages: `…_redelivered_…`, `…_sought_…`
 - levels: `…_all_subscriptions_of_a_broker_…`, `…_two_partitions_…`, `…_lends_nothing_…`, `…_subscriptions_of_one_…`,
   `…_leaves_its_part_…`, `…_each_subscription_has_10_…`, `…_20_in_two_partitions`; all at once: `…_several_levels_…`
-- the table of approaches: tests/proxy/test_config_limits.py `…_table_of_approaches_…`, and by Pulsar's own keys
+- the table of approaches: tests/proxy/config/test_limits.py `…_table_of_approaches_…`, and by Pulsar's own keys
   tests/proxy/importing/test_broker_keys.py; which of them takes effect: `…_only_the_narrowest_…` and test_policies.py
 - -1 is no limit, and what ratePeriodInSecond is: tests/proxy/admin/pulsar/test_rates.py; 10,000 a minute:
   `…_10_000_a_minute_…`
 - preciseDispatcherFlowControl: `…_6_messages_per_entry_…`; dispatchThrottlingOnBatchMessageEnabled:
   `…_10_entries_a_second_…`; the difference between them: `…_precise_changes_what_is_asked_for_…`; that only one of them
-  may be on, and the defaults: tests/proxy/test_config_dispatch.py
+  may be on, and the defaults: tests/proxy/config/test_dispatch.py
 - dispatchThrottlingOnNonBacklogConsumerEnabled: test_backlogs.py
 - messages and bytes together: `…_limits_in_messages_and_bytes_…`
 - the limitations, which Sluice has not, and what over-delivery costs: `over`

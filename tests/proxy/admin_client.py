@@ -17,8 +17,9 @@ from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.config import Config, ConfigError
-from proxy.config_limits import file_policies
+from proxy.config.limits import file_policies
+from proxy.config.model import Config, ConfigError
+from proxy.config.reload import Reloader
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
@@ -26,7 +27,6 @@ from proxy.observe.totals import NamespaceTotals
 from proxy.policies.book import Around, Book
 from proxy.policies.key import Kind
 from proxy.policies.store import Store
-from proxy.reload import Reloader
 
 
 class Admin:

@@ -20,7 +20,7 @@ from accesslog.record import Line
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters

@@ -1,7 +1,7 @@
 """The limits of a configuration, alone in force."""
 
 from limiter.policies import Policies
-from proxy.config_limits import Limits, file_policies
+from proxy.config.limits import Limits, file_policies
 
 
 def policies_of(limits: Limits, subscribe: tuple[int, int] | None = None) -> Policies:

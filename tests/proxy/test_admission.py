@@ -11,7 +11,7 @@ from limiter.rates import NANOS_PER_SECOND, Limit, Rate
 from limiter.testing import ManualClock
 from protocol.topic_name import parse_topic
 from proxy.admission import Admission, Asked, NotAdmittedError, What
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from tests.proxy.file_limits import policies_of
 

@@ -8,8 +8,8 @@ import pytest
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import Setting
 from proxy.change_log import ChangeLog, FileSays, difference, differing
-from proxy.config import Config
-from proxy.config_limits import file_policies
+from proxy.config.limits import file_policies
+from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, Span
 from proxy.observe.log_files import LogFiles
 from proxy.policies.book import Who

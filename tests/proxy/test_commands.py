@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 import proxy.serve
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.serve import StartError
 from sluice.cli import app
 

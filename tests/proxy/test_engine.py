@@ -8,7 +8,7 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import SLICE
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.counters import Counters
 from tests.proxy.conversation import Peer, World, publisher

@@ -14,7 +14,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
-from proxy.config import Config, load_config
+from proxy.config.model import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.book import Who
 from proxy.policies.key import rate_key

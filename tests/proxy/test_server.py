@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters

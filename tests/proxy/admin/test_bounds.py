@@ -13,7 +13,7 @@ from proxy.admin.bounds import RequestBounds
 from proxy.admin.connections import Connections
 from proxy.admin.listener import Listener
 from proxy.admin.refused import Refused
-from proxy.config_admin import AdminAccess
+from proxy.config.admin import AdminAccess
 from tests.proxy.admin_client import Admin
 
 BLOCKS = "/sluice/blocks"

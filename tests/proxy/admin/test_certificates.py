@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin.certificates import common_name, tls_context
-from proxy.config import ConfigError
-from proxy.config_admin import AdminTls
+from proxy.config.admin import AdminTls
+from proxy.config.model import ConfigError
 from tests.proxy.certificates import Authority
 
 

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from proxy.admin.doors import CALLER, Caller, Doors, RefusedError
 from proxy.admin.refused import Refused, Why
-from proxy.config import ConfigError
-from proxy.config_admin import AdminAccess
+from proxy.config.admin import AdminAccess
+from proxy.config.model import ConfigError
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from proxy.config import Config
+from proxy.config.model import Config
 from tests.proxy.admin_client import Admin
 
 _PATH = "/sluice/policies"

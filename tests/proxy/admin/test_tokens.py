@@ -8,7 +8,7 @@ import yaml
 from structlog.testing import capture_logs
 
 from proxy.admin.tokens import MOST_TOKENS, Tokens
-from proxy.config import ConfigError
+from proxy.config.model import ConfigError
 
 WRITE, READ = "write-0123456789", "read-0123456789a"
 TWO = {"ops": {"access": "write", "token": WRITE}, "prom": {"access": "read", "token": READ}}

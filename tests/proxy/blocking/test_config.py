@@ -8,7 +8,7 @@ import yaml
 
 from proxy.blocking import config as blocks_config
 from proxy.blocking.rules import Rule, read_key
-from proxy.config import ConfigError, load_config
+from proxy.config.model import ConfigError, load_config
 
 
 def load(tmp_path: Path, blocks: Any) -> list[Rule]:

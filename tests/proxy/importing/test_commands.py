@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from proxy.config import load_config
+from proxy.config.model import load_config
 from sluice.cli import app
 
 GOOD = """\

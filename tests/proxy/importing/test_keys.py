@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.importing.keys import DEFAULTS, IMPORTED, NUMBERS, WITHOUT_MEANING, why_left
 
 

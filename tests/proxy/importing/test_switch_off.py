@@ -2,8 +2,9 @@
 
 import pytest
 
+from proxy.config.yaml_text import Taken
 from proxy.importing.broker_state import OfTopic
-from proxy.importing.found import Found, Taken
+from proxy.importing.found import Found
 from proxy.importing.keys import NUMBERS, SUBSCRIBE_PATH
 from proxy.importing.switch_off import broker_off, group_off, namespace_off, topic_off
 

@@ -1,6 +1,7 @@
 """What people are told beside the result."""
 
-from proxy.importing.found import Found, Left, Taken
+from proxy.config.yaml_text import Taken
+from proxy.importing.found import Found, Left
 from proxy.importing.telling import told
 
 FOUND = Found(

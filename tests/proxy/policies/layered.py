@@ -9,8 +9,8 @@ from limiter.levels import Client, Setting
 from limiter.policies import Policies
 from limiter.rates import Direction
 from protocol.topic_name import parse_topic
-from proxy.config import Config
-from proxy.config_limits import file_policies
+from proxy.config.limits import file_policies
+from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.book import Around, Book, Who
 from proxy.policies.key import Key, Kind, rate_key

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.config import load_config
+from proxy.config.model import load_config
 from proxy.policies.applying import Plan, plan
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
 from proxy.policies.book import Book

@@ -8,7 +8,7 @@ import pytest
 
 from limiter.testing import ManualClock
 from proxy.brokers.targets import Targets
-from proxy.config import Config
+from proxy.config.model import Config
 from proxy.sessions.dialling import Dialling
 from proxy.sessions.ends import End, EndCause
 from tests.proxy.manual_loop import Dial, ManualLoop

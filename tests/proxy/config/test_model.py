@@ -10,8 +10,8 @@ import yaml
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, Rate, rate
-from proxy.config import Config, ConfigError, load_config
-from proxy.config_values import read_rate, read_size, read_span
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.values import read_rate, read_size, read_span
 from tests.proxy.file_limits import policies_of
 
 TOPIC = "persistent://t/n/x"

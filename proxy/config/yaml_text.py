@@ -9,12 +9,30 @@ limits:
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
 import yaml
 
-from proxy.importing.found import Taken, Value
+Value = str | int | bool | tuple[str, ...]
+"""As YAML writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One value of the new configuration.
+
+    Args:
+        path: Its keys, outermost first: `("limits", "each_topic", "publish", "messages")`.
+        value: As the configuration writes it.
+        origin: The key and value that it came from.
+    """
+
+    path: tuple[str, ...]
+    value: Value
+    origin: str
+
 
 _PLAIN = re.compile(r"[a-z][A-Za-z]*(_[A-Za-z]+)*")
 _Tree = dict[str, "_Tree | Taken"]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.config import Config, load_config
-from proxy.config_environment import variables
-from proxy.config_yaml import commented_yaml
+from proxy.config.environment import variables
+from proxy.config.model import Config, load_config
+from proxy.config.yaml_page import commented_yaml
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/sluice.yaml"
+PAGE = Path(__file__).resolve().parents[3] / "docs/sluice.yaml"
 
 
 def _taken_in(text: str) -> str:
@@ -19,7 +19,7 @@ def _taken_in(text: str) -> str:
 
 
 def test_the_file_is_fresh() -> None:
-    """Remedy: python -m proxy.config_reference --yaml > docs/sluice.yaml."""
+    """Remedy: python -m proxy.config.reference --yaml > docs/sluice.yaml."""
     assert PAGE.read_text() == commented_yaml()
 
 

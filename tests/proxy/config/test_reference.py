@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from proxy.config import Config
-from proxy.config_reference import reference
+from proxy.config.model import Config
+from proxy.config.reference import reference
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/configuration.md"
 
 
 def test_the_page_is_fresh():
-    """Remedy: python -m proxy.config_reference > docs/configuration.md."""
+    """Remedy: python -m proxy.config.reference > docs/configuration.md."""
     assert PAGE.read_text() == reference()
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from pydantic_core import ErrorDetails
 
-from proxy.config_sources import Sources
-from proxy.yaml_file import cut
+from proxy.config.sources import Sources
+from proxy.config.yaml_file import cut
 
 _KINDS: tuple[tuple[type, str], ...] = (
     (dict, "a section of keys"),

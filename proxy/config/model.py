@@ -9,16 +9,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from proxy.blocking.config import Block, each_once
-from proxy.config_admin import AdminAccess, open_to_all
-from proxy.config_admission import AdmissionBounds
-from proxy.config_dispatch import Dispatch
-from proxy.config_environment import read_environment
-from proxy.config_limits import Limits
-from proxy.config_policies import PolicyStore
-from proxy.config_problems import explain, kind_of
-from proxy.config_sources import Sources, given_by_flags, laid_over
-from proxy.config_values import HostPort, ListenAddress, Network, Seconds, Size
-from proxy.yaml_file import parse_yaml, why_not_yaml
+from proxy.config.admin import AdminAccess, open_to_all
+from proxy.config.admission import AdmissionBounds
+from proxy.config.dispatch import Dispatch
+from proxy.config.environment import read_environment
+from proxy.config.limits import Limits
+from proxy.config.policies import PolicyStore
+from proxy.config.problems import explain, kind_of
+from proxy.config.sources import Sources, given_by_flags, laid_over
+from proxy.config.values import HostPort, ListenAddress, Network, Seconds, Size
+from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 
 class _Section(BaseModel):

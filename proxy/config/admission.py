@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.config_values import CountPerPeriod
+from proxy.config.values import CountPerPeriod
 
 _OFF = "0: any number"
 

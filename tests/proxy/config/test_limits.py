@@ -8,7 +8,7 @@ from limiter.levels import Client, Setting
 from limiter.policies import Value
 from limiter.rates import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.config_limits import Limits
+from proxy.config.limits import Limits
 from tests.proxy.file_limits import policies_of
 
 SECOND = 1_000_000_000

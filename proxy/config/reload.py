@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from proxy.collector import paused_collector
-from proxy.config import Config, ConfigError
-from proxy.config_limits import Limits
+from proxy.config.limits import Limits
+from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
 
 LIVE = frozenset({"limits", "blocks"})

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from limiter.rates import NANOS_PER_SECOND
-from proxy.config_values import (
+from proxy.config.values import (
     HostPort,
     ListenAddress,
     Name,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from limiter.rates import NANOS_PER_SECOND
 from proxy.brokers.targets import split_address
-from proxy.config_values import CountPerPeriod, Name, Seconds, Size
+from proxy.config.values import CountPerPeriod, Name, Seconds, Size
 
 
 class AdminTls(BaseModel):

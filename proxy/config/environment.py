@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from proxy.config_sources import Given, Key
-from proxy.yaml_file import parse_yaml, why_not_yaml
+from proxy.config.sources import Given, Key
+from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 PREFIX = "SLUICE_"
 OF_COMMANDS = frozenset(

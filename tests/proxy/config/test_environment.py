@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Config, ConfigError, load_config
-from proxy.config_environment import OF_COMMANDS, _is_for_others, read_environment, variables
+from proxy.config.environment import OF_COMMANDS, _is_for_others, read_environment, variables
+from proxy.config.model import Config, ConfigError, load_config
 
 
 def problems(path: Path | None, **environment: str) -> list[str]:

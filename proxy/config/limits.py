@@ -10,7 +10,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
-from proxy.config_values import (
+from proxy.config.values import (
     CountPerPeriod,
     Name,
     NamespaceName,

@@ -1,10 +1,10 @@
 import pytest
 from pydantic import BaseModel
 
-from proxy.config import AccessLog, Config, Publish
-from proxy.config_admin import AdminAccess, AdminTls
-from proxy.config_limits import Limits, RateLimit
-from proxy.config_words import default_of, example_of, name_example, type_of
+from proxy.config.admin import AdminAccess, AdminTls
+from proxy.config.limits import Limits, RateLimit
+from proxy.config.model import AccessLog, Config, Publish
+from proxy.config.words import default_of, example_of, name_example, type_of
 
 
 @pytest.mark.parametrize(

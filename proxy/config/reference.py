@@ -1,7 +1,7 @@
 """Makes `docs/configuration.md` and `docs/sluice.yaml` from the model.
 
-python -m proxy.config_reference > docs/configuration.md
-python -m proxy.config_reference --yaml > docs/sluice.yaml
+python -m proxy.config.reference > docs/configuration.md
+python -m proxy.config.reference --yaml > docs/sluice.yaml
 """
 
 import sys
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config import Config
-from proxy.config_environment import section_of
-from proxy.config_limits import RateLimit, TopicDispatchLimit
-from proxy.config_words import default_of, type_of
-from proxy.config_yaml import commented_yaml
+from proxy.config.environment import section_of
+from proxy.config.limits import RateLimit, TopicDispatchLimit
+from proxy.config.model import Config
+from proxy.config.words import default_of, type_of
+from proxy.config.yaml_page import commented_yaml
 
 _HEAD = """\
 # Configuration
@@ -24,7 +24,7 @@ _HEAD = """\
 One YAML file, given as `sluice serve --config FILE` or in `SLUICE_CONFIG`; [sluice.yaml](sluice.yaml) is one with every
 key, commented out. `sluice check --config FILE` names every mistake, in the environment too. Sizes are written `4096`,
 `64KB`, `10MB`, `1GiB`; durations `500ms`, `1s`, `5min`; rates `500` (a second), `500/s`, `30/min`, `5/30s`, `10MB/s`.
-This page is made from the model in `proxy/config.py`.
+This page is made from the model in `proxy/config/model.py`.
 
 ## The environment
 

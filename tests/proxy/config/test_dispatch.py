@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from limiter.under_way import DispatchRules
-from proxy.config import ConfigError, load_config
+from proxy.config.model import ConfigError, load_config
 
 
 def rules_of(folder: Path, section: str) -> DispatchRules:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config_sources import Given, Sources, given_by_flags, laid_over
+from proxy.config.sources import Given, Sources, given_by_flags, laid_over
 
 A_B = Given(("a", "b"), 1, "SLUICE_A__B")
 

@@ -1,10 +1,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from proxy.config import Config, ConfigError
-from proxy.config_limits import Limits
+from proxy.config.limits import Limits
+from proxy.config.model import Config, ConfigError
+from proxy.config.reload import Reloader
 from proxy.observe.counters import Counters
-from proxy.reload import Reloader
 
 
 class Desk:

@@ -10,11 +10,11 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config import Config
-from proxy.config_environment import section_of
-from proxy.config_limits import RateLimit
-from proxy.config_words import default_of, example_of, name_example, type_of
-from proxy.yaml_file import parse_yaml
+from proxy.config.environment import section_of
+from proxy.config.limits import RateLimit
+from proxy.config.model import Config
+from proxy.config.words import default_of, example_of, name_example, type_of
+from proxy.config.yaml_file import parse_yaml
 
 _HEAD = """\
 ## Sluice's configuration: every key with its meaning, its type, and its default.
@@ -28,7 +28,7 @@ _HEAD = """\
 ## rate            500 (a second), 500/s, 30/min, 5/30s; of bytes 10MB/s, 64KiB/s
 ##
 ## Each key can be given by an environment variable, too: SLUICE_LISTEN, and SLUICE_ACCESS_LOG__DIR for access_log.dir.
-## This file is made from the model in proxy/: python -m proxy.config_reference --yaml > docs/sluice.yaml
+## This file is made from the model in proxy/: python -m proxy.config.reference --yaml > docs/sluice.yaml
 """
 _WIDTH = 116
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")

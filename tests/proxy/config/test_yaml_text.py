@@ -5,8 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.importing.found import Taken
-from proxy.importing.yaml_text import yaml_text
+from proxy.config.yaml_text import Taken, yaml_text
 
 
 def test_each_value_stands_in_its_section_with_its_origin_behind_it() -> None:

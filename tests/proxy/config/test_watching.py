@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.watching import changes_of, fingerprint
+from proxy.config.watching import changes_of, fingerprint
 
 _PATIENCE_S = 20
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from proxy.config import Config
+from proxy.config.model import Config
 
 
 def test_what_is_set_at_run_time_is_kept_nowhere_unless_a_file_is_named() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.config import Config, ConfigError, load_config
-from proxy.config_environment import variables
-from proxy.config_problems import kind_of
+from proxy.config.environment import variables
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.problems import kind_of
 
 _JARGON = ("Input", "valid dictionary", "instance of", "function-", "[key]", "NoneType", "str type", "tuple", "dict")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.config_values import read_count_rate, read_rate
+from proxy.config.values import read_count_rate, read_rate
 
 
 def test_a_rate_of_messages_has_no_unit_of_bytes():

@@ -1,0 +1,1 @@
+"""The configuration: what can be written in it, where from, and what is said of mistakes."""
