@@ -146,6 +146,11 @@ class Registry:
         while self.is_changing:
             self.go_on(now)
 
+    def published(self, active: Iterable[Stream], now: int) -> None:
+        """`measure` will not be told of these streams any more; see `RelativeLimits.wake`."""
+        if not self.relative.is_empty:
+            self.relative.wake(active, now)
+
     def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
         """What `retune` is to put in force; see `RelativeLimits.measure`."""
         return {} if self.relative.is_empty else self.relative.measure(active, now)

@@ -113,14 +113,21 @@ class RelativeLimits:
             active: Every stream that passed something since the last time; others may be among them.
             now: Monotonic nanoseconds.
         """
-        self._wake({stream.name.topic for stream in active if stream.name.direction == "publish"}, now)
+        self.wake(active, now)
         changed = [topic for name in list(self._moving) if (topic := self._measured(name, now)) is not None]
         return {
             scope: relative_to(limit, topic.published) for topic in changed for scope, limit in topic.configured.items()
         }
 
-    def _wake(self, names: set[str], now: int) -> None:
-        for name in names & self._topics.keys() - self._moving:
+    def wake(self, active: Iterable[Stream], now: int) -> None:
+        """Look at the topics where these publish when it is measured next, whether they are told of then or not.
+
+        Args:
+            active: As for `measure`.
+            now: Monotonic nanoseconds.
+        """
+        names = {stream.name.topic for stream in active if stream.name.direction == "publish"}
+        for name in (names - self._moving) & self._topics.keys():
             self._topics[name].rate.rested(now - NANOS_PER_SECOND)
             self._moving.add(name)
 

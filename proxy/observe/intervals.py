@@ -72,11 +72,16 @@ class Intervals:
 
     def flush(self) -> None:
         """End the running interval now, because a value is about to change."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._report()
-            self._go_on()
+        if self._timer is None:
+            self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
+            return
+        assert self._journal is not None, "start() comes first"
+        assert self._registry is not None, "start() comes first"
+        self._timer.cancel()
+        self._timer = None
+        self._registry.published(self._journal.streams, self._clock())
+        self._report()
+        self._go_on()
 
     def settle(self) -> None:
         """Bring the totals up to now, because somebody wants to see them; the running interval goes on."""

@@ -34,6 +34,7 @@ def test_lines_end_at_the_boundaries_of_the_wall_clock(make_world: Make) -> None
 
 
 def test_who_waits_has_a_line_in_every_interval(make_world: Make) -> None:
+    """A bucket with a burst of one has kept 20 ms' worth besides (`TokenBucket`): who waits goes so much earlier."""
     world = make_world(limits=ONE_A_SECOND)
     client, _ = publisher(world)
     world.advance(0.5)
@@ -41,12 +42,12 @@ def test_who_waits_has_a_line_in_every_interval(make_world: Make) -> None:
     world.advance(6)
     lines = world.lines(IntervalLine)
     assert [line.held_messages for line in lines] == [1, 1, 1, 1, 0]
-    assert [line.throttled_ms for line in lines] == [500, 1000, 1000, 1000, 500]
+    assert [line.throttled_ms for line in lines] == [500, 1000, 1000, 1000, 480]
     assert [line.passed_messages for line in lines] == [4, 0, 0, 0, 1]
-    assert [line.delay_max_ms for line in lines] == [0, 0, 0, 0, 4000]
+    assert [line.delay_max_ms for line in lines] == [0, 0, 0, 0, 3980]
     assert [line.reason for line in lines] == ["topic"] * 5
     limits = world.lines(LimitLine)
-    assert [line.throttled_ms for line in limits] == [500, 1000, 1000, 1000, 500]
+    assert [line.throttled_ms for line in limits] == [500, 1000, 1000, 1000, 480]
 
 
 def test_spans_follow_each_other_without_overlap(make_world: Make) -> None:
@@ -95,6 +96,18 @@ def test_a_changed_limit_ends_the_span_so_that_no_line_mixes_two_values(make_wor
         (0.4, 1.0, "namespace file"),
         (1.0, 50.0, "namespace rest"),
     ]
+
+
+def test_what_follows_a_change_while_all_is_quiet_does_not_begin_before_it(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    world.advance(10.4)
+    world.loop.run(world.intervals.flush)
+    world.advance(0.1)
+    client >> send(0)
+    world.advance(1)
+    (line,) = world.lines(LimitLine)
+    assert seconds(line) == (10.4, 11.0)
 
 
 def test_a_timer_is_set_only_by_activity(make_world: Make) -> None:

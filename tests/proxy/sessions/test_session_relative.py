@@ -8,8 +8,8 @@ import pytest
 from accesslog.record import HeartbeatLine, LimitLine
 from proxy.admin.stream_view import view
 from tests.proxy.backlog import Backlog, Published
-from tests.proxy.conversation import World, consumer, publisher
-from tests.proxy.wire import TOPIC
+from tests.proxy.conversation import Peer, World, consumer, publisher
+from tests.proxy.wire import TOPIC, send, sends
 
 Make = Callable[..., World]
 TEN_MORE: dict[str, Any] = {"messages": 10, "relativeToPublishRate": True}
@@ -52,14 +52,18 @@ def test_bytes_are_relative_too(make_world: Make) -> None:
     assert backlog.delivered_bytes - before == pytest.approx(10 * (1000 + 50 * published.entry_bytes), rel=0.02)
 
 
+def in_force(world: World) -> float:
+    (limiter,) = next(stream.chain for stream in world.engine.registry.live() if stream.chain)
+    assert limiter.limit.messages is not None
+    return limiter.limit.messages.per_second
+
+
 @pytest.mark.parametrize("interval", ["200ms", "1s", "3s", "60s"])
 def test_it_is_measured_each_second_however_long_the_lines_of_the_log(make_world: Make, interval: str) -> None:
     world = limited(make_world, access_log={"interval": interval})
     published, backlog = flowing(world)
     published.at(100, seconds=3.5, beside=backlog)
-    (limiter,) = next(stream.chain for stream in world.engine.registry.live() if stream.chain)
-    assert limiter.limit.messages is not None
-    assert limiter.limit.messages.per_second == pytest.approx(110, rel=0.05)
+    assert in_force(world) == pytest.approx(110, rel=0.05)
 
 
 def test_no_line_mixes_two_values_and_each_says_its_parts(make_world: Make) -> None:
@@ -135,6 +139,34 @@ def test_what_comes_after_a_rest_has_spans_of_its_own(make_world: Make) -> None:
     assert max(line.duration_ms for line in lines) <= 1100
     values = [line.limit_messages for line in lines]
     assert 10 < values[-1] < max(values), "it went on falling in between"
+
+
+def published_just_before_a_change(make_world: Make) -> tuple[World, Peer]:
+    """A thousand messages, and a tenth of a second later a value changes, of whomever; and who published them."""
+    world = limited(make_world)
+    client, _ = publisher(world)
+    consumer(world)
+    world.advance(5.2)
+    client >> sends(1000)
+    world.advance(0.1)
+    world.loop.run(world.intervals.flush)
+    return world, client
+
+
+def test_what_was_published_just_before_a_change_of_any_limit_is_measured(make_world: Make) -> None:
+    world, _ = published_just_before_a_change(make_world)
+    world.advance(0.7)
+    assert in_force(world) == pytest.approx(10 + 1000 / 6, rel=0.01), "of six seconds that it is known"
+    world.advance(10.5)
+    assert in_force(world) == 10
+
+
+def test_what_was_published_just_before_a_change_is_not_taken_for_published_an_hour_later(make_world: Make) -> None:
+    world, client = published_just_before_a_change(make_world)
+    world.advance(3600)
+    client >> send(1000)
+    world.advance(1.2)
+    assert in_force(world) == pytest.approx(10.1)
 
 
 def test_without_relative_limits_nothing_is_measured(make_world: Make) -> None:
