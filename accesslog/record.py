@@ -77,6 +77,12 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     """Entries passed on in the interval, whenever they had arrived."""
     passed_messages: int
     passed_bytes: int
+    charged_messages: int | None = None
+    """What of `passed_messages` counts against the limits that there are. An entry may count as one, whatever it holds
+    (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null, and so in lines of older proxies: all of it."""
+    charged_bytes: int | None = None
+    """The same of `passed_bytes`."""
     dropped_messages: int
     """Held messages that ended with their connection, consumer or seek: no receipt was given for them."""
     dropped_bytes: int
@@ -105,7 +111,9 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
     """Level of the limit that `limit_messages` is of (of `limit_bytes`, if no limit counts messages); of equal ones the
     outermost. Empty if the stream has no limit. Limits that are only observed do not count."""
     limit_messages: float | None
-    """The lowest messages per second of all limits of the stream, its own or shared with others; null for none."""
+    """The lowest messages per second of all limits of the stream, its own or shared with others; null for none. As of
+    the end of the interval, as all that the line says of limits: within it a subscription may have been limited for a
+    while and spared for a while, and what counted against limits is `charged_messages`."""
     limit_bytes: float | None
     """The lowest bytes per second of all limits of the stream, perhaps of another level; null for none."""
     would_hold_messages: int = 0
@@ -128,7 +136,8 @@ class IntervalLine(_Line, kw_only=True, tag="interval"):
 class LimitLine(_Line, kw_only=True, tag="limit"):
     """One limiter in one interval in which it passed something, held somebody or changed.
 
-    A change of a limit ends the span: no line mixes two values.
+    A change of a limit ends the span: no line mixes two values. Messages are as the limit counts them: where an entry
+    counts as one (dispatchThrottlingOnBatchMessageEnabled), entries.
     """
 
     direction: Direction

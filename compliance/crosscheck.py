@@ -1,8 +1,9 @@
 """Containment seen from the other side: the lines of the streams that a limiter should have charged.
 
 A limiter's own account would not show what passed it by. So in each run of limit lines without an idle gap and with
-one value in force, the streams' lines that lie wholly inside may not sum up to more than the same allowance. (Between
-runs nothing is compared: a limit that was removed and one that nobody used look alike there.)
+one value in force, what counts against limits in the streams' lines that lie wholly inside may not sum up to more than
+the same allowance. (Between runs nothing is compared: a limit that was removed and one that nobody used look alike
+there.) A stream says itself what of its own does not count; it knows that by rule, not from who charged it.
 """
 
 from functools import reduce
@@ -49,14 +50,14 @@ def contiguous_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
 
 
 def stream_lines(interval_lines: DataFrame, unit: str) -> DataFrame:
-    """Each stream's line once for its topic and once for its namespace as a whole."""
+    """Each stream's line once for its topic and once for its namespace as a whole, with what counts against limits."""
     namespace = F.concat_ws("/", "tenant", "namespace")
     scopes = F.array(
         F.struct(F.lit("topic").alias("level"), F.col("topic").alias("name")),
         F.struct(F.lit("namespace").alias("level"), namespace.alias("name")),
     )
-    passed = F.col(f"passed_{unit}").cast("double").alias("passed")
-    return interval_lines.select(*BOOT, "direction", "start", "end", passed, F.inline(scopes))
+    counted = F.coalesce(f"charged_{unit}", f"passed_{unit}").cast("double").alias("passed")
+    return interval_lines.select(*BOOT, "direction", "start", "end", counted, F.inline(scopes))
 
 
 def _crosscheck(limit_lines: DataFrame, interval_lines: DataFrame, unit: str) -> DataFrame:

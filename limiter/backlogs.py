@@ -67,6 +67,11 @@ class Backlog:
 
     def _become(self, *, is_limited: bool) -> None:
         self.is_limited = is_limited
+        for stream in self.consumers:  # before the switch: what they hold may pass in it
+            if is_limited:
+                stream.usage.spare_no_longer()
+            else:
+                stream.usage.spare()
         self._switch(list(self.consumers))
 
 

@@ -35,6 +35,48 @@ class Stopwatch:
         return 0 if self._since is None else now - self._since
 
 
+Passed = tuple[int, int, int]
+"""Entries, messages and bytes that were passed."""
+
+
+class Spared:
+    """What a stream passed while no limit was to hold for it, since somebody last asked.
+
+    It is found from what the stream had passed in all at the begin and at the end, so that entries cost nothing.
+    """
+
+    __slots__ = ("_since", "_total")
+
+    def __init__(self) -> None:
+        self._total: Passed = (0, 0, 0)
+        self._since: Passed | None = None
+
+    def start(self, passed: Passed) -> None:
+        """It is spared from now on, having passed so much in all."""
+        if self._since is None:
+            self._since = passed
+
+    def stop(self, passed: Passed) -> None:
+        """Its limits hold again."""
+        self._count(passed)
+        self._since = None
+
+    def take(self, passed: Passed) -> Passed:
+        """What it was since the last time."""
+        self._count(passed)
+        total, self._total = self._total, (0, 0, 0)
+        return total
+
+    def _count(self, passed: Passed) -> None:
+        if self._since is not None:
+            total, since, self._since = self._total, self._since, passed
+            self._total = (
+                total[0] + passed[0] - since[0],
+                total[1] + passed[1] - since[1],
+                total[2] + passed[2] - since[2],
+            )
+
+
 class LimiterUsage:
     """What one limiter passed, and for how long somebody waited on it.
 
@@ -69,7 +111,8 @@ class StreamUsage:
     """What one stream offered, and what became of it: passed, held, dropped or rejected.
 
     `withheld` runs while permits are asked for that have not been passed on to the broker.
-    `delay_max_ns` and `reported` belong to the access log, which sets them after each line.
+    `spared` is there once the stream was without a backlog where those that have none are to go unlimited.
+    `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared`.
     """
 
     __slots__ = (
@@ -89,6 +132,7 @@ class StreamUsage:
         "rejected_messages",
         "rejected_size",
         "reported",
+        "spared",
         "throttled",
         "withheld",
     )
@@ -112,3 +156,20 @@ class StreamUsage:
         self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()
         self.withheld = Stopwatch()
+        self.spared: Spared | None = None
+
+    @property
+    def passed(self) -> Passed:
+        """What was passed in all."""
+        return self.passed_entries, self.passed_messages, self.passed_size
+
+    def spare(self) -> None:
+        """What passes from now on is charged to no limit."""
+        if self.spared is None:
+            self.spared = Spared()
+        self.spared.start(self.passed)
+
+    def spare_no_longer(self) -> None:
+        """What passes from now on is charged to its limits."""
+        if self.spared is not None:
+            self.spared.stop(self.passed)

@@ -46,6 +46,8 @@ class Tally:
         fields: dict[str, Any] = {**changes, "delay_max_ms": usage.delay_max_ns / 1e6}
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
         usage.delay_max_ns = 0
+        if stream.by_entry or usage.spared is not None:
+            fields |= _charged(stream, changes)
         if stream.observed is not None:
             changes, uncounted = self._take(OBSERVED, stream.observed.usage, now)
             totals.add_observed(uncounted)
@@ -87,6 +89,17 @@ class Tally:
         changes = counts.changes(values, before)
         mark = self._marks.get(usage)
         return changes, changes if mark is None else counts.changes(values, mark)
+
+
+def _charged(stream: Stream, changes: dict[str, int]) -> dict[str, int]:
+    """What of it counts against limits, where that is not the same."""
+    usage = stream.usage
+    entries, messages, size = usage.spared.take(usage.passed) if usage.spared is not None else (0, 0, 0)
+    charged = {
+        "messages": stream.charged(changes["passed_entries"] - entries, changes["passed_messages"] - messages),
+        "bytes": changes["passed_bytes"] - size,
+    }
+    return {f"charged_{unit}": count for unit, count in charged.items() if count != changes[f"passed_{unit}"]}
 
 
 def _would(changes: dict[str, int], usage: StreamUsage) -> dict[str, Any]:

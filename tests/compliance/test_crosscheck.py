@@ -38,3 +38,21 @@ def test_streams_in_an_idle_gap_are_not_compared(spark):
     log.tick(100)
     (row,) = checked(spark, log)
     assert row.passed == 100
+
+
+def test_what_does_not_count_against_limits_is_not_held_against_them(spark):
+    log = PlantedLog()
+    log.interval(1000, charged_messages=60, charged_bytes=6000)
+    log.interval(500, charged_messages=0, charged_bytes=0)
+    log.interval(40)
+    log.limit(100, limit_bytes=1e6, burst_bytes=1e5)
+    assert {row.unit: row.passed for row in checked(spark, log)} == {"messages": 100, "bytes": 10_000}
+
+
+def test_a_stream_that_no_limit_was_charged_for_is_found(spark):
+    """It says itself what counts by rule; what merely went past its limits counts."""
+    log = PlantedLog()
+    log.interval(500, limit_level="", limit_messages=None)
+    log.limit(100)
+    (row,) = checked(spark, log)
+    assert (row.passed, row.allowed) == (500, 111)

@@ -1,6 +1,7 @@
 """Subscriptions without a backlog are not limited, those with one are: concluded from permits."""
 
 from itertools import repeat
+from operator import sub
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from limiter.policies import Policies
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
 from limiter.under_way import DispatchRules
+from limiter.usage import Passed
 from tests.limiter.subscriptions import Consumer, Dispatching
 from tests.limiter.world import World
 
@@ -30,6 +32,11 @@ def calm(world: Dispatching, *consumers: Consumer) -> None:
     for consumer in consumers:
         consumer.sent([(1, 100)])
     world.run(CALM_S + 1)
+
+
+def passed_and_spared(consumer: Consumer) -> tuple[Passed, Passed]:
+    usage = consumer.stream.usage
+    return usage.passed, usage.spared.take(usage.passed) if usage.spared else (0, 0, 0)
 
 
 def test_a_new_consumer_is_limited_from_the_first_message_on(world: Dispatching) -> None:
@@ -172,7 +179,7 @@ def test_without_the_rule_nobody_is_spared() -> None:
     )
 )
 def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[tuple[int, int, int, float]]) -> None:
-    """What passes while the subscription is spared is charged to nobody, and gives no tokens either."""
+    """What passes while the subscription is spared is charged to nobody, gives no tokens either, and is known."""
     world = Dispatching(SPARING).limit_topics(TEN)
     consumers = [world.consumer().ask(40) for _ in range(3)]
     for whose, entries, messages, seconds in steps:
@@ -184,6 +191,12 @@ def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[
         assert all(one.limiters == consumer.limiters for one in consumers), "all of a subscription, or none"
         assert all(one.counter == one.permits.at_broker for one in consumers)
     world.ledger.check()
+    (limiter,) = world.registry.limiters.values()
+    passed, spared = (
+        map(sum, zip(*counts, strict=True)) for counts in zip(*map(passed_and_spared, consumers), strict=True)
+    )
+    charged = limiter.usage.entries, limiter.usage.messages, limiter.usage.size
+    assert charged == tuple(map(sub, passed, spared))
 
 
 def test_who_has_no_backlog_is_not_known_without_a_clock() -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
-from tests.proxy.conversation import World, publisher
-from tests.proxy.wire import TOPIC, send, sends
+from tests.proxy.conversation import World, consumer, publisher
+from tests.proxy.wire import TOPIC, message, messages, send, sends
 
 Make = Callable[..., World]
 SHOP = ("acme", "shop", "publish")
@@ -111,6 +111,54 @@ def test_what_would_have_been_held_is_told_of_a_stream_that_has_ended_too(make_w
     (line,) = world.lines(IntervalLine)
     assert (line.would_throttle_ms, line.would_hold_messages, line.would_exceed_messages) == (500, 0, 3)
     assert world.totals.by_name[SHOP].would_throttle_ns == 500_000_000
+
+
+TEN = {"topics": {TOPIC: {"dispatch": {"messages": 10}}}}
+
+
+def charged(line: IntervalLine) -> tuple[int, int | None]:
+    return line.passed_messages, line.charged_messages
+
+
+def test_where_an_entry_counts_as_one_the_line_says_what_counts_against_limits(make_world: Make) -> None:
+    world = make_world(limits=TEN, dispatch={"dispatchThrottlingOnBatchMessageEnabled": True})
+    _, broker = consumer(world, permits=1000)
+    broker >> message(0, messages=50)
+    world.advance(1)
+    broker >> message(1)
+    world.advance(1)
+    first, second = (line for line in world.lines(IntervalLine) if line.passed_messages)
+    assert charged(first) == (50, 1)
+    assert charged(second) == (1, None), "all of it"
+    assert first.charged_bytes is None
+
+
+def test_a_line_tells_apart_what_passed_while_its_subscription_was_spared_and_while_it_was_not(
+    make_world: Make,
+) -> None:
+    rule = {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}
+    world = make_world(limits=TEN, dispatch=rule, access_log={"interval": "10s"})
+    client, broker = consumer(world, permits=100)
+    broker >> message(0)
+    world.advance(1)
+    broker >> messages(99, start=1)
+    client.heard()
+    broker >> messages(3, start=100)
+    world.advance(10)
+    line, *_ = world.lines(IntervalLine)
+    assert charged(line) == (103, 5), "the first, the one that used up its permits, and those behind it"
+    (limit,) = world.lines(LimitLine)
+    assert (limit.passed_messages, limit.passed_bytes) == (line.charged_messages, line.charged_bytes)
+    assert (line.limit_level, line.limit_messages) == ("topic", 10.0), "as at the end"
+
+
+def test_lines_say_nothing_of_that_where_all_counts(make_world: Make) -> None:
+    world = make_world(limits=TEN)
+    _, broker = consumer(world, permits=100)
+    broker >> message(0, messages=50)
+    world.advance(1)
+    assert b'"passed_messages":50' in world._files.data
+    assert b"charged" not in world._files.data
 
 
 def test_lines_without_streams_are_not_looked_for(world: World) -> None:
