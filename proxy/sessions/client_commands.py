@@ -122,15 +122,20 @@ class ClientCommands:
 
     def _close_when_answered(self, request_id: int, stream: Stream) -> None:
         self._streams.closing(stream)
-        self._when_answered(request_id, self._streams.ended_if, stream)
+        self._when_answered(request_id, self._streams.close_answered, stream)
 
     def _flow(self, command: CommandFlow, frame: bytes) -> bytes | None:
-        """Permits are asked for; a FLOW of none stays here, as brokers close the whole connection for it."""
+        """Permits are asked for; a FLOW of none stays here, as brokers close the whole connection for it.
+
+        So does one of a consumer that asked to be closed: what came for it would go nowhere.
+        """
         if command.message_permits == 0:
             return None
         stream = self._streams.consumer(command.consumer_id)
         if stream is None or stream.permits is None:
             return frame
+        if self._streams.is_closing(stream):
+            return None
         if stream.permits.is_metered:
             stream.permits.ask(command.message_permits)
             return None
@@ -147,8 +152,6 @@ class ClientCommands:
     def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
-            if stream.permits is not None:
-                stream.permits.forgo()
             self._streams.leave(stream)
             self._close_when_answered(command.request_id, stream)
         return frame
@@ -156,7 +159,7 @@ class ClientCommands:
     def _unsubscribe(self, command: CommandUnsubscribe, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
-            self._when_answered(command.request_id, self._streams.ended_if, stream)
+            self._when_answered(command.request_id, self._streams.unsubscribe_answered, stream)
         return frame
 
     def _seek(self, command: CommandSeek, frame: bytes) -> bytes:

@@ -133,6 +133,7 @@ class Streams:
 
         What is on its way still would come before what is dropped here.
         """
+        self._forgo(stream)
         self.drop_held(stream, ask_again=False)
         stream.is_accepted = False
 
@@ -145,21 +146,35 @@ class Streams:
         self.drop_held(stream, ask_again=True)
 
     def answered(self, answer: Message | None, stream: Stream) -> None:
-        """The broker accepted a producer, and perhaps named it, or a consumer; or refused it."""
+        """The broker accepted a producer, and perhaps named it, or a consumer; or refused it.
+
+        A consumer that asked to be closed meanwhile is let in no more.
+        """
         self._opening.discard(stream)
-        stream.is_accepted = answer is not None
         if answer is None:
             self.close(stream)
-        elif isinstance(answer, CommandProducerSuccess):
-            self._engine.registry.name(stream, text(answer.producer_name), self._engine.clock())
+        elif stream.name.direction == "publish":
+            stream.is_accepted = True
+            if isinstance(answer, CommandProducerSuccess):
+                self._engine.registry.name(stream, text(answer.producer_name), self._engine.clock())
 
-    def ended_if(self, answer: Message | None, stream: Stream) -> None:
-        """The broker answered a CLOSE or an UNSUBSCRIBE; a refused one leaves everything as it was."""
+    def close_answered(self, answer: Message | None, stream: Stream) -> None:
+        """The broker answered a CLOSE.
+
+        A consumer is over even if that was refused: clients give theirs up whatever the answer (C++'s, Go's and Java's
+        do), and brokers refuse only where they have none to close. A producer goes on as it was.
+        """
+        self._closing.discard(stream)
+        if answer is not None or stream.name.direction == "dispatch":
+            self.close(stream)
+
+    def unsubscribe_answered(self, answer: Message | None, stream: Stream) -> None:
+        """The broker answered an UNSUBSCRIBE.
+
+        It refuses while the subscription has other consumers: then this one goes on, with what is held and asked for.
+        """
         if answer is not None:
             self.close(stream)
-        elif stream.name.direction == "dispatch":
-            stream.is_accepted = True
-        self._closing.discard(stream)
 
     def sought(self, answer: Message | None, stream: Stream) -> None:
         """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted.
@@ -194,11 +209,18 @@ class Streams:
         return True
 
     def close_all(self) -> None:
-        """The session ends."""
+        """The session ends. No consumer wants anything any more: or one that is closed would make room for the next."""
+        for consumer in self._to_client.streams.values():
+            self._forgo(consumer)
         for relay in (self._to_broker, self._to_client):
             for stream in list(relay.streams.values()):
                 self.close(stream)
             relay.abandon()
+
+    @staticmethod
+    def _forgo(consumer: Stream) -> None:
+        if consumer.permits is not None:
+            consumer.permits.forgo()
 
     def _after_drop(self, stream: Stream, dropped: list[Entry]) -> None:
         relay = self._relay_of(stream)

@@ -208,6 +208,21 @@ def test_unsubscribing_gives_the_permits_to_another_once_the_broker_agrees(ten_a
     assert flow(1) in others_broker.heard()
 
 
+def test_a_refused_unsubscribe_leaves_what_is_held_and_asked_for(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    client >> unsubscribe()
+    broker << unsubscribe()
+    broker >> [message(3), error(607)]
+    client << error(607)
+    ten_a_second.advance(1)
+    client << messages(3, start=1)
+    for number in range(4, 24):
+        assert set(broker.heard_names()) <= {"FLOW"}
+        broker >> message(number)
+        ten_a_second.advance(0.1)
+        client << message(number)
+
+
 # ---- closed by the client
 
 
@@ -222,8 +237,53 @@ def test_what_was_on_its_way_does_not_overtake_what_a_closing_consumer_was_not_g
     client << success(407)
 
 
-def test_a_consumer_that_may_not_close_gets_its_deliveries(ten_a_second: World) -> None:
-    client, broker = consumer(ten_a_second, permits=1000)
+def test_a_consumer_that_may_not_close_is_over_as_for_its_client(ten_a_second: World) -> None:
+    client, broker = holding(ten_a_second)
+    _, others_broker = consumer(ten_a_second, permits=1000)
+    others_broker >> message(0)
+    others_broker.heard()
     client >> close_consumer()
-    broker >> [error(407), message(0)]
-    client << [error(407), message(0)]
+    broker >> error(407)
+    client << error(407)
+    assert flow(1) in others_broker.heard()
+    broker >> messages(3, start=3)
+    ten_a_second.advance(5)
+    client << NOTHING
+    client >> subscribe(request_id=9)
+    broker >> [success(9), message(1)]
+    client << [success(9), message(1)]
+
+
+@pytest.mark.parametrize("answer", [success, error])
+def test_an_unsubscribe_that_is_answered_behind_a_close_lets_nobody_in_again(
+    ten_a_second: World, answer: Callable[[int], bytes]
+) -> None:
+    client, broker = holding(ten_a_second)
+    client >> [unsubscribe(), close_consumer()]
+    broker << [unsubscribe(), close_consumer()]
+    broker >> [answer(607), *messages(3, start=50)]
+    ten_a_second.advance(5)
+    client << answer(607)
+    broker << NOTHING
+    client >> subscribe(request_id=9)
+    broker >> [success(407), success(9), message(1)]
+    client << [success(407), success(9), message(1)]
+
+
+def test_a_consumer_that_is_accepted_behind_its_close_is_not_let_in(ten_a_second: World) -> None:
+    client, broker = ten_a_second.pair()
+    client >> [subscribe(request_id=9), flow(100), close_consumer()]
+    broker.heard()
+    broker >> [success(9), *messages(3)]
+    ten_a_second.advance(5)
+    client << success(9)
+    assert {limiter.usage.messages for limiter in ten_a_second.engine.registry.limiters.values()} == {0}
+    broker >> success(407)
+    assert ten_a_second.engine.registry.live() == []
+
+
+@pytest.mark.parametrize("limited", [TOPIC, OTHER_TOPIC], ids=["limited", "unlimited"])
+def test_a_consumer_that_asked_to_be_closed_asks_the_broker_for_nothing(make_world: Make, limited: str) -> None:
+    client, broker = consumer(make_world(limits={"topics": {limited: {"dispatch": {"messages": 10}}}}))
+    client >> [close_consumer(), flow(5)]
+    broker << close_consumer()

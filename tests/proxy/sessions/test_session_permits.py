@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from accesslog.record import IntervalLine
-from tests.proxy.conversation import NOTHING, World, consumer
-from tests.proxy.wire import TOPIC, flow, message, messages
+from tests.proxy.conversation import NOTHING, Peer, World, consumer
+from tests.proxy.wire import TOPIC, flow, message, messages, subscribe
 
 Make = Callable[..., World]
 
@@ -112,3 +112,22 @@ def test_the_access_log_tells_of_permits_asked_granted_and_withheld(ten_a_second
     ten_a_second.advance(1.2)
     (line,) = ten_a_second.lines(IntervalLine)
     assert (line.permits_asked, line.permits_granted, line.permits_withheld) == (1000, 3, 997)
+
+
+@pytest.mark.parametrize("ends", [Peer.half_close, Peer.leave])
+def test_a_session_that_ends_makes_room_for_others_and_not_for_its_own(
+    make_world: Make, ends: Callable[[Peer], None]
+) -> None:
+    world = make_world(limits={"namespaces": {"acme/shop": {"dispatch_total": {"messages": 100}}}})
+    more = [subscribe(number) for number in range(8, 16)]
+    client, broker = consumer(world, *more)
+    _, others_broker = consumer(world, permits=1000)
+    client >> [flow(1000, consumer_id=number) for number in range(7, 16)]
+    for number in range(7, 16):
+        broker >> message(0, consumer_id=number)
+    others_broker >> message(0)
+    broker.heard()
+    others_broker.heard()
+    ends(client)
+    broker << NOTHING
+    assert "FLOW" in others_broker.heard_names()
