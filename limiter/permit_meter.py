@@ -70,7 +70,7 @@ class PermitMeter:
     Attributes:
         under_way: With all that are not idle.
         idle: With those that are.
-        asking: Who could use more, in the order of their turns.
+        asking: Who could use more and found no room here, in the order of their turns.
         unsure: Who will ask when the first of its entries has shown what they hold.
     """
 
@@ -97,9 +97,9 @@ class PermitMeter:
         left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
         return max(1, self.horizon // LEAST_PART // sharing, min(self.horizon // sharing, left))
 
-    def turn_share(self) -> int:
-        """What each who asks, or will, could have of the room."""
-        return max(1, self.room() // max(1, len(self.asking) + len(self.unsure)))
+    def turn_share(self, others: int = 0) -> int:
+        """What each who asks here, or will, could have of the room; and so many `others`."""
+        return max(1, self.room() // max(1, len(self.asking) + len(self.unsure) + others))
 
     def join(self, permits: "Permits", of: UnderWay) -> Account:
         """A consumer is limited by this from now on."""
@@ -111,10 +111,9 @@ class PermitMeter:
         """It is no longer."""
         self._take_out(account)
         self._waiting.pop(account, None)
-        self.stop_asking(account.permits)
 
-    def stop_asking(self, permits: "Permits") -> None:
-        """A consumer wants nothing more, or could not use it."""
+    def let_go(self, permits: "Permits") -> None:
+        """A consumer stands here no longer."""
         self.asking.pop(permits, None)
         self.unsure.discard(permits)
 

@@ -7,6 +7,9 @@ clients: what a limiter's consumers have under way stays within what it can pass
     FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) ─▶ at the broker ─arrived─▶ held ─passed─▶ room
                                                                      └───────── under way ─────────┘
 
+A consumer that could use more stands in line at one meter that has no room for it; when that one has, it takes its
+portion, or moves on to another one that has none. So a step costs the same however many wait elsewhere.
+
 Who stands at or below 0 at the broker (see `under_way.py`) is given what brings it above, on top of its portion.
 
 Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides by the mean messages per entry.
@@ -60,6 +63,7 @@ class Permits:
         self._under_way = UnderWay(rules)
         self._meters: tuple[PermitMeter, ...] = ()
         self._accounts: tuple[Account, ...] = ()
+        self._stands_at: PermitMeter | None = None
         self._usage = usage
         self._grant = grant
         self._clock = clock
@@ -137,11 +141,15 @@ class Permits:
             meter.serve()
 
     def take(self, share: int, meter: PermitMeter) -> bool:
-        """Take `share` of the room of `meter`, but at most a fair part of the others'. Returns whether it could."""
-        others = [other for other in self._meters if other is not meter]
-        if any(other.room() < 1 for other in others):
+        """Take `share` of the room of `meter`, but at most a fair part of the others'; or go and stand at one of them.
+
+        Returns whether it could.
+        """
+        refusing = self._refusing()
+        if refusing is not None:
+            self._stand_at(refusing)
             return False
-        shares = [(share, meter), *((other.turn_share(), other) for other in others)]
+        shares = [(share if one is meter else one.turn_share(others=1), one) for one in self._meters]
         return self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
 
     def _settle(self) -> None:
@@ -157,16 +165,27 @@ class Permits:
             self._usage.withheld.start(self._clock())
 
     def _stand_in_line(self) -> None:
-        """Where there may be room for it, unless it has permits of which the broker makes nothing."""
+        """Where there is no room for it, unless it has permits of which the broker makes nothing."""
         if not self.asked or self._is_idle:
             return
         if self._is_unsure:
+            self.stop_asking()
             for meter in self._meters:
                 meter.unsure.add(self)
-            return
-        for meter in self._meters:
-            meter.unsure.discard(self)
-            meter.asking.setdefault(self)
+        elif self._stands_at is None:
+            self.stop_asking()
+            self._stand_at(self._refusing() or self._meters[0])
+
+    def _refusing(self) -> PermitMeter | None:
+        """Of its meters, the first one that has no room."""
+        return next((meter for meter in self._meters if meter.room() < 1), None)
+
+    def _stand_at(self, meter: PermitMeter) -> None:
+        """Wait for room there, and nowhere else: so whoever has room passes by none that cannot use it."""
+        if self._stands_at is not None:
+            self._stands_at.let_go(self)
+        self._stands_at = meter
+        meter.asking[self] = None
 
     @property
     def _is_idle(self) -> bool:
@@ -180,7 +199,8 @@ class Permits:
     def stop_asking(self) -> None:
         """More would be of no use, wherever there is room."""
         for meter in self._meters:
-            meter.stop_asking(self)
+            meter.let_go(self)
+        self._stands_at = None
 
     def _give(self, portion: int) -> bool:
         """Grant permits for which the broker sends something. Returns whether there were any to grant."""
@@ -234,6 +254,7 @@ class Permits:
         self._accounts = tuple(meter.join(self, self._under_way) for meter in meters)
 
     def _leave(self) -> None:
+        self.stop_asking()
         for meter, account in zip(self._meters, self._accounts, strict=True):
             meter.leave(account)
         self._meters, self._accounts = (), ()

@@ -179,10 +179,19 @@ class Deliveries(Counted):
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         """Portions are worth a quarter of the horizon; and one entry has to show first what entries hold."""
-        for permits in {permits for one in self.consumers for meter in one.permits._meters for permits in meter.asking}:
+        for permits in (one.permits for one in self.consumers if one.permits.asked and not one.permits._is_idle):
             meters = permits._meters
             is_full = any(meter.room() < max(1, meter.horizon // 4) for meter in meters)
             assert is_full or any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
+
+    @invariant()
+    def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
+        for permits in (one.permits for one in self.consumers):
+            places = [meter for meter in permits._meters if permits in meter.asking]
+            is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
+            assert len(places) == is_waiting
+            assert all(meter.room() < max(1, meter.horizon // 4) for meter in places)
+            assert not places or not any(permits in meter.unsure for meter in permits._meters)
 
     @invariant()
     def who_is_limited_is_metered_and_others_wait_for_nothing(self) -> None:

@@ -2,6 +2,8 @@
 
 from itertools import product
 
+import pytest
+
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
 from limiter.testing import ManualClock
@@ -61,6 +63,47 @@ def test_of_two_limits_the_one_without_room_decides() -> None:
     other.ask(40)
     other.receive_all()
     assert (both.granted, narrow.under_way) == (5, 15)
+
+
+def test_who_finds_no_room_at_one_limit_does_not_stand_at_the_other_until_it_has_room_there() -> None:
+    wide, narrow = PermitMeter(100), PermitMeter(10)
+    blocks, both = Asking(narrow), Asking(wide, narrow)
+    blocks.ask(10)
+    both.ask(1000)
+    assert (list(wide.asking), list(narrow.asking)) == ([], [both.permits])
+    filling = Asking(wide)
+    filling.ask(1000)
+    assert wide.room() < 1
+    blocks.receive(10)
+    assert (list(wide.asking), list(narrow.asking)) == ([filling.permits, both.permits], [])
+    before = both.granted
+    filling.receive(50)
+    assert both.granted == before + 5, "all that is left of the narrow one, when its turn at the wide one comes"
+    assert narrow.room() == 0
+
+
+@pytest.mark.parametrize("consumers", [20, 200])
+def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_their_own(
+    consumers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wide limit for all, where there is always room, and a narrow one for each."""
+    turns = []
+    original = Permits.take
+
+    def take(permits: Permits, share: int, meter: PermitMeter) -> bool:
+        turns.append(permits)
+        return original(permits, share, meter)
+
+    monkeypatch.setattr(Permits, "take", take)
+    wide = PermitMeter(200_000)
+    all_of_them = [Asking(wide, PermitMeter(4), rules=RULES) for _ in range(consumers)]
+    for one in all_of_them:
+        one.ask(1000)
+        one.receive(1)
+    for _, one in product(range(10), all_of_them):
+        one.receive(1)
+    deliveries = 10 * consumers
+    assert deliveries <= len(turns) <= 3 * deliveries
 
 
 def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay() -> None:

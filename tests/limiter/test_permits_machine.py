@@ -138,6 +138,15 @@ class ManyConsumers(RuleBasedStateMachine):
             is_asking_what_entries_hold = any(permits._under_way.permits_for(1, meter.unit) == 0 for meter in meters)
             assert is_full or is_idle or is_asking_what_entries_hold
 
+    @invariant()
+    def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
+        for permits in (one.permits for one in self.consumers.values()):
+            places = [meter for meter in permits._meters if permits in meter.asking]
+            is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
+            assert len(places) == is_waiting
+            assert all(meter.room() < max(1, meter.horizon // 4) for meter in places)
+            assert all((permits in meter.unsure) <= permits._is_unsure for meter in permits._meters)
+
     def teardown(self) -> None:
         """Once everything is consumed as it comes, all that was asked for is granted."""
         for _ in range(200_000):
