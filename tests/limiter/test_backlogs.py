@@ -4,7 +4,7 @@ from itertools import repeat
 from operator import sub
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from limiter.backlogs import CALM_NS
@@ -178,6 +178,7 @@ def test_without_the_rule_nobody_is_spared() -> None:
         max_size=60,
     )
 )
+@example(steps=[(0, 0, 1, 1.2), (1, 5, 8, 0), (0, 2, 5, 1.2), (0, 1, 1, 0)])  # what is held passes as it is spared
 def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[tuple[int, int, int, float]]) -> None:
     """What passes while the subscription is spared is charged to nobody, gives no tokens either, and is known."""
     world = Dispatching(SPARING).limit_topics(TEN)
