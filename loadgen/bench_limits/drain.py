@@ -50,7 +50,8 @@ class Drained:
     Attributes:
         complete_at: When all consumers were there (`time.monotonic`).
         by_consumer: What arrived at each, ascending.
-        stood: Spans in which this process stood still although it was to look at its consumers, ascending.
+        stood: Spans, longer than a tick, in which this process stood still although it was to look at its consumers,
+            ascending.
     """
 
     complete_at: float = 0.0
@@ -119,13 +120,14 @@ def drain(stage: Stage, consumers: Sequence[SharedConsumer], seconds: float) -> 
 
 
 def stand_by(is_over: Callable[[float], bool]) -> list[Span]:
-    """Look every 5 ms whether it is over; the spans by which that came too late."""
+    """Look every 5 ms whether it is over; the spans by which that came more than 5 ms too late."""
     late: list[Span] = []
     while True:
         due = time.monotonic() + TICK_S
         time.sleep(TICK_S)
         now = time.monotonic()
-        late.append((due, now))
+        if now > due + TICK_S:
+            late.append((due, now))
         if is_over(now):
             return late
 

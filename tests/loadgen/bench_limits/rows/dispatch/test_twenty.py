@@ -3,13 +3,20 @@ import pytest
 from loadgen.bench_limits.rows.dispatch.twenty import FIGURES, row, samples
 
 
-def test_shares_are_counted_once_all_are_there_and_the_mean_from_the_first_arrival():
+def test_shares_are_counted_once_all_are_there_and_the_mean_behind_the_first_second():
     early = [10.0, *[11 + number / 10 for number in range(50)]]
     late = [11.05 + number / 10 for number in range(50)]
     found = samples([early, late], 10.5, 6)
     assert found["jain"] == [pytest.approx(1.0)]
     assert found["least"] == found["most"] == [pytest.approx(100)]
-    assert found["mean"] == [pytest.approx(101 / 6 / 50)]
+    assert found["mean"] == [pytest.approx(100 / 5 / 50)]
+
+
+def test_a_burst_does_not_make_up_for_what_is_missing_later():
+    times = [10.0] * 100 + [11 + number / 48 for number in range(10 * 48)]
+    found = samples([times], 10.0, 11)
+    assert found["mean"] == [pytest.approx(48 / 50)]
+    assert [figure.key for figure in FIGURES if not figure.is_met(found[figure.key])] == ["mean"]
 
 
 def test_one_that_gets_everything_is_seen():
