@@ -121,8 +121,12 @@ class Limiter:
         return (time if before is None else max(before[0], time - cost)) + cost, number
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
-        """Put another value in force; see `TokenBucket.change` for what becomes of tokens and debts."""
-        self._put_in_force(limit, now)
+        """Put another value in force; for what becomes of tokens and debts see `TokenBucket.change`.
+
+        And `TokenBucket.follow`, where the measured part of the value is another one.
+        """
+        known = self.limit.published
+        self._put_in_force(limit, now, follows=known is not None and limit.published not in (None, known))
         self.source = source
         self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
         for stream in self.streams:
@@ -148,22 +152,25 @@ class Limiter:
         self._buckets = other._buckets  # noqa: SLF001 - its own kind
         self._put_in_force(self.limit, now)
 
-    def _put_in_force(self, limit: Limit, now: int) -> None:
+    def _put_in_force(self, limit: Limit, now: int, *, follows: bool = False) -> None:
         """The mode, and one bucket for each rate: a known one changes, a new one starts full."""
         self.limit = limit
         self.is_rejecting = limit.mode == "reject"
         self.is_observed = limit.mode == "observe"
         rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
-        self._buckets = tuple(_changed(known, rate, now) for known, rate in zip(self._buckets, rates, strict=True))
+        both = zip(self._buckets, rates, strict=True)
+        self._buckets = tuple(_changed(known, rate, now, follows=follows) for known, rate in both)
         self._counting = tuple(bucket for bucket in self._buckets[:2] if bucket is not None)
         self._weighing = tuple(bucket for bucket in self._buckets[2:] if bucket is not None)
 
 
-def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int) -> TokenBucket | None:
+def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int, *, follows: bool) -> TokenBucket | None:
     if rate is None:
         return None
     if bucket is None:
         return TokenBucket(rate, now)
-    if bucket.rate != rate:
+    if bucket.rate != rate and follows:
+        bucket.follow(rate, now)
+    elif bucket.rate != rate:
         bucket.change(rate, now)
     return bucket

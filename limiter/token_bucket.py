@@ -20,13 +20,15 @@ class TokenBucket:
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
     """
 
-    __slots__ = ("_balance", "_capacity", "_earned_at", "rate")
+    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "rate")
 
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
         self._capacity = _capacity(rate)
         self._balance = rate.burst * rate.period_ns
         self._earned_at = now
+        self._made_at = rate
+        self._paid_at = now
 
     def holds(self, tokens: int, now: int) -> bool:
         """Whether `tokens` are there."""
@@ -54,20 +56,34 @@ class TokenBucket:
     def change(self, rate: Rate, now: int) -> None:
         """Go on at another rate, with neither amnesty nor a free burst.
 
-        What is at hand stays, up to the new capacity. A debt stays in tokens if the rate rises and in seconds if it
-        falls, so that it never takes longer to pay than it would have.
+        What is at hand stays, up to the new capacity. A debt stays in tokens at any rate above the one that it was
+        made at, and in seconds at any below: so it never takes longer to pay than it would have, and to raise a rate
+        and lower it again, or the other way round, forgives nothing.
         """
         old, balance = self.rate, self._earn(now)
-        rises = rate.tokens * old.period_ns >= old.tokens * rate.period_ns
-        if balance < 0 and not rises:
-            balance = -(-balance * rate.tokens // old.tokens)
-        elif balance < 0:
-            balance = -(-balance * rate.period_ns // old.period_ns)
+        if now >= self._paid_at:
+            self._made_at = old
+        if balance < 0:
+            before, after = _slower(old, self._made_at), _slower(rate, self._made_at)
+            owed = -balance * rate.period_ns * after.tokens * before.period_ns
+            balance = -(owed // (old.period_ns * after.period_ns * before.tokens))
         else:
             balance = balance * rate.period_ns // old.period_ns
+        self._go_on(rate, balance)
+
+    def follow(self, rate: Rate, now: int) -> None:
+        """Go on at a rate that was measured anew: a debt, too, stays in tokens.
+
+        So no interval, whatever changes within, sees more than burst, rates over time and one taking.
+        """
+        self._made_at = rate
+        self._go_on(rate, self._earn(now) * rate.period_ns // self.rate.period_ns)
+
+    def _go_on(self, rate: Rate, balance: int) -> None:
         self.rate = rate
         self._capacity = _capacity(rate)
         self._balance = min(balance, self._capacity)
+        self._paid_at = self._earned_at + max(0, -(self._balance // rate.tokens))
 
     def is_full(self, now: int) -> bool:
         """Whether a new bucket would hold as much."""
@@ -79,6 +95,10 @@ class TokenBucket:
             self._earned_at = now
             self._balance = min(self._capacity, self._balance + elapsed * self.rate.tokens)
         return self._balance
+
+
+def _slower(one: Rate, other: Rate) -> Rate:
+    return one if one.tokens * other.period_ns <= other.tokens * one.period_ns else other
 
 
 def _capacity(rate: Rate) -> int:

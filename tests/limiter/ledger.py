@@ -86,3 +86,21 @@ def within(rate: Rate, passed: list[tuple[int, int]]) -> None:
         if tokens:
             assert level + rate.period_ns - worst_start <= capacity(rate) * rate.period_ns, f"{rate} at {at}"
         total += tokens
+
+
+def within_all(steps: list[tuple[int, Rate | int]]) -> None:
+    """The same over rates that follow each other: what they give in an interval is their sum.
+
+    Args:
+        steps: When a rate began, or so many tokens were taken, in order; the first is a rate.
+    """
+    (since, rate), given, total, furthest = steps[0], Fraction(0), 0, None
+    assert isinstance(rate, Rate)
+    for at, step in steps:
+        given, since = given + Fraction((at - since) * rate.tokens, rate.period_ns), at
+        rate = step if isinstance(step, Rate) else rate
+        room = total - given + capacity(rate)
+        furthest = room if furthest is None else min(furthest, room)
+        if step and not isinstance(step, Rate):
+            assert total - given + 1 <= furthest, f"{rate} at {at}"
+            total += step

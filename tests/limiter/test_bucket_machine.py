@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from limiter.rates import NANOS_PER_SECOND, Rate
 from limiter.token_bucket import TokenBucket
-from tests.limiter.ledger import capacity, within
+from tests.limiter.ledger import capacity, within_all
 from tests.limiter.long_run import Counted, long_run
 
 MINUTE, DAY = 60 * NANOS_PER_SECOND, 86_400 * NANOS_PER_SECOND
@@ -26,10 +26,11 @@ class Bucket(Counted):
     """A bucket beside the same in rational numbers, straight from the definition.
 
     Proves: from one token a day to 10**12 a nanosecond, whatever is taken, undone and changed and however long it
-    takes, the two are equal, exactly. Only a change of rate rounds: a debt, by less than the smallest part that the
-    bucket counts in, down. A change makes no debt last longer, forgives none (in tokens if the rate rises, in time if
-    it falls) and gives no token that was not there. Between changes P2 holds over every interval for takers who look
-    first, and for each of them tokens are there after the wait that was told, and not a nanosecond before.
+    takes, the two are equal, exactly. Only another rate rounds: a debt, by less than the smallest part that the
+    bucket counts in, down. A change makes no debt last longer than at the rate that it was made at, forgives none (in
+    tokens above that rate, in time below) and gives no token that was not there. Between changes, but over all rates
+    that are only followed, P2 holds over every interval for takers who look first, and for each of them tokens are
+    there after the wait that was told, and not a nanosecond before.
     """
 
     @initialize(rate=RATES)
@@ -38,7 +39,8 @@ class Bucket(Counted):
         self.rate = rate
         self.bucket = TokenBucket(rate, 0)
         self.balance = Fraction(rate.burst)
-        self.taken: list[tuple[int, int]] = []
+        self.made_at = rate
+        self.steps: list[tuple[int, Rate | int]] = [(0, rate)]
 
     @rule(tokens=AMOUNTS)
     def take(self, tokens: int) -> None:
@@ -46,7 +48,8 @@ class Bucket(Counted):
             assert self.balance >= 1
             self.bucket.take(tokens, self.now)
             self.balance -= tokens
-            self.taken.append((self.now, tokens))
+            self.steps.append((self.now, tokens))
+            self.made_at = self.rate
 
     @rule(tokens=AMOUNTS)
     def take_and_give_back(self, tokens: int) -> None:
@@ -79,15 +82,25 @@ class Bucket(Counted):
     def change(self, rate: Rate) -> None:
         self.judge()
         old, before = self.rate, self.balance
-        time_before = self.bucket.wait_ns(0, self.now)
         self.bucket.change(rate, self.now)
         left = Fraction(self.bucket._balance, rate.period_ns)
-        expected = min(capacity(rate), carried_over(old, before, rate))
+        expected = min(capacity(rate), before * part(rate, self.made_at, before) / part(old, self.made_at, before))
         grain = Fraction(1, rate.period_ns)
         assert expected - grain < left < expected + grain
         assert left <= expected or before < 0, "no token that was not there"
-        assert self.bucket.wait_ns(0, self.now) <= time_before, "no debt takes longer"
+        longest = -before / part(old, self.made_at, before) / speed(self.made_at)
+        assert -left / speed(rate) <= max(longest, Fraction(0)), "no debt takes longer"
         self.rate, self.balance = rate, left
+        self.steps = [(self.now, rate)]
+
+    @rule(rate=RATES)
+    def follow(self, rate: Rate) -> None:
+        self.bucket.follow(rate, self.now)
+        left = Fraction(self.bucket._balance, rate.period_ns)
+        expected = min(capacity(rate), self.balance)
+        assert expected - Fraction(1, rate.period_ns) < left <= expected
+        self.rate, self.balance, self.made_at = rate, left, rate
+        self.steps.append((self.now, rate))
 
     @rule()
     def put_the_same_value_in_force(self) -> None:
@@ -101,18 +114,21 @@ class Bucket(Counted):
             assert self.bucket.is_full(self.now) == (self.balance >= self.rate.burst)
 
     def judge(self) -> None:
-        within(self.rate, self.taken)
-        self.taken.clear()
+        within_all(self.steps)
 
     def teardown(self) -> None:
         if hasattr(self, "bucket"):
             self.judge()
 
 
-def carried_over(old: Rate, balance: Fraction, new: Rate) -> Fraction:
-    """What a changed rate leaves of a balance, before it is clipped and rounded."""
-    ratio = Fraction(new.tokens * old.period_ns, old.tokens * new.period_ns)
-    return balance * ratio if balance < 0 and ratio < 1 else balance
+def part(rate: Rate, made_at: Rate, balance: Fraction) -> Fraction:
+    """What of a debt that was made at another rate is left at this one, as long as nothing is paid."""
+    return min(Fraction(1), speed(rate) / speed(made_at)) if balance < 0 else Fraction(1)
+
+
+def speed(rate: Rate) -> Fraction:
+    """Tokens per nanosecond."""
+    return Fraction(rate.tokens, rate.period_ns)
 
 
 TestBucket = long_run(Bucket, at_least=15_000)

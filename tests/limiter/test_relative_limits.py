@@ -113,6 +113,34 @@ def test_who_waits_goes_when_the_limit_rises() -> None:
     assert not consumer.held
 
 
+def test_what_a_falling_limit_has_lent_is_paid_in_full() -> None:
+    """P2, with the sum of what the limit gives: a debt does not fall with it."""
+    place = Place()
+    producer, consumer = place.producer(), place.consumer()
+    place.seconds(15, producer)
+    for _ in range(5):
+        place.offer(consumer, 1000, 1)
+    given = 0.0
+    for _ in range(30):
+        given += in_force(consumer)[0] or 0
+        place.second()
+    assert given == 850
+    assert consumer.usage.passed_messages == 1000, "of 11 + 850 + 1000 that may pass, another batch is more"
+
+
+def test_who_configures_it_anew_makes_no_debt_longer() -> None:
+    place = Place(Limit(rate(900), published=NOTHING_PUBLISHED))
+    producer, consumer = place.producer(), place.consumer()
+    place.seconds(10, producer)
+    place.offer(consumer, 2100, 1)
+    (limiter,) = consumer.chain
+    assert limiter.wait_ns(place.clock.now) == 2001 * SECOND // 1000
+    place.put(TEN_MORE)
+    place.apply()
+    assert in_force(consumer) == (110, None)
+    assert limiter.wait_ns(place.clock.now) < 2.1 * SECOND
+
+
 def test_permits_follow() -> None:
     place = Place()
     producer, consumer = place.producer(), place.consumer()

@@ -172,6 +172,38 @@ def test_after_lowering_a_thousand_a_second_to_one_a_debt_takes_no_longer() -> N
     assert bucket.wait_ns(1, 0) == 3 * SECOND, "two seconds for the debt, as before, and one for the next token"
 
 
+@pytest.mark.parametrize("between", [1000, 500, 10, 7, 1])
+def test_there_and_back_within_an_instant_forgives_nothing(between: int) -> None:
+    """Neither does raising forgive the time of a debt, nor lowering its tokens, once the rate is what it was."""
+    bucket = drained(rate(10), -1000)
+    bucket.change(rate(between), 0)
+    assert bucket.wait_ns(0, 0) == 1000 * SECOND // max(between, 10)
+    bucket.change(rate(10), 0)
+    assert bucket.wait_ns(0, 0) == 100 * SECOND
+
+
+def test_what_is_paid_in_between_at_a_raised_rate_is_paid() -> None:
+    bucket = drained(rate(10), -1000)
+    bucket.change(rate(1000), 0)
+    bucket.change(rate(10), SECOND // 2)
+    assert bucket.tokens(SECOND // 2) == -500
+
+
+def test_a_later_debt_knows_nothing_of_an_earlier_ones_rate() -> None:
+    bucket = drained(rate(10), -1000)
+    bucket.change(rate(1000), 0)
+    bucket.take(1001 + bucket.tokens(2 * SECOND), 2 * SECOND)
+    bucket.change(rate(10), 2 * SECOND)
+    assert bucket.wait_ns(0, 2 * SECOND) == 1_001_000_000
+
+
+@given(old=RATES, new=RATES, debt=AMOUNTS)
+def test_where_a_rate_is_followed_a_debt_stays_in_tokens(old: Rate, new: Rate, debt: int) -> None:
+    bucket = drained(old, -debt)
+    bucket.follow(new, 0)
+    assert bucket.tokens(0) == -debt
+
+
 class TestPulsarsOwnNumbers:
     """Vectors of AsyncTokenBucketTest, where they do not hang on its 16 ms resolution: rate 10/s, capacity 100."""
 
