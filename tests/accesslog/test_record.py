@@ -21,7 +21,7 @@ def example(kind):
     """A line with a value in every field."""
     values: dict[str, Any] = {}
     time = datetime(2026, 11, 21, 11, 29, 0, 123456, tzinfo=UTC)
-    of_type = EXAMPLES | {datetime: time, datetime | None: time, float | None: 1.5}
+    of_type = EXAMPLES | {datetime: time, datetime | None: time, float | None: 1.5, int | None: 7}
     for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
         values[field.name] = of_type.get(field.type, "publish")
     return Kinds.BY_NAME[kind](**(values | {"v": SCHEMA_VERSION}))
