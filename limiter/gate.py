@@ -33,7 +33,7 @@ class Gate:
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
         self._wake_at = wake_at
-        self._journal = journal
+        self.journal = journal
         self._numbers = count()
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
@@ -84,7 +84,7 @@ class Gate:
         stream.last_reason = limiter.scope.level
         limiter.usage.rejected_messages += messages
         limiter.usage.rejected_size += size
-        self._journal.note(stream)
+        self.journal.note(stream)
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         """Note what arrived."""
@@ -97,7 +97,7 @@ class Gate:
         usage.offered_entries += entries
         usage.offered_messages += messages
         usage.offered_size += size
-        self._journal.note(stream)
+        self.journal.note(stream)
 
     @staticmethod
     def _count_passed(stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
@@ -120,7 +120,7 @@ class Gate:
         usage.held_messages += entry.messages
         usage.held_size += entry.size
         stream.held.append(entry)
-        self._journal.note(stream)
+        self.journal.note(stream)
         if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
             self._settle(stream, now)
@@ -151,14 +151,14 @@ class Gate:
         usage.dropped_size += usage.held_size
         usage.held_messages = usage.held_size = 0
         if dropped:
-            self._journal.note(stream)
+            self.journal.note(stream)
         return dropped
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Note what arrived of a stream that ended before it could be held."""
         stream.usage.dropped_messages += messages
         stream.usage.dropped_size += size
-        self._journal.note(stream)
+        self.journal.note(stream)
 
     def join(self, stream: Stream) -> None:
         """A stream opens."""
@@ -237,7 +237,7 @@ class Gate:
         usage.held_size -= entry.size
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
         self._pass(stream, entry.messages, entry.size, now)
-        self._journal.note(stream)
+        self.journal.note(stream)
         stream.is_passing = True
         try:
             stream.release(entry)
@@ -266,7 +266,7 @@ class Gate:
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
-            self._journal.note(stream)
+            self.journal.note(stream)
         limiter.waiters.add(stream, stream.places[limiter])
         self._ask_for_wake_up(limiter, now)
 

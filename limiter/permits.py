@@ -38,23 +38,25 @@ class BacklogSign(Protocol):
 class Permits:
     """One consumer's permits: asked for by the client, granted to the broker, used up by what arrives.
 
+    As long as it has no limits (see `rewire`), every permit passes at once.
+
     Attributes:
         asked: Asked for and not granted yet: withheld.
         backlog: Told of deliveries, and when all permits at the broker are used up, if anybody wants to know.
 
     Args:
-        meters: Those of its limiters. None: every permit passes at once.
         usage: Where asked and granted permits are counted.
         grant: Called with a number, above 0, of permits to pass on to the broker.
+        noted: Called when permits were asked for or granted, or given up: there is something to report.
         rules: How permits and entries are counted.
         clock: Monotonic nanoseconds, for how long permits are withheld.
     """
 
     def __init__(
         self,
-        meters: tuple[PermitMeter, ...],
         usage: "StreamUsage",
         grant: Callable[[int], None],
+        noted: Callable[[], None],
         rules: DispatchRules = RULES,
         clock: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -66,8 +68,8 @@ class Permits:
         self._stands_at: PermitMeter | None = None
         self._usage = usage
         self._grant = grant
+        self._noted = noted
         self._clock = clock
-        self._join(meters)
 
     @property
     def at_broker(self) -> int:
@@ -82,6 +84,7 @@ class Permits:
     def ask(self, permits: int) -> None:
         """The client asks for more."""
         self._usage.permits_asked += permits
+        self._noted()
         self.asked += permits
         self._settle()
 
@@ -117,12 +120,11 @@ class Permits:
 
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
-        self.asked = 0
-        self._usage.withheld.stop(self._clock())
+        self._give_up()
         self.stop_asking()
 
     def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
-        """Other limits apply from now on."""
+        """These limits apply from now on."""
         before = self._meters
         if meters != before:
             self._leave()
@@ -133,8 +135,7 @@ class Permits:
 
     def close(self) -> None:
         """The consumer ends; what it had under way is room for others."""
-        self.asked = 0
-        self._usage.withheld.stop(self._clock())
+        self._give_up()
         meters = self._meters
         self._leave()
         for meter in meters:
@@ -151,6 +152,12 @@ class Permits:
             return False
         shares = [(share if one is meter else one.turn_share(others=1), one) for one in self._meters]
         return self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
+
+    def _give_up(self) -> None:
+        if self.asked:
+            self.asked = 0
+            self._usage.withheld.stop(self._clock())
+            self._noted()
 
     def _settle(self) -> None:
         """Take what this consumer must have at once; what room there is goes to all who ask, in turns."""
@@ -220,6 +227,7 @@ class Permits:
 
     def _count_granted(self, permits: int) -> None:
         self._usage.permits_granted += permits
+        self._noted()
         was_dry = self.at_broker <= 0
         self._under_way.at_broker += permits
         for meter, account in zip(self._meters, self._accounts, strict=True):

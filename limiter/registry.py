@@ -81,7 +81,8 @@ class Registry:
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
-        stream.permits = Permits(meters_of(stream.chain), stream.usage, grant, self._rules, self._clock)
+        stream.permits = Permits(stream.usage, grant, lambda: self._gate.journal.note(stream), self._rules, self._clock)
+        stream.permits.rewire(meters_of(stream.chain))
         if self._backlogs is not None:
             self._backlogs.join(stream)
 

@@ -18,7 +18,12 @@ class Asking:
         self.again = 0
         self.usage = StreamUsage()
         self.held: list[tuple[int, int]] = []
-        self.permits = Permits(meters, self.usage, self._grant, rules)
+        self.noted = 0
+        self.permits = Permits(self.usage, self._grant, self._note, rules)
+        self.permits.rewire(meters)
+
+    def _note(self) -> None:
+        self.noted += 1
 
     def _grant(self, permits: int) -> None:
         assert permits > 0, "a FLOW of nothing, or of less"

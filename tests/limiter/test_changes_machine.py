@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from limiter.changes import Change, change_of
 from limiter.levels import About, Client, Setting
 from limiter.limiter import Limiter
-from limiter.permits import Permits
 from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, Mode, rate
 from limiter.registry import Registry, meters_of
@@ -100,7 +99,7 @@ class Slices(World):
         )
         self.registry.open(stream, parse_topic(topic), self.clock.now, whose)
         if direction == "dispatch":
-            stream.permits = Permits(meters_of(stream.chain), stream.usage, lambda _permits: None)
+            self.registry.meter(stream, lambda _permits: None)
 
     def close(self, which: int) -> None:
         if self.live:

@@ -246,7 +246,8 @@ def test_bytes_that_have_passed_are_room_again() -> None:
 def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
     clock = ManualClock()
     usage = StreamUsage()
-    permits = Permits((PermitMeter(10),), usage, lambda permits: None, PLAIN, clock)
+    permits = Permits(usage, lambda permits: None, lambda: None, PLAIN, clock)
+    permits.rewire((PermitMeter(10),))
     permits.ask(10)
     assert not usage.withheld.is_running
     clock.now = 5

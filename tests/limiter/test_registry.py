@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from limiter import registry as module
 from limiter.levels import Setting
 from limiter.limiter import Limiter
-from limiter.permits import Permits
 from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
@@ -45,7 +44,7 @@ class Place(World):
 
     def consumer(self, topic: str = "x") -> tuple[Stream, list[int]]:
         stream, granted = self.open(topic), list[int]()
-        stream.permits = Permits(meters_of(stream.chain), stream.usage, granted.append)
+        self.registry.meter(stream, granted.append)
         return stream, granted
 
 

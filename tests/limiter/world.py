@@ -64,7 +64,7 @@ class Telling(Gate):
     """
 
     def __init__(self, told: Callable[[Stream, int, int], None], like: Gate) -> None:
-        super().__init__(like._wake_at, like._journal)
+        super().__init__(like._wake_at, like.journal)
         self._told = told
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:

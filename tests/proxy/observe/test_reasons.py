@@ -69,7 +69,8 @@ def test_permits_are_withheld_by_the_limit_with_the_least_room() -> None:
         one.meters = (PermitMeter(horizon_of(one.limit.messages or rate(1))),)
     consumer = stream(*chain)
     assert withholding(consumer) is None, "a producer"
-    consumer.permits = Permits(meters_of(chain), consumer.usage, lambda _permits: None)
+    consumer.permits = Permits(consumer.usage, lambda _permits: None, lambda: None)
+    consumer.permits.rewire(meters_of(chain))
     assert withholding(consumer) is None, "nothing is asked for"
     consumer.permits.ask(5)
     assert withholding(consumer) is chain[1]

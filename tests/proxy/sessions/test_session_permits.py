@@ -16,6 +16,50 @@ def ten_a_second(make_world: Make) -> World:
     return make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}})
 
 
+def test_permits_that_were_asked_for_are_told_though_nothing_is_delivered(ten_a_second: World) -> None:
+    client, broker = consumer(ten_a_second)
+    client >> flow(1000)
+    broker << flow(1)
+    ten_a_second.advance(10)
+    client.leave()
+    ten_a_second.advance(1)
+    asked, ended = ten_a_second.lines(IntervalLine)
+    assert (asked.permits_asked, asked.permits_granted, asked.permits_withheld) == (1000, 1, 999)
+    assert (ended.permits_asked, ended.permits_granted, ended.permits_withheld) == (0, 0, 0), "nothing is any longer"
+    totals = ten_a_second.totals.by_name["acme", "shop", "dispatch"]
+    assert (totals.permits_asked, totals.permits_granted) == (1000, 1)
+
+
+def test_permits_of_an_unlimited_consumer_are_told_too(make_world: Make) -> None:
+    world = make_world()
+    client, broker = consumer(world)
+    client >> flow(1000)
+    broker << flow(1000)
+    world.advance(1)
+    (line,) = world.lines(IntervalLine)
+    assert (line.permits_asked, line.permits_granted) == (1000, 1000)
+    client.leave()
+    world.advance(10)
+    assert world.lines(IntervalLine) == [line], "who has told everything has no line for ending"
+
+
+def test_permits_that_others_made_room_for_are_told(make_world: Make) -> None:
+    world = make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 1000}}}})
+    client, broker = consumer(world)
+    other_client, other_broker = consumer(world)
+    client >> flow(1000)
+    broker >> message(0)
+    other_client >> flow(1000)
+    other_broker >> message(0)
+    world.advance(10)
+    told = world.totals.by_name["acme", "shop", "dispatch"].permits_granted
+    other_broker.heard()
+    client.leave()
+    world.advance(1)
+    assert other_broker.heard_names() == ["FLOW"]
+    assert world.totals.by_name["acme", "shop", "dispatch"].permits_granted > told
+
+
 def test_batches_are_asked_for_by_their_number(ten_a_second: World) -> None:
     """The broker stands at -5 after a batch of six for one permit, and would send another for each above 0."""
     client, broker = consumer(ten_a_second)
