@@ -6,8 +6,9 @@ end of j) + one entry. The largest excess over all i ≤ j ending at j is a runn
 the bucket is the last one passed, so the slack is the largest entry of line j.
 
 A limit that is relative to the publish rate changes every few seconds. Its windows span the changes: b is that of line
-i, r·time is summed line by line, and where the rate falls from r to r', so does a debt (it is kept in seconds): by at
-most (1 - r'/r) of the largest entry so far. Between lines such a limit may have been anything, so a gap ends a run.
+i, and r·time is summed line by line. Where it falls a debt stays in messages, so nothing more is allowed; where what is
+configured of it changes a debt may not, so that ends a run. Between lines such a limit may have been anything, so a gap
+ends one, too.
 """
 
 from functools import reduce
@@ -21,6 +22,8 @@ from compliance.schema import LIMITER, OBSERVED
 
 UNITS = ("messages", "bytes")
 CONTIGUOUS_S = 0.001
+# What is configured is the difference of two numbers of the line; so much of the limit is rounding.
+_SAME_PART = 1e-9
 # The wall clock went back between two lines: no window spans that moment.
 CLOCK_STEP_S = -0.1
 
@@ -36,24 +39,23 @@ def _so_far() -> WindowSpec:
 def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     """Lines with a limit in that unit, numbered by the run of lines in which the same value was in force.
 
-    A limit that is only observed is none: nobody was held to it. One that is relative is one value, whatever it was.
+    A limit that is only observed is none: nobody was held to it. One that is relative is one value, whatever was
+    published.
 
-    Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s`, `idle_s`, the time since the line before, and
-    `forgiven`, what a debt may have shrunk by at the line's start.
+    Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s`, `idle_s`, the time since the line before.
     """
     rate = F.when(F.col("mode") != OBSERVED, F.col(f"limit_{unit}"))
     burst = F.when(F.col("mode") != OBSERVED, F.col(f"burst_{unit}"))
     idle_s = seconds(F.col("start")) - seconds(F.lag("end").over(_by_seq()))
     is_same = rate.eqNullSafe(F.lag(rate).over(_by_seq())) & burst.eqNullSafe(F.lag(burst).over(_by_seq()))
-    is_relative = rate.isNotNull() & F.col(f"published_{unit}").isNotNull()
-    was_relative = F.lag(is_relative).over(_by_seq())
-    goes_on = F.when(is_relative, was_relative & (idle_s <= CONTIGUOUS_S)).otherwise(is_same & ~was_relative)
-    begins = F.when(goes_on & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)
-    fall = F.greatest(F.lit(0.0), 1 - F.try_divide(rate, F.lag(rate).over(_by_seq())))
-    largest_before = F.max(f"largest_entry_{unit}").over(_by_seq().rowsBetween(Window.unboundedPreceding, -1))
-    marked = limit_lines.withColumns(
-        {"idle_s": F.greatest(idle_s, F.lit(0.0)), "begins": begins, "forgiven": fall * largest_before}
+    configured = rate - F.col(f"published_{unit}")
+    was_configured = F.lag(configured).over(_by_seq())
+    is_same_part = F.abs(configured - was_configured) <= _SAME_PART * F.greatest(rate, F.lag(rate).over(_by_seq()))
+    goes_on = F.when(configured.isNotNull(), is_same_part & (idle_s <= CONTIGUOUS_S)).otherwise(
+        is_same & was_configured.isNull()
     )
+    begins = F.when(goes_on & (idle_s >= CLOCK_STEP_S), 0).otherwise(1)
+    marked = limit_lines.withColumns({"idle_s": F.greatest(idle_s, F.lit(0.0)), "begins": begins})
     numbered = marked.withColumn("run", F.sum("begins").over(_by_seq()))
     return numbered.where(rate.isNotNull()).select(
         *LIMITER,
@@ -67,7 +69,6 @@ def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
         F.col(f"largest_entry_{unit}").alias("largest"),
         (F.col("duration_ms") / 1e3).alias("duration_s"),
         F.when(F.col("begins") == 1, 0.0).otherwise(F.col("idle_s")).alias("idle_s"),
-        F.when(F.col("begins") == 1, 0.0).otherwise(F.col("forgiven")).alias("forgiven"),
     )
 
 
@@ -78,7 +79,7 @@ def worst_window(limit_lines: DataFrame, unit: str) -> DataFrame:
     sums = runs.withColumns(
         {
             "passed_sum": F.sum("passed").over(_so_far()),
-            "earned_sum": F.sum(earned + F.col("rate") * F.col("idle_s") + F.col("forgiven")).over(_so_far()),
+            "earned_sum": F.sum(earned + F.col("rate") * F.col("idle_s")).over(_so_far()),
         }
     )
     passed_before, earned_before = F.col("passed_sum") - F.col("passed"), F.col("earned_sum") - earned

@@ -39,7 +39,7 @@ def contiguous_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     lines = value_runs(limit_lines, unit)
     is_new = (F.col("run") != F.lag("run", 1, -1).over(_by_seq())) | (F.col("idle_s") > CONTIGUOUS_S)
     parts = lines.withColumn("part", F.sum(F.when(is_new, 1).otherwise(0)).over(_by_seq()))
-    earned = F.sum(F.col("rate") * F.col("duration_s") + F.col("forgiven"))
+    earned = F.sum(F.col("rate") * F.col("duration_s"))
     allowed = F.max("burst") + earned + F.max("largest")
     return parts.groupBy(*LIMITER, "part").agg(
         F.min("start").alias("start"),

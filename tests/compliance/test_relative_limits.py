@@ -62,6 +62,14 @@ def some_less(line: LimitLine, _number: int) -> LimitLine:
     )
 
 
+def falls_to_ten(log: PlantedLog, *, configured: tuple[float, float]) -> PlantedLog:
+    """Two batches of 1,000, one before the limit fell from 110/s and one after it."""
+    for rate, part in zip((110.0, 10.0), configured, strict=True):
+        log.limit(1000, rate=rate, published_messages=rate - part, largest_entry_messages=1000)
+        log.second += 1
+    return log
+
+
 @pytest.fixture(scope="module")
 def excess_and_deficit(spark: Any) -> dict[str, tuple[float, float]]:
     """Of each log the worst excess over what counts as rounding, and the worst deficit."""
@@ -101,3 +109,13 @@ def test_windows_span_the_changes_so_that_a_burst_anew_in_each_line_is_seen(
 
 def test_less_than_the_limit_of_each_moment_is_seen(excess_and_deficit: dict[str, tuple[float, float]]) -> None:
     assert excess_and_deficit["less"][1] > 0
+
+
+def test_a_batch_that_passes_before_another_is_paid_is_seen_though_the_limit_fell(spark: Any) -> None:
+    """Where it fell because less was published; an operator's own change may shorten a debt."""
+    measured = falls_to_ten(PlantedLog(proxy_id="measured"), configured=(10, 10))
+    changed = falls_to_ten(PlantedLog(proxy_id="changed"), configured=(110, 10))
+    rows = containment_facts(frame(spark, [measured, changed], "limit")).collect()
+    excess = {row.proxy_id: row.excess for row in rows if row.unit == "messages"}
+    assert excess["measured"] == pytest.approx(2000 - (11 + 110 + 10 + 1000))
+    assert excess["changed"] < 0
