@@ -107,8 +107,9 @@ class Permits:
     def passed(self, messages: int, size: int) -> None:
         """An entry that had arrived went on to the client."""
         self._under_way.hold(-1, -messages, -size)
-        self._count()
-        self._settle()
+        if self._meters:
+            self._count()
+            self._settle()
 
     def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:
         """Held entries were dropped; `ask_again` where the client still counts their permits as given."""
@@ -240,12 +241,15 @@ class Permits:
 
     def _use_up(self, entries: int, messages: int, size: int) -> None:
         under_way = self._under_way
-        was_dry = self.at_broker <= 0
-        under_way.delivered(entries, messages, size)
-        for meter, account in zip(self._meters, self._accounts, strict=True):
-            meter.delivered(account, under_way, under_way.counted(entries, messages, size, meter.unit))
+        was_dry = under_way.at_broker <= 0
+        under_way.at_broker -= messages
+        if self._meters:  # else nobody needs to know what entries hold: that is learnt when limits come
+            under_way.learn(entries, messages, size)
+            for meter, account in zip(self._meters, self._accounts, strict=True):
+                meter.delivered(account, under_way, under_way.counted(entries, messages, size, meter.unit))
         self._turned(was_dry=was_dry)
-        self._settle()
+        if self._meters:
+            self._settle()
 
     def _turned(self, *, was_dry: bool) -> None:
         is_dry = self.at_broker <= 0

@@ -66,9 +66,8 @@ class UnderWay:
         """Permits of which the broker makes nothing: it stands below 0 by as many."""
         return max(0, -self.at_broker)
 
-    def delivered(self, entries: int, messages: int, size: int) -> None:
-        """The broker sent it: permits are used up, and what an entry holds is known better."""
-        self.at_broker -= messages
+    def learn(self, entries: int, messages: int, size: int) -> None:
+        """The broker sent it: what an entry holds is known better."""
         self._mean.add(entries, messages, size)
 
     def counted(self, entries: int, messages: int, size: int, unit: Unit) -> int:

@@ -7,7 +7,7 @@ import pytest
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
 from limiter.testing import ManualClock
-from limiter.under_way import RULES, DispatchRules
+from limiter.under_way import RULES, DispatchRules, UnderWay
 from limiter.usage import StreamUsage
 from tests.limiter.asking import PLAIN, Asking
 
@@ -19,6 +19,27 @@ def test_a_consumer_without_limits_gets_all_it_asks_for() -> None:
     consumer.ask(1000)
     assert consumer.granted == 1000
     assert not consumer.permits.is_metered
+
+
+def test_what_entries_hold_is_learnt_once_a_consumer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not limited pays for a count of its permits, and for nothing else."""
+    learnt = []
+    original = UnderWay.learn
+
+    def learn(under_way: UnderWay, entries: int, messages: int, size: int) -> None:
+        learnt.append((entries, messages, size))
+        original(under_way, entries, messages, size)
+
+    monkeypatch.setattr(UnderWay, "learn", learn)
+    consumer = Asking(rules=RULES)
+    consumer.ask(1000)
+    consumer.receive(50, 5000)
+    consumer.arrive(50, 5000)
+    consumer.pass_one()
+    assert (learnt, consumer.permits.at_broker) == ([], 900)
+    consumer.permits.rewire((PermitMeter(200),))
+    consumer.receive(50, 5000)
+    assert (learnt, consumer.permits.at_broker) == ([(1, 50, 5000)], 850)
 
 
 def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:

@@ -11,8 +11,8 @@ BY_ENTRY = DispatchRules(is_precise=False, by_entry=True)
 def after_batches_of_ten(rules: DispatchRules) -> UnderWay:
     """Two batches of ten, 500 bytes each, have passed; five permits are at the broker."""
     under_way = UnderWay(rules)
-    under_way.at_broker = 25
-    under_way.delivered(2, 20, 1000)
+    under_way.at_broker = 5
+    under_way.learn(2, 20, 1000)
     return under_way
 
 
@@ -52,10 +52,10 @@ def test_where_a_permit_is_one_message_nothing_needs_to_be_known() -> None:
 
 def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
     under_way = UnderWay(PRECISE)
-    under_way.at_broker = 1
+    under_way.at_broker = 1 - 50
     under_way.hold(1, 50, 5000)
-    under_way.delivered(1, 50, 5000)
-    assert (under_way.at_broker, under_way.overdrawn) == (-49, 49)
+    under_way.learn(1, 50, 5000)
+    assert under_way.overdrawn == 49
     assert not under_way.is_nothing
     under_way.hold(-1, -50, -5000)
     assert under_way.is_nothing
