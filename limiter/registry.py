@@ -72,8 +72,7 @@ class Registry:
     def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:
         """A stream of `topic` begins."""
         self._live.put(stream, topic, client)
-        if stream.name.direction == "publish":
-            self.relative.opened(stream)
+        self.relative.opened(stream)
         stream.chain, observed = self._chains(stream, now)
         self._gate.join(stream)
         self._observe(stream, observed, now)
@@ -96,10 +95,11 @@ class Registry:
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
+        if stream in self._live:
+            self.relative.closed(stream)
         self._live.remove(stream)
         self._to_rewire.pop(stream, None)
         stream.is_open = False
-        self.relative.closed(stream)
         dropped = self._gate.leave(stream, now)
         if stream.observed is not None:
             stream.observed.leave(now)  # it stays: its counts have not all been told yet

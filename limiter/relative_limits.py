@@ -1,9 +1,12 @@
 """Limits of deliveries that are relative to their topic's publish rate, and who publishes there.
 
-Rates are measured once a second, and only those of topics with such a limit where something is published, or was in the
-last ten seconds. Whose rate changed, its limits are to be put in force anew.
+Rates are measured once a second, and only those of topics with such a limit and a consumer, where something is
+published, or was in the last ten seconds. Whose rate changed, its limits are to be put in force anew. A topic is
+forgotten with its last consumer: at once if its limits are what is configured, else when it is measured next, as a
+limit changes only then.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -44,9 +47,11 @@ class RelativeLimits:
         self.on_first: Callable[[], None] = lambda: None
         self._by_entry = by_entry
         self._producers: dict[str, set[Stream]] = {}
+        self._consumers: Counter[str] = Counter()
         self._topics: dict[str, _Topic] = {}
         self._topic_of: dict[Scope, str] = {}
         self._moving: set[str] = set()
+        self._deserted: set[str] = set()
 
     @property
     def scopes(self) -> list[Scope]:
@@ -64,21 +69,41 @@ class RelativeLimits:
         return bool(self._moving)
 
     def opened(self, stream: Stream) -> None:
-        """A producer begins."""
-        self._producers.setdefault(stream.name.topic, set()).add(stream)
+        """A producer or consumer begins."""
+        name = stream.name.topic
+        if stream.name.direction == "publish":
+            self._producers.setdefault(name, set()).add(stream)
+        else:
+            self._consumers[name] += 1
+            self._deserted.discard(name)
 
     def closed(self, stream: Stream) -> None:
-        """A producer ends; what it published still counts."""
+        """One that began ends; what a producer published still counts."""
         name = stream.name.topic
-        producers = self._producers.get(name)
-        if producers is None or stream not in producers:
+        if stream.name.direction == "publish":
+            self._without_producer(name, stream)
             return
-        producers.remove(stream)
-        if not producers:
+        self._consumers[name] -= 1
+        if self._consumers[name] == 0:
+            del self._consumers[name]
+            self._without_consumers(name)
+
+    def _without_producer(self, name: str, stream: Stream) -> None:
+        self._producers[name].remove(stream)
+        if not self._producers[name]:
             del self._producers[name]
-        if name in self._topics:
-            topic = self._topics[name]
+        topic = self._topics.get(name)
+        if topic is not None:
             topic.ended = self._plus(topic.ended, stream)
+
+    def _without_consumers(self, name: str) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        if topic.published == NOTHING_PUBLISHED:
+            self._forget_topic(name)
+        else:
+            self._deserted.add(name)
 
     def in_force(self, scope: Scope, configured: Limit, topic: str, now: int) -> Limit:
         """The limit to put in force in the place of one that may be relative."""
@@ -105,6 +130,7 @@ class RelativeLimits:
         if not topic.configured:
             del self._topics[name]
             self._moving.discard(name)
+            self._deserted.discard(name)
 
     def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
         """A second has passed: the limits to put in force, where publish rates changed.
@@ -113,11 +139,19 @@ class RelativeLimits:
             active: Every stream that passed something since the last time; others may be among them.
             now: Monotonic nanoseconds.
         """
+        limits = {scope: limit for name in list(self._deserted) for scope, limit in self._forget_topic(name).items()}
         self.wake(active, now)
         changed = [topic for name in list(self._moving) if (topic := self._measured(name, now)) is not None]
-        return {
+        return limits | {
             scope: relative_to(limit, topic.published) for topic in changed for scope, limit in topic.configured.items()
         }
+
+    def _forget_topic(self, name: str) -> dict[Scope, Limit]:
+        """Nobody is within its limits. Returns them as configured."""
+        configured = dict(self._topics[name].configured)
+        for scope in configured:
+            self.forget(scope)
+        return configured
 
     def wake(self, active: Iterable[Stream], now: int) -> None:
         """Look at the topics where these publish when it is measured next, whether they are told of then or not.

@@ -91,6 +91,45 @@ def test_who_subscribes_while_it_is_known_finds_it() -> None:
     assert in_force(place.consumer()) == (110, None)
 
 
+def test_a_topic_without_consumers_is_not_measured() -> None:
+    place = Place()
+    producer, consumer = place.producer(), place.consumer()
+    place.close(consumer)
+    assert place.registry.relative.is_empty
+    consumer, other = place.consumer(), place.consumer()
+    place.seconds(3, producer)
+    place.close(other)
+    assert not place.registry.relative.is_empty
+    place.close(consumer)
+    assert place.seconds(2, producer) == [1, 0], "its limit is what is configured from then on"
+    assert place.registry.relative.is_empty
+    assert not place.registry.relative.is_moving
+    assert in_force(place.consumer()) == (10, None)
+
+
+def test_who_comes_back_before_it_is_measured_finds_what_it_left() -> None:
+    place = Place()
+    producer, consumer = place.producer(), place.consumer()
+    place.seconds(3, producer)
+    place.close(consumer)
+    consumer = place.consumer()
+    assert in_force(consumer) == (110, None)
+    place.seconds(1, producer)
+    assert in_force(consumer) == (110, None)
+
+
+def test_who_leaves_a_debt_behind_finds_it_again_and_has_paid_as_much_as_the_limit_gave() -> None:
+    place = Place()
+    producer, consumer = place.producer(), place.consumer()
+    place.seconds(10, producer)
+    place.offer(consumer, 1011, 1)
+    place.close(consumer)
+    for _ in range(10):
+        place.second()
+    (limiter,) = place.consumer().chain
+    assert limiter.wait_ns(place.clock.now) > 79 * SECOND, "1,000, less 110 for a second and 10 for each of nine"
+
+
 def test_batches_count_their_messages_or_as_one_as_limits_do() -> None:
     by_message, by_entry = Place(), Place(is_precise=False, by_entry=True)
     for place, due in ((by_message, 310), (by_entry, 20)):
@@ -195,7 +234,11 @@ def test_a_relative_limit_that_is_taken_away_is_not_measured_any_more() -> None:
 
 def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
     place = Place()
-    place.close(place.consumer())
+    place.producer()
+    gone = place.consumer()
+    place.policies.put("dispatch", Setting.TOPIC_OF_NAMESPACE, "t/n", None)
+    place.registry._rewire(gone, place.clock.now)
+    place.put(TEN_MORE)
     place.registry._sweep_at = 1
     place.consumer("y")
     assert [scope.name for scope in place.registry.relative.scopes] == [parse_topic("t/n/y").full]
