@@ -41,10 +41,14 @@ class Account:
 
     Attributes:
         amount: So much.
+        beyond: What of it is more than one entry.
         is_idle: Whether nothing has come for it lately.
+        is_present: Whether something is under way at all.
+        since: What had come for all, and how many round trips there had been, when it began to wait for the broker.
+        trip: The round trip that its next delivery ends; none if below 0.
     """
 
-    __slots__ = ("amount", "beyond", "is_idle", "is_present", "permits", "seen_at", "trip")
+    __slots__ = ("amount", "beyond", "is_idle", "is_present", "permits", "since", "trip")
 
     def __init__(self, permits: "Permits") -> None:
         self.permits = permits
@@ -52,7 +56,7 @@ class Account:
         self.beyond = 0
         self.is_idle = False
         self.is_present = False
-        self.seen_at = 0
+        self.since = 0, 0
         self.trip = -1
 
 
@@ -69,7 +73,6 @@ class PermitMeter:
 
     Attributes:
         under_way: With all that are not idle.
-        idle: With those that are.
         asking: Who could use more and found no room here, in the order of their turns.
         unsure: Who will ask when the first of its entries has shown what they hold.
     """
@@ -78,24 +81,29 @@ class PermitMeter:
         self.horizon = horizon
         self.unit = unit
         self.under_way = 0
-        self.idle = 0
         self.asking: OrderedDict[Permits, None] = OrderedDict()
         self.unsure: set[Permits] = set()
         self._beyond = 0
         self._present = 0
         self._waiting: OrderedDict[Account, None] = OrderedDict()
-        self._progress = 0
-        self._trip = 0
+        self._came = 0
+        self._trips = 0
 
     def room(self) -> int:
         """How much more may be under way; negative if it is too much."""
         return self.horizon - self.under_way - max(0, self._beyond - IDLE_HORIZONS * self.horizon)
 
     def fair_share(self) -> int:
-        """What a consumer gets that has nothing under way, however little room there is."""
+        """What a consumer gets that has nothing under way, however little room there is.
+
+        An even part of the horizon, as long as that keeps within the bound on all that is ever under way. Where idle
+        ones have used that up, an even part of so little that it does no harm: else those for whom something comes
+        would go on one entry at a time, and the limit go unused. And one at least: nothing else brings it further.
+        """
         sharing = self._present + 1
         left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
-        return max(1, self.horizon // LEAST_PART // sharing, min(self.horizon // sharing, left))
+        even = min(self.horizon // sharing, left)
+        return max(even, self.horizon // LEAST_PART // sharing, 1)
 
     def turn_share(self, others: int = 0) -> int:
         """What each who asks here, or will, could have of the room; and so many `others`."""
@@ -120,15 +128,14 @@ class PermitMeter:
     def granted(self, account: Account, of: UnderWay, *, was_dry: bool) -> None:
         """A consumer was granted permits; `was_dry` if the broker had none of it."""
         if was_dry:
-            account.trip = self._trip
+            account.trip = self._trips
         self.count(account, of)
 
     def delivered(self, account: Account, of: UnderWay, amount: int) -> None:
         """The broker sent so much to a consumer."""
-        self._progress += amount
-        if account.trip == self._trip:
-            self._trip += 1
-            self._progress += -(-_IDLE_AFTER * self.horizon // _TRIPS)
+        self._came += amount
+        if account.trip == self._trips:
+            self._trips += 1
         account.trip = -1
         self._waiting.pop(account, None)
         self._turn(account, is_idle=False)
@@ -145,7 +152,7 @@ class PermitMeter:
         if not of.waits_for_broker:
             self._waiting.pop(account, None)
         elif not account.is_idle and account not in self._waiting:
-            account.seen_at = self._progress
+            account.since = self._came, self._trips
             self._waiting[account] = None
 
     def serve(self) -> None:
@@ -170,7 +177,8 @@ class PermitMeter:
         """Who has waited longest stands first; each that is found has come here by a delivery or grant of its own."""
         while self._waiting:
             account = next(iter(self._waiting))
-            if account.seen_at + _IDLE_AFTER * self.horizon > self._progress:
+            came, trips = account.since
+            if self._came - came < _IDLE_AFTER * self.horizon and self._trips - trips < _TRIPS:
                 return
             del self._waiting[account]
             self._turn(account, is_idle=True)
@@ -183,7 +191,6 @@ class PermitMeter:
 
     def _put_in(self, account: Account) -> None:
         if account.is_idle:
-            self.idle += account.amount
             self._beyond += account.beyond
         else:
             self.under_way += account.amount
@@ -191,7 +198,6 @@ class PermitMeter:
 
     def _take_out(self, account: Account) -> None:
         if account.is_idle:
-            self.idle -= account.amount
             self._beyond -= account.beyond
         else:
             self.under_way -= account.amount

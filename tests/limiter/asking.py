@@ -1,5 +1,7 @@
 """A consumer on permit meters alone, without a gate: what arrives passes at once, unless it is said to be held."""
 
+from collections.abc import Iterable
+
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
 from limiter.under_way import DispatchRules
@@ -63,3 +65,9 @@ class Asking:
         entries = len(self.held)
         self.held.clear()
         self.permits.dropped(entries, messages, size, ask_again=again)
+
+
+def idle_at(meter: PermitMeter, consumers: Iterable[Permits]) -> int:
+    """What those of them have under way there that are idle."""
+    wired = (pair for one in consumers for pair in zip(one._meters, one._accounts, strict=True))
+    return sum(account.amount for one, account in wired if one is meter and account.is_idle)

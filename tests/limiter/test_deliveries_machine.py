@@ -12,6 +12,7 @@ from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import meters_of
 from limiter.under_way import DispatchRules
+from tests.limiter.asking import idle_at
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
 
@@ -223,7 +224,7 @@ class Deliveries(Counted):
         for meter in {meter for consumer in self.consumers for meter in consumer.permits._meters}:
             members = [consumer for consumer in self.consumers if meter in consumer.permits._meters]
             brought = sum(self.brought_along[one][1] for one in members)
-            if meter.idle:
+            if idle_at(meter, (one.permits for one in members)):
                 self.had_idle.add(meter)
             horizons = 2 + log(MOST_CONSUMERS)
             if meter in self.had_idle:

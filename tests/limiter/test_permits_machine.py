@@ -116,7 +116,12 @@ class ManyConsumers(RuleBasedStateMachine):
             amounts = [one.permits._under_way.amount(meter.unit) for one in members]
             is_idle = [account.is_idle for one in members for account in accounts_at(one, meter)]
             assert meter.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
-            assert meter.idle == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if idle)
+            accounts = [(account, one) for one in members for account in accounts_at(one, meter)]
+            assert [account.amount for account, _ in accounts] == amounts
+            assert meter._beyond == sum(account.beyond for account, _ in accounts if account.is_idle)
+            assert meter._present == sum(account.is_present for account, _ in accounts if not account.is_idle)
+            waiting = {at for at, one in accounts if one.permits._under_way.waits_for_broker and not at.is_idle}
+            assert set(meter._waiting) == waiting
             assert meter.under_way >= sum(entry[meter.unit == "bytes"] for one in members for entry in one.held), (
                 "what is held is all there"
             )
