@@ -168,8 +168,17 @@ def failover(act: Act) -> Act:
         return act.finish()
 
 
-def key_shared(act: Act) -> Act:
+def key_shared_joined(act: Act) -> Act:
+    """Two consumers are joined by a third."""
+    return _key_shared(act, leaves=False)
+
+
+def key_shared_left(act: Act) -> Act:
     """Two consumers are joined by a third, and then one of them leaves."""
+    return _key_shared(act, leaves=True)
+
+
+def _key_shared(act: Act, *, leaves: bool) -> Act:
     with ExitStack() as intakes:
 
         def enter(name: str) -> pulsar.Consumer:
@@ -182,5 +191,6 @@ def key_shared(act: Act) -> Act:
         act.wait(80)
         enter("joins")
         act.wait(160)
-        going.close()
+        if leaves:
+            going.close()
         return act.finish()
