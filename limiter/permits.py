@@ -152,7 +152,9 @@ class Permits:
             self._stand_at(refusing)
             return False
         shares = [(share if one is meter else one.turn_share(others=1), one) for one in self._meters]
-        return self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
+        could = self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
+        self._stand_in_line()  # no longer, if what its entries hold is yet to be seen
+        return could
 
     def _give_up(self) -> None:
         if self.asked:

@@ -123,3 +123,16 @@ def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
     for _ in range(20):
         late.receive_all()
     assert late.permits.at_broker == 320 // 32, "6 ms of the limit, at least"
+
+
+def test_who_has_got_the_permit_that_shows_what_its_entries_hold_stands_in_line_no_longer() -> None:
+    """What it holds came before it was limited, when nobody looked."""
+    meter, consumer = PermitMeter(200), Asking(rules=RULES)
+    consumer.ask(1)
+    consumer.arrive(50)
+    consumer.permits.rewire((meter,))
+    consumer.ask(100)
+    assert (consumer.permits.at_broker, consumer.permits.asked) == (1, 50)
+    assert (list(meter.asking), meter.unsure) == ([], {consumer.permits})
+    consumer.receive(50)
+    assert consumer.permits.asked == 0
