@@ -19,6 +19,7 @@ import msgspec
 
 from proxy.admin_options import AdminLinkError, AdminOptions
 from proxy.brokers.targets import Address, split_address
+from proxy.token_file import token_in
 
 PATIENCE_S = 10.0
 _MOST_BYTES = 64 * 1024**2
@@ -141,12 +142,10 @@ def read_token(path: Path) -> str:
         AdminLinkError: If the file cannot be read, or holds none. The text never shows the content.
     """
     try:
-        token = path.read_text(encoding="ascii").strip()
+        token = token_in(path)
     except OSError as error:
         raise AdminLinkError(f"--token-file: {path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        token = ""
-    if not token or not token.isprintable() or " " in token:
+    if not token:
         raise AdminLinkError(f"--token-file: {path}: is to hold one token in one line, and nothing else")
     return token
 

@@ -19,6 +19,7 @@ from yarl import URL
 
 from proxy.importing.found import ImportFailed
 from proxy.importing.values import shown
+from proxy.token_file import token_in
 
 MOST_REQUESTS = 16
 """At once."""
@@ -59,12 +60,10 @@ def read_token(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        token = path.read_text(encoding="ascii").strip()
+        token = token_in(path)
     except OSError as error:
         raise ImportFailed([f"{path}: cannot be read: {error.strerror}"]) from None
-    except UnicodeDecodeError:
-        token = ""
-    if not token or not token.isprintable() or " " in token:
+    if not token:
         raise ImportFailed([f"{path}: holds no token; it is to hold one, in one line, and nothing else"])
     return token
 
