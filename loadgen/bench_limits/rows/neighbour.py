@@ -1,42 +1,20 @@
 """A free producer shares its connection with one that is held: what does it notice?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from loadgen.bench_limits.figures import Figure, Goal, Samples
-from loadgen.bench_limits.measures import count_between, percentile
+from loadgen.bench_limits.figures import Samples
+from loadgen.bench_limits.measures import count_between
 from loadgen.bench_limits.orders import LaneOrder, LaneResult
+from loadgen.bench_limits.rows.beside import LIMIT, NOTICED, PENDING, RATE, Times, noticed
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 
-LIMIT = 10
 HELD_PENDING = 50
-RATE = 200
-FREE_PENDING = 20_000
-"""More than it ever has on its way: it offers at its pace, whatever comes back."""
 HELD, WARM_UP, ALONE, BESIDE = range(4)
 
-FIGURES = (
-    Figure("ratio", "B's p50 latency, beside ÷ alone", " x", 2, Goal("≤", 1.2)),
-    Figure("p50_alone", "B's p50 alone", " ms", 2),
-    Figure("p50_beside", "B's p50 beside A", " ms", 2),
-    Figure("p99_alone", "B's p99 alone", " ms", 2),
-    Figure("p99_beside", "B's p99 beside A", " ms", 2),
-    Figure("rate", f"B's rate beside A, of {RATE}/s", " %", 1, Goal("≥", 99)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """When the spans of a trial begin, seconds."""
-
-    alone: float
-    held: float
-    """From here on the held producer publishes all it can."""
-    beside: float
-    end: float
+FIGURES = NOTICED
 
 
 def row(*, quick: bool) -> Row:
@@ -56,7 +34,7 @@ def _measure(times: Times, stage: Stage) -> Samples:
         end_s=times.end,
         pending=HELD_PENDING,
     )
-    free = partial(LaneOrder, client="shared", topic=stage.topic(None).name, rate=RATE, pending=FREE_PENDING)
+    free = partial(LaneOrder, client="shared", topic=stage.topic(None).name, rate=RATE, pending=PENDING)
     lanes = [
         held,
         free(index=WARM_UP, end_s=times.alone),
@@ -78,15 +56,7 @@ def samples(times: Times, results: Mapping[int, LaneResult], arrivals: Sequence[
         arrivals: When the neighbour's messages offered beside the held producer arrived, ascending.
     """
     alone, beside = (latencies_ms(results[index]) for index in (ALONE, BESIDE))
-    arrived = count_between(arrivals, times.beside, times.end)
-    return {
-        "ratio": [percentile(beside, 0.5) / percentile(alone, 0.5)],
-        "p50_alone": [percentile(alone, 0.5)],
-        "p50_beside": [percentile(beside, 0.5)],
-        "p99_alone": [percentile(alone, 0.99)],
-        "p99_beside": [percentile(beside, 0.99)],
-        "rate": [100 * arrived / (RATE * (times.end - times.beside))],
-    }
+    return noticed(times, alone, beside, count_between(arrivals, times.beside, times.end))
 
 
 def latencies_ms(result: LaneResult) -> list[float]:

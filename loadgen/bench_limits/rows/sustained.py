@@ -5,29 +5,16 @@ from functools import partial
 from heapq import merge
 
 from loadgen.bench_limits.figures import Figure, Goal, Samples
-from loadgen.bench_limits.measures import jain, pair_means, per_second, worst_deviation
+from loadgen.bench_limits.measures import jain
 from loadgen.bench_limits.orders import LaneOrder
+from loadgen.bench_limits.rows.evenness import EVENNESS, LIMIT, evenness
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
-from loadgen.load.line import Line, max_excess
 
-LIMIT = 500
 PRODUCERS = 5
-BURST_S = 0.1
-"""Seconds' worth of the limit that the line of comparison allows at once."""
-SLACK_S = 0.05
-"""Seconds' worth that the machine may put together between the limiter and the receiving end."""
-SETTLED_S = 2
-"""Where the first seconds end."""
 
 FIGURES = (
-    Figure("first", "first second", " x limit", 2, Goal("≤", 1.1)),
-    Figure("worst", "worst second after that, off by", " %", 1),
-    Figure("pair", "worst mean of two seconds, off by", " %", 1, Goal("≤", 5)),
-    Figure("mean", "mean from second 3 on", " x limit", 3, Goal("≥", 0.99)),
-    Figure(
-        "excess", f"most above {LIMIT * BURST_S:g} + {LIMIT} · t, in any interval", goal=Goal("≤", LIMIT * SLACK_S + 1)
-    ),
+    *EVENNESS,
     Figure("jain", "Jain's index of the five", digits=3, goal=Goal("≥", 0.99)),
     Figure("pause", "longest standstill of the publishers", " ms", 0),
 )
@@ -58,14 +45,5 @@ def samples(arrivals: Sequence[Sequence[float]], seconds: int) -> Samples:
         seconds: How many are looked at, from the first arrival.
     """
     times = list(merge(*arrivals))
-    counts = per_second(times, seconds)
-    settled = counts[SETTLED_S:]
     end = times[0] + seconds if times else 0
-    return {
-        "first": [counts[0] / LIMIT],
-        "worst": [worst_deviation(counts[1:], LIMIT) * 100],
-        "pair": [worst_deviation(pair_means(counts[1:]), LIMIT) * 100],
-        "mean": [sum(settled) / len(settled) / LIMIT],
-        "excess": [max_excess(times, Line(LIMIT, LIMIT * BURST_S, entry=0))],
-        "jain": [jain([sum(at < end for at in one) for one in arrivals])],
-    }
+    return evenness(times, seconds) | {"jain": [jain([sum(at < end for at in one) for one in arrivals])]}

@@ -6,7 +6,7 @@ from functools import partial
 from loadgen.bench_limits.drain import SUBSCRIPTION, Backlog, drain, fill
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.measures import longest_gap, per_second
-from loadgen.bench_limits.rows.dispatch.backlog import BURST_S, SLACK_S
+from loadgen.bench_limits.rows.evenness import BURST_S, SLACK_S
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 from loadgen.load.clients import SharedConsumer

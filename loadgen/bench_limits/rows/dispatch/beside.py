@@ -2,48 +2,25 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from secrets import token_bytes
 
 from loadgen.bench_limits.drain import BEYOND_S, SUBSCRIPTION, Backlog, fill, stand_by
-from loadgen.bench_limits.figures import Figure, Goal, Samples
-from loadgen.bench_limits.measures import count_between, percentile
+from loadgen.bench_limits.figures import Figure, Samples
+from loadgen.bench_limits.measures import count_between
 from loadgen.bench_limits.orders import MESSAGE_BYTES, LaneOrder
 from loadgen.bench_limits.publisher import PacedLane
+from loadgen.bench_limits.rows.beside import LIMIT, NOTICED, PENDING, RATE, Times, noticed
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 from loadgen.load.clients import Clients, SharedConsumer
 from loadgen.load.offering import Lane, Origin, Sender, Settle
 from loadgen.load.payload import RUN_BYTES, read_payload
 
-LIMIT = 10
 HELD_BACKLOG = 1000
-RATE = 200
-PENDING = 20_000
-"""More than it ever has on its way: it offers at its pace, whatever comes back."""
 
-FIGURES = (
-    Figure("ratio", "B's p50 latency, beside ÷ alone", " x", 2, Goal("≤", 1.2)),
-    Figure("p50_alone", "B's p50 alone", " ms", 2),
-    Figure("p50_beside", "B's p50 beside A", " ms", 2),
-    Figure("p99_alone", "B's p99 alone", " ms", 2),
-    Figure("p99_beside", "B's p99 beside A", " ms", 2),
-    Figure("rate", f"B's rate beside A, of {RATE}/s", " %", 1, Goal("≥", 99)),
-    Figure("held", f"A's rate, of {LIMIT}/s", " %", 0),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """When the spans of a trial begin, seconds."""
-
-    alone: float
-    held: float
-    """From here on the held consumer is there."""
-    beside: float
-    end: float
+FIGURES = (*NOTICED, Figure("held", f"A's rate, of {LIMIT}/s", " %", 0))
 
 
 class NotedSender:
@@ -136,11 +113,4 @@ def samples(times: Times, sent: Sequence[float], arrived: Mapping[int, float]) -
 
     alone, beside = latencies_ms(times.alone, times.held), latencies_ms(times.beside, times.end)
     in_time = count_between(sorted(arrived.values()), times.beside, times.end)
-    return {
-        "ratio": [percentile(beside, 0.5) / percentile(alone, 0.5)],
-        "p50_alone": [percentile(alone, 0.5)],
-        "p50_beside": [percentile(beside, 0.5)],
-        "p99_alone": [percentile(alone, 0.99)],
-        "p99_beside": [percentile(beside, 0.99)],
-        "rate": [100 * in_time / (RATE * (times.end - times.beside))],
-    }
+    return noticed(times, alone, beside, in_time)

@@ -3,23 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 
-from loadgen.bench_limits.drain import SUBSCRIPTION, Backlog, drain, fill
-from loadgen.bench_limits.figures import Figure, Goal, Samples
+from loadgen.bench_limits.figures import Figure, Samples
 from loadgen.bench_limits.measures import Span, longest_gap, percentile, spaces
-from loadgen.bench_limits.rows.dispatch.backlog import GAP_MS, MORE_S
+from loadgen.bench_limits.rows.dispatch.backlog import PAUSE, drain_alone, gap_figure
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
-from loadgen.load.clients import SharedConsumer
 
 LIMIT = 100
 
 FIGURES = (
-    Figure(
-        "gap", f"longest time without a delivery (one is due every {1000 / LIMIT:g} ms)", " ms", 0, Goal("≤", GAP_MS)
-    ),
+    gap_figure(LIMIT),
     Figure("p99", "p99 of the times between deliveries", " ms", 1),
     Figure("p50", "p50 of them", " ms", 1),
-    Figure("pause", "longest standstill of the consumer", " ms", 0),
+    PAUSE,
 )
 
 
@@ -31,9 +27,7 @@ def row(*, quick: bool) -> Row:
 
 
 def _measure(seconds: int, stage: Stage) -> Samples:
-    topic = stage.dispatch_topic(LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, LIMIT * (seconds + MORE_S))])
-    drained = drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)
+    drained = drain_alone(stage, LIMIT, seconds)
     return samples(drained.times, drained.stood, seconds) | {"pause": [drained.longest_pause_s * 1000]}
 
 

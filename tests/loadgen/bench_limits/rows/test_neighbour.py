@@ -3,7 +3,8 @@ import math
 import pytest
 
 from loadgen.bench_limits.orders import LaneResult
-from loadgen.bench_limits.rows.neighbour import ALONE, BESIDE, FIGURES, Times, samples
+from loadgen.bench_limits.rows.beside import Times
+from loadgen.bench_limits.rows.neighbour import ALONE, BESIDE, FIGURES, samples
 
 TIMES = Times(alone=1, held=2, beside=3, end=4)
 

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from loadgen.bench_limits.rows.dispatch.backlog import FIGURES, LIMIT, row, samples
+from loadgen.bench_limits.rows.dispatch.backlog import FIGURES, row, samples
+from loadgen.bench_limits.rows.evenness import LIMIT
 
 
 def lumps(seconds: int) -> list[float]:

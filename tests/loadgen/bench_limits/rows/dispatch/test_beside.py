@@ -5,7 +5,8 @@ from secrets import token_hex
 
 import pytest
 
-from loadgen.bench_limits.rows.dispatch.beside import FIGURES, RATE, NotedSender, SteadyPublisher, Times, row, samples
+from loadgen.bench_limits.rows.beside import RATE, Times
+from loadgen.bench_limits.rows.dispatch.beside import FIGURES, NotedSender, SteadyPublisher, row, samples
 from loadgen.load.clients import Clients
 from loadgen.load.offering import Settle
 
