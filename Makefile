@@ -6,11 +6,15 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 BUILT  := $(VENV)/.built
 # What mypyc compiles (pyproject.toml lists the same): an edited source must not be shadowed by its old machine code.
-HOT    := protocol/walk.py protocol/pieces.py protocol/scanner.py limiter/rates.py limiter/token_bucket.py
+HOT    := $(addprefix protocol/,walk.py pieces.py scanner.py) \
+          $(addprefix limiter/,rates.py token_bucket.py usage.py delays.py journal.py stream.py wait_queue.py limiter.py turns.py gate.py) \
+          $(addprefix proxy/,budget.py shared_budget.py) \
+          $(addprefix proxy/sessions/,holdings.py outlet.py pending.py relay.py)
+MACHINE_CODE := protocol/*.so limiter/*.so proxy/*.so proxy/sessions/*.so ./*__mypyc*.so
 CC     ?= cc
 BROKER ?= standin
 
-.PHONY: help env demo bench bench-limits test lint format types imports unit locks proto clean
+.PHONY: help env demo bench bench-short bench-limits bench-compliance test lint format types imports unit locks proto clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -25,7 +29,7 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@touch $@
 
 $(BUILT): $(STAMP) $(HOT)
-	@rm -f protocol/*.so limiter/*.so ./*__mypyc*.so
+	@rm -f $(MACHINE_CODE)
 	@if command -v $(CC) >/dev/null; then echo "building Sluice, its hot modules compiled"; else \
 	  echo "building Sluice, interpreted: there is no C compiler ($(CC)), so it will be several times slower"; fi
 	@command -v $(CC) >/dev/null || export HATCH_BUILD_NO_HOOKS=true; \
@@ -41,11 +45,17 @@ test: env format-check lint types imports unit ## Everything that CI checks
 format-check:
 	$(BIN)/ruff format --check .
 
-bench: env ## The data path beside a bare forwarder, in one run (ratios; two minutes)
-	$(BIN)/python -m loadgen.bench
+bench: env ## The data path beside HAProxy, the official proxy and a bare forwarder, into docs/benchmarks.md (half an hour)
+	$(BIN)/python -m loadgen.bench --write docs/benchmarks.md
+
+bench-short: env ## The same beside the bare forwarder alone: fails if Sluice has become slower (two minutes)
+	$(BIN)/python -m loadgen.bench --short
 
 bench-limits: env ## A real broker's own limits beside Sluice's, into docs/benchmarks.md (a quarter of an hour; Java 17+, Maven)
 	$(BIN)/python -m loadgen.bench_limits --write docs/benchmarks.md
+
+bench-compliance: env ## The Spark job beside Spark's own reading of the same files, into docs/benchmarks.md (an hour)
+	$(BIN)/python -m compliance.bench --write docs/benchmarks.md
 
 lint:
 	$(BIN)/ruff check .
@@ -57,8 +67,8 @@ imports:
 	$(BIN)/lint-imports
 
 unit:
-	@echo "the cores, interpreted; then everything"
-	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter
+	@echo "what is compiled, interpreted; then everything"
+	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/sessions
 	$(BIN)/pytest
 
 format: env ## Format and mend what ruff can mend
@@ -77,4 +87,4 @@ locks: env ## Resolve the pinned versions anew (names, versions and hashes; no a
 	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
 
 clean: ## Remove the environment and all that was made
-	rm -rf $(VENV) protocol/*.so limiter/*.so *__mypyc*.so build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html
+	rm -rf $(VENV) $(MACHINE_CODE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html

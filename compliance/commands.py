@@ -1,5 +1,6 @@
 """Commands of `compliance`; what they need is imported when they run."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,22 +9,58 @@ import typer
 STRICT_EXIT = 3
 
 
-def report(
-    access_log: Annotated[Path, typer.Option(help="Folder of the proxy's closed access-log files (*.jsonl).")],
+@dataclass(frozen=True)
+class Wanted:
+    """The options of `sluice report`.
+
+    Args:
+        fresh: Forget what earlier runs have read.
+        strict: Exit code 3 unless every limit is proven compliant.
+        what_if: File of proposed limits.
+        objective: Percent of the time in which promises are to be kept.
+        spark: `KEY=VALUE` settings of Spark.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    what_if: Path | None = None
+    objective: float = 99.9
+    spark: tuple[str, ...] = ()
+
+
+def report(  # noqa: PLR0913 - one for each option
     out: Annotated[
-        Path, typer.Option(help="Folder for report.html, report.json and usage.csv; made if it is not there.")
+        Path, typer.Option(help="Folder for report.html, report.json, usage.csv and csv/; made if it is not there.")
     ],
     *,
+    access_log: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the proxy's closed access-log files (*.jsonl).", show_default=False),
+    ] = None,
+    tables: Annotated[
+        str, typer.Option(help="Instead of --access-log: the --out of `sluice compliance run`, folder or URI.")
+    ] = "",
     fresh: Annotated[bool, typer.Option(help="Forget what earlier runs with this --out have read.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with code 3 unless every limit is proven compliant.")] = False,
+    what_if: Annotated[
+        Path | None, typer.Option(help="YAML file of proposed limits, to be replayed over the log.", show_default=False)
+    ] = None,
+    objective: Annotated[
+        float,
+        typer.Option(min=50, max=99.9999, help="Percent of the time in which limits are to be kept: for burn rates."),
+    ] = 99.9,
+    spark: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.driver.memory=8g.")
+    ] = None,
 ) -> None:
     """Judge an access log: were limits kept, did everybody get what was owed? Needs the extra `report`.
 
-    A later run with the same --out reads only what is new and reports on everything.
+    A later run with the same --access-log and --out reads only what is new and reports on everything.
     """
     try:
         from compliance.run import report_with_progress
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error
-    raise typer.Exit(report_with_progress(access_log, out, fresh=fresh, strict=strict))
+    wanted = Wanted(fresh, strict, what_if, objective, tuple(spark or ()))
+    raise typer.Exit(report_with_progress(access_log, tables, out, wanted))

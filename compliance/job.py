@@ -1,49 +1,125 @@
-"""The whole job: access log in, three files out."""
+"""The whole job: an access log, or tables of one, in; the report's files out."""
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from compliance.export import report_json, usage_csv
+from pyspark.sql import SparkSession
+
 from compliance.gather import gather
-from compliance.ingest import Folders, ingest
-from compliance.page import render
-from compliance.report import Report, make_report
+from compliance.report.collect import Asked
+from compliance.report.export import report_json, tables
+from compliance.report.page import render
+from compliance.report.report import Report, make_report
 from compliance.session import spark_session
+from compliance.tables import LogTables, read_log, read_tables
 
 WORK = "work"
+LITTLE_BYTES = 64 * 2**20
+CSV = "csv"
+"""Folder of the report's tables."""
+USAGE = "usage.csv"
+
+OnStep = Callable[[str], None]
 
 
 class ReportError(Exception):
     """The report cannot be made, for a reason that the operator can mend."""
 
 
-def run(access_log: Path, out: Path, *, fresh: bool, on_step: Callable[[str], None]) -> Report:
-    """Reads what is new, judges everything, writes `report.html`, `report.json` and `usage.csv`.
+@dataclass(frozen=True)
+class Origin:
+    """What is reported on: one of the two.
 
     Args:
         access_log: Folder of closed `*.jsonl` files.
-        out: Folder for the three files and for what is kept between runs.
-        fresh: Forget what earlier runs have read.
+        tables: `--out` of `sluice compliance run`: a folder, or a URI.
+    """
+
+    access_log: Path | None = None
+    tables: str = ""
+
+    def __post_init__(self) -> None:
+        """Exactly one has to be given.
+
+        Raises:
+            ReportError: If none or both are.
+        """
+        if (self.access_log is None) == (not self.tables):
+            raise ReportError(
+                "give either --access-log (the folder that the proxy writes) "
+                "or --tables (the --out of `sluice compliance run`)"
+            )
+
+
+def run(  # noqa: PLR0913 - what is asked, and who is told
+    origin: Origin,
+    out: Path,
+    *,
+    on_step: OnStep,
+    fresh: bool = False,
+    asked: Asked | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
+    """Reads what is new, judges everything, writes `report.html`, `report.json`, `usage.csv` and the tables in `csv`.
+
+    Args:
+        origin: What is reported on.
+        out: Folder for these files and, for an access log, for what is kept between runs.
         on_step: Told, in words, what is done next.
+        fresh: Forget what earlier runs have read.
+        asked: What else the reader wants to know.
+        settings: Of Spark, from the user.
 
     Raises:
-        ReportError: If the log cannot be found or `out` cannot be written.
+        ReportError: If the log or the tables cannot be found, or `out` cannot be written.
+        JobError: If the tables are none, or their connector is missing.
         JavaNotFoundError: If there is no Java for Spark.
     """
-    files = closed_files(access_log)
-    folders = Folders(access_log.resolve(), prepare(out, access_log, fresh=fresh))
+    read, more = _of_log(origin.access_log, out, on_step, fresh=fresh) if origin.access_log else _of_tables(origin, out)
     on_step("starting Spark")
-    with spark_session(folders.work / "spark.log") as spark:
-        on_step(f"reading {len(files)} files")
-        ingest(spark, folders, lambda lines: on_step(f"reading {len(files)} files: {lines} lines"))
-        report = make_report(gather(spark, folders, on_step))
+    with spark_session(out / WORK / "spark.log", {**more, **settings}) as spark:
+        report = make_report(gather(spark, read(spark), on_step, asked))
     on_step("writing the report")
     write(report, out)
     return report
+
+
+Read = Callable[[SparkSession], LogTables]
+
+
+def _of_log(access_log: Path, out: Path, on_step: OnStep, *, fresh: bool) -> tuple[Read, dict[str, str]]:
+    files = closed_files(access_log)
+    work = prepare(out, access_log, fresh=fresh)
+
+    def read(spark: SparkSession) -> LogTables:
+        on_step(f"reading {len(files)} files")
+        return read_log(spark, access_log, work, lambda lines: on_step(f"reading {len(files)} files: {lines} lines"))
+
+    return read, settings_for(files, work)
+
+
+def _of_tables(origin: Origin, out: Path) -> tuple[Read, dict[str, str]]:
+    place = origin.tables
+    if "://" not in place:
+        _refuse_patterns("--tables", Path(place))
+        place = str(Path(place).resolve())
+        if not (Path(place) / "summary.json").exists():
+            raise ReportError(f"--tables {origin.tables}: no tables of `sluice compliance run` in it; give its --out")
+    _make(out, out.resolve() / WORK)
+    return lambda spark: read_tables(spark, place), {}
+
+
+def settings_for(files: list[Path], work: Path) -> dict[str, str]:
+    """What Spark is told besides: over little data, Java's second compiler costs more than it gains."""
+    kept = (work / "rows").rglob("*.parquet")
+    is_little = sum(file.stat().st_size for file in (*files, *kept)) < LITTLE_BYTES
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if is_little else {}
 
 
 def closed_files(access_log: Path) -> list[Path]:
@@ -71,6 +147,13 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
     try:
         if fresh and work.exists():
             shutil.rmtree(work)
+    except OSError as error:
+        raise ReportError(f"--out {out}: cannot be written: {error.strerror}") from error
+    return _make(out, work)
+
+
+def _make(out: Path, work: Path) -> Path:
+    try:
         work.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out), tempfile.TemporaryFile(dir=work):
             pass
@@ -81,14 +164,20 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 def write(report: Report, out: Path) -> None:
     """Each file is renamed into place, so a reader sees the old one or the new one whole."""
+    csv = tables(report)
     contents = {
         "report.json": report_json(report),
-        "usage.csv": usage_csv(report.usage).encode(),
+        USAGE: csv.pop(USAGE).encode(),
         "report.html": render(report).encode(),
     }
+    contents |= {f"{CSV}/{name}": text.encode() for name, text in csv.items()}
     try:
+        (out / CSV).mkdir(exist_ok=True)
+        # A table that this report has not would be an earlier one's.
+        for old in set((out / CSV).glob("*.csv")) - {out / name for name in contents}:
+            old.unlink()
         for name, content in contents.items():
-            half = out / f".{name}.tmp"
+            half = out / f"{name}.tmp"
             half.write_bytes(content)
             half.replace(out / name)
     except OSError as error:

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, S
 from accesslog.record import SCHEMA_VERSION, Kinds
 from compliance.schema import (
     choices,
+    count_list_fields,
     line_schema,
     nullable_fields,
     number_fields,
@@ -38,54 +39,58 @@ _OPTIONS = {"columnNameOfCorruptRecord": "bad", "allowNonNumericNumbers": "false
 
 
 def parse(lines: DataFrame) -> DataFrame:
-    """Columns `value`, `file` in; out every field of the record (times still as text), `file`, `value`, `is_good`.
+    """Column `value` in, with any that tell its place (`file` …).
 
-    Persist the result before selecting from it: else Spark copies the whole parser into the plan of each column.
+    Out: these, every field of the record (times still as text), and `is_good`.
+
+    Persist or write the result before selecting from it twice: else each line is parsed twice.
     """
+    place = [name for name in lines.columns if name != "value"]
     wrapped = F.concat(F.lit('{"lines":['), F.col("value"), F.lit('],"end":true}'))
     parsed = lines.select(
-        "file",
+        *place,
         F.make_valid_utf8("value").alias("value"),
         F.is_valid_utf8("value").alias("is_text"),
         F.from_json(wrapped, _WRAPPED, _OPTIONS).alias("parsed"),
     )
-    record = F.get(F.col("parsed.lines"), F.lit(0))
     is_alone = F.coalesce(F.col("parsed.end") & (F.size("parsed.lines") == 1), F.lit(False))
+    # A generator and not fields of `parsed`: the optimizer would copy the parser into each of them.
     flat = parsed.select(
-        "file",
+        *place,
         "value",
         "is_text",
         is_alone.alias("is_alone"),
         F.col("parsed.bad").isNull().alias("is_typed"),
-        *(record.getField(name).alias(name) for name in line_schema().names),
+        F.inline_outer(F.when(is_alone, F.col("parsed.lines"))),
     )
     return flat.withColumn("is_good", F.coalesce(_is_good(), F.lit(False)))
 
 
-def good_rows(parsed: DataFrame) -> DataFrame:
-    """The rows of the good lines, with the UTC day of their start."""
+def rows_or_null(parsed: DataFrame, place: tuple[str, ...]) -> DataFrame:
+    """A row for every line: of the good ones with its fields and the UTC day of its start, of others with its place."""
     times = {name: F.try_to_timestamp(F.col(name)) for name in time_fields()}
-    rows = parsed.where("is_good").withColumns(times)
-    return rows.select(*row_schema().names, "file", F.to_date("start").alias("day"))
+    day = F.when(F.col("is_good"), F.to_date("start")).alias("day")
+    return parsed.withColumns(times).select(*row_schema().names, *place, day)
 
 
-def quarantined(parsed: DataFrame) -> DataFrame:
-    """The other lines: file, raw line, and why it is malformed."""
-    line = F.substring("value", 1, LONGEST_QUARANTINED).alias("line")
-    return parsed.where(~F.col("is_good")).select("file", line, fault().alias("reason"))
+def quarantined(malformed: DataFrame, place: tuple[str, ...]) -> DataFrame:
+    """What is kept of malformed lines: their places, the beginning of their text, and why they are malformed."""
+    text = F.substring("value", 1, LONGEST_QUARANTINED).alias("text")
+    return malformed.select(*place, text, fault().alias("reason"))
 
 
 def _is_good() -> Column:
     """Every rule of `fault` at once, in a form that is quick for the many lines that keep them all."""
     complete = {kind: [F.col(name).isNotNull() for name in required_fields(kind)] for kind in Kinds.BY_NAME}
     for kind, conditions in complete.items():
-        conditions += [F.contains(F.col("value"), F.lit(f'"{name}"')) for name in nullable_fields(kind)]
+        conditions += [F.col(name).isNotNull() | _says(name) for name in nullable_fields(kind)]
     by_kind = (F.when(F.col("kind") == kind, reduce(and_, conditions)) for kind, conditions in complete.items())
     rules = [
         F.col("is_text") & F.col("is_alone") & F.col("is_typed"),
         F.col("v") <= SCHEMA_VERSION,
         F.coalesce(*by_kind),
         F.least(*number_fields()) >= 0,
+        *(~_has_bad_count(name) for name in count_list_fields()),
         *(~_is_bad_time(name) for name in time_fields()),
         *(F.col(name).isNull() | F.col(name).isin(*words) for name, words in choices().items()),
         *(~_lacks_burst(unit) for unit in ("messages", "bytes")),
@@ -122,14 +127,19 @@ def _missing() -> list[Column]:
         nullable = [kind for kind in Kinds.BY_NAME if name in nullable_fields(kind)]
         is_absent = F.col("kind").isin(*required) & F.col(name).isNull()
         # A null limit means "none", so it must be written: a lost field must not lift a limit.
-        is_unsaid = F.col("kind").isin(*nullable) & ~F.contains(F.col("value"), F.lit(f'"{name}"'))
+        is_unsaid = F.col("kind").isin(*nullable) & ~_says(name)
         absent.append(F.when(is_absent | is_unsaid, name))
     return absent
+
+
+def _says(name: str) -> Column:
+    return F.contains(F.col("value"), F.lit(f'"{name}"'))
 
 
 def _bad_values() -> list[Column]:
     bad = {name: _is_bad_time(name) for name in time_fields()}
     bad |= {name: F.col(name) < 0 for name in number_fields()}
+    bad |= {name: _has_bad_count(name) for name in count_list_fields()}
     bad |= {name: ~F.col(name).isin(*words) for name, words in choices().items()}
     for unit in ("messages", "bytes"):
         bad[f"burst_{unit}"] |= _lacks_burst(unit)
@@ -141,6 +151,11 @@ def _is_bad_time(name: str) -> Column:
     # is found as missing.
     is_unreadable = ~F.col(name).rlike(_RFC3339) | F.try_to_timestamp(F.col(name)).isNull()
     return F.col(name).isNotNull() & is_unreadable
+
+
+def _has_bad_count(name: str) -> Column:
+    is_bad = F.exists(name, lambda count: count.isNull() | (count < 0))
+    return F.col(name).isNotNull() & F.coalesce(is_bad, F.lit(False))
 
 
 def _lacks_burst(unit: str) -> Column:

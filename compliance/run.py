@@ -7,25 +7,40 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from compliance.commands import STRICT_EXIT
+from compliance.commands import STRICT_EXIT, Wanted
+from compliance.figures.proposals import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
-from compliance.job import ReportError, run
-from compliance.report import Report
+from compliance.job import Origin, ReportError, run
+from compliance.report.collect import Asked
+from compliance.report.report import Report
+from compliance.stream.options import JobError, pairs
 
 
-def report_with_progress(access_log: Path, out: Path, *, fresh: bool, strict: bool) -> int:
-    """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `strict` is not content."""
+def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted: Wanted) -> int:
+    """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
     console = Console(stderr=True)
     try:
         with console.status("") as status:
             # Where standard error is no terminal, the status draws nothing.
-            report = run(access_log, out, fresh=fresh, on_step=status.update)
-    except (ReportError, JavaNotFoundError) as error:
+            report = run(
+                Origin(access_log, tables),
+                out,
+                on_step=status.update,
+                fresh=wanted.fresh,
+                asked=_asked(wanted),
+                settings=pairs("--spark", list(wanted.spark)),
+            )
+    except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark failed: {_first_line(error)} (its log: {out}/work/*/spark.log)")
+        return _fail(f"Spark failed: {_first_line(error)} (its log: {out}/work/spark.log)")
     _tell(report, out)
-    return STRICT_EXIT if strict and report.overall.verdict in ("violated", "unknown") else 0
+    return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
+
+
+def _asked(wanted: Wanted) -> Asked:
+    proposals = read_proposals(wanted.what_if) if wanted.what_if else []
+    return Asked(wanted.objective / 100, tuple(proposals))
 
 
 def _fail(message: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DoubleType,
@@ -35,6 +36,7 @@ _SPARK_TYPES: dict[Any, DataType] = {
     float: DoubleType(),
     str: StringType(),
     datetime: StringType(),
+    tuple[int, ...]: ArrayType(LongType()),
 }
 
 
@@ -80,6 +82,12 @@ def row_schema() -> StructType:
     return StructType([StructField(f.name, TimestampType()) if f.name in times else f for f in line_schema().fields])
 
 
+def placed_schema(*parts: StructField) -> StructType:
+    """The same with the line's place in the log, and with the columns that a table is parted by."""
+    place = [StructField("file", StringType()), StructField("line", LongType())]
+    return StructType([*row_schema().fields, *place, *parts])
+
+
 def required_fields(kind: str) -> list[str]:
     """Fields of a kind that must have a value."""
     return [name for name, python_type in _always(kind).items() if not isinstance(python_type, UnionType)]
@@ -103,6 +111,11 @@ def time_fields() -> list[str]:
 def number_fields() -> list[str]:
     """Fields that hold a number; none of them may be negative."""
     return [name for name, python_type in _all_fields().items() if python_type in (int, float)]
+
+
+def count_list_fields() -> list[str]:
+    """Fields that hold a list of counts; none of them may be negative or null."""
+    return [name for name, python_type in _all_fields().items() if python_type == tuple[int, ...]]
 
 
 def choices() -> dict[str, tuple[str, ...]]:

@@ -3,8 +3,9 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,8 @@ _SETTINGS = {
     # The parser's generated code is longer than what the virtual machine compiles: whole, it would be interpreted
     # (2.5 times slower); in pieces it is compiled.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # What filters imply is worked out for every column: minutes, for a row this wide, and nothing is gained.
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 _LOCAL_SETTINGS = {
     "spark.master": "local[*]",
@@ -33,11 +36,12 @@ _LOCAL_SETTINGS = {
 
 
 @contextlib.contextmanager
-def spark_session(log: Path) -> Iterator[SparkSession]:
+def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
     """A session that is stopped at the end; Spark's own chatter goes to a file.
 
     Args:
         log: Where the standard error of the Java process goes.
+        more: Settings of the user's own, which come before ours.
 
     Raises:
         JavaNotFoundError: If no Java can be found. (Not under `spark-submit`, which has started one.)
@@ -48,7 +52,7 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         os.environ["JAVA_HOME"] = str(find_java())
         # Spark's workers would take whatever `python3` is on PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName("sluice report").config(map=dict(settings))
+    builder = SparkSession.builder.appName("sluice report").config(map={**settings, **more})
     with contextlib.nullcontext() if submitted else _standard_error_to(log):
         session = builder.getOrCreate()
     try:

@@ -10,18 +10,21 @@ whatever the size of their entries (`wait_queue.py`). Whose turn it is where lim
 has no timer: it says when it wants to be woken.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
+
+from mypy_extensions import mypyc_attr
 
 from limiter.journal import Notes
 from limiter.limiter import Limiter
 from limiter.stream import Entry, Stream
-from limiter.turns import claim, next_turn, obstacle_of, refusing
+from limiter.turns import meet, next_turn, obstacle_of, refusing
 
 LEAST_SLEEP_NS = 1_000_000
 """Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Gate:
     """Lets entries pass or wait, exactly within all limits of their streams.
 
@@ -182,11 +185,6 @@ class Gate:
         self.join(stream)
         self._settle(stream, now)
 
-    def woken(self, limiters: Iterable[Limiter], now: int) -> None:
-        """The values of these limiters changed: who may go, goes."""
-        for limiter in limiters:
-            self.serve(limiter, now)
-
     def _settle(self, stream: Stream, now: int) -> None:
         """Pass what may pass of a stream that waits nowhere, then queue it where it is refused."""
         while stream.held and stream.waits_on is None:
@@ -236,6 +234,7 @@ class Gate:
         usage.held_messages -= entry.messages
         usage.held_size -= entry.size
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
+        usage.delays.add(now - entry.since, entry.messages)
         self._pass(stream, entry.messages, entry.size, now)
         self.journal.note(stream)
         stream.is_passing = True
@@ -259,8 +258,7 @@ class Gate:
             stream.permits.passed(messages, size)
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
-        if len(stream.chain) > 1 and limiter.waiters.is_before_all(stream.places[limiter]) and not limiter.is_open(now):
-            claim(stream, limiter)
+        meet(stream, limiter, now)
         stream.waits_on = limiter
         stream.waits_since = now
         stream.last_reason = limiter.scope.level
@@ -292,7 +290,7 @@ class Gate:
 
     def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
         if limiter.wakes_at is None:
-            wait = limiter.wait_ns(now)
+            wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
             if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
                 wait = limiter.claimant.waits_on.wait_ns(now)
             limiter.wakes_at = now + max(wait, LEAST_SLEEP_NS)

@@ -13,7 +13,7 @@ Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispat
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from limiter.limiter import Scope
 from limiter.networks import counted_as
@@ -100,8 +100,7 @@ class Client:
 ANYBODY = Client()
 
 
-@dataclass(frozen=True, slots=True)
-class Whose:
+class Whose(NamedTuple):
     """One stream, as far as limits look at it.
 
     Args:

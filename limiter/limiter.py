@@ -1,7 +1,6 @@
 """One limit at work: its token buckets, and the streams that wait for them."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from limiter.rates import Direction, Limit, Rate
 from limiter.token_bucket import TokenBucket
@@ -12,10 +11,15 @@ if TYPE_CHECKING:
     from limiter.permit_meter import PermitMeter
     from limiter.stream import Entry, Stream
 
+MOST_GATHERING_NS = 5_000_000
+"""Those whose turn it is wait so much longer at most, so that more of them go at one time; and never longer than a
+quarter of a burst, which must have room for a late timer besides."""
+_CALM_NS = 1_000_000_000
+"""For so long after turns here and elsewhere have crossed, nobody is gathered."""
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a limiter limits.
+
+class Scope(NamedTuple):
+    """What a limiter limits; limiters are found by it, so it is made often.
 
     Args:
         direction: `publish` or `dispatch`.
@@ -45,6 +49,7 @@ class Limiter:
     Attributes:
         is_rejecting: Whether it refuses what is over it, instead of holding it.
         is_observed: Whether it holds nobody, but says what it would hold.
+        crossed_at: When somebody last waited here who also waits elsewhere.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
@@ -56,6 +61,7 @@ class Limiter:
         self.meters: tuple[PermitMeter, ...] = ()
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
+        self.crossed_at = now - _CALM_NS
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
@@ -92,6 +98,20 @@ class Limiter:
     def wait_ns(self, now: int) -> int:
         """Nanoseconds until `is_open`, if nobody passes before."""
         return max((bucket.wait_ns(1, now) for bucket in (*self._counting, *self._weighing)), default=0)
+
+    def gathering_ns(self, now: int) -> int:
+        """How much longer to wait than for the first token, so that several of those who wait go in one go.
+
+        Each wake-up costs, and so does each write: one entry for each of them is too few where many wait at a high
+        rate. Not where streams wait in several queues: their turns come when two limiters are open at the same moment.
+        """
+        if not self.waiters or self.claimant is not None or now - self.crossed_at < _CALM_NS:
+            return 0
+        first = self.waiters.first()
+        if any(other.waiters for other in first.chain if other is not self):
+            return 0
+        cost = self.cost(first.held[0])
+        return max(0, min(len(self.waiters), self._gathers_ns // cost) - 1) * cost
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
@@ -159,9 +179,12 @@ class Limiter:
         self.is_observed = limit.mode == "observe"
         rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
         both = zip(self._buckets, rates, strict=True)
-        self._buckets = tuple(_changed(known, rate, now, follows=follows) for known, rate in both)
-        self._counting = tuple(bucket for bucket in self._buckets[:2] if bucket is not None)
-        self._weighing = tuple(bucket for bucket in self._buckets[2:] if bucket is not None)
+        self._buckets = tuple([_changed(known, rate, now, follows=follows) for known, rate in both])
+        counting, weighing = self._buckets[:2], self._buckets[2:]
+        self._counting = tuple([bucket for bucket in counting if bucket is not None])
+        self._weighing = tuple([bucket for bucket in weighing if bucket is not None])
+        bursts = [rate.burst * rate.period_ns // rate.tokens for rate in rates if rate is not None]
+        self._gathers_ns = min([MOST_GATHERING_NS, *(burst // 4 for burst in bursts)])
 
 
 def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int, *, follows: bool) -> TokenBucket | None:

@@ -8,11 +8,12 @@ from limiter.stream import Stream
 
 
 class LiveStreams:
-    """Finds a topic's streams without looking at all others."""
+    """Finds the streams of a topic, or of a namespace, without looking at all others."""
 
     def __init__(self) -> None:
         self._known: dict[Stream, tuple[Topic, Client]] = {}
         self._of_topics: dict[str, dict[Stream, None]] = {}
+        self._of_namespaces: dict[str, dict[Stream, None]] = {}
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._known
@@ -31,24 +32,28 @@ class LiveStreams:
         """It is open, or more is known of its client."""
         self._known[stream] = topic, client
         self._of_topics.setdefault(topic.partitioned, {})[stream] = None
+        self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
 
     def remove(self, stream: Stream) -> None:
         """It is over."""
         known = self._known.pop(stream, None)
-        if known is None:
-            return
-        name = known[0].partitioned
-        of_topic = self._of_topics[name]
-        del of_topic[stream]
-        if not of_topic:
-            del self._of_topics[name]
+        if known is not None:
+            _take_out(self._of_topics, known[0].partitioned, stream)
+            _take_out(self._of_namespaces, known[0].namespace_name, stream)
 
     def concerned(self, change: Change) -> list[Stream]:
         """Every stream that a change can concern; others may be among them."""
         if change.setting in OF_TOPIC:
             streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
         elif change.setting in OF_NAMESPACE:
-            streams = [stream for stream, (topic, _) in self._known.items() if topic.namespace_name == change.name]
+            streams = list(self._of_namespaces.get(change.name, ()))
         else:
             streams = list(self._known)
         return [stream for stream in streams if stream.name.direction == change.about]
+
+
+def _take_out(table: dict[str, dict[Stream, None]], name: str, stream: Stream) -> None:
+    streams = table[name]
+    del streams[stream]
+    if not streams:
+        del table[name]

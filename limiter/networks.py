@@ -1,5 +1,6 @@
 """Values by network: the narrowest network that holds an address decides."""
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Generic, TypeVar
 
@@ -7,6 +8,8 @@ T = TypeVar("T")
 
 IPV6_HOST = 64
 """Bits that tell IPv6 clients apart: whoever has one address there has a whole /64 of them."""
+MOST_PARSED = 10_000
+"""Addresses of which it is remembered how they are read: streams of one client have the same."""
 
 
 class Networks(Generic[T]):
@@ -46,6 +49,13 @@ class Networks(Generic[T]):
                 return found
         return None
 
+    def copy(self) -> "Networks[T]":
+        """The same values, to be changed aside."""
+        other = Networks[T]()
+        other._tables = {key: dict(table) for key, table in self._tables.items()}
+        other._lengths = list(self._lengths)
+        return other
+
     def __bool__(self) -> bool:
         return bool(self._tables)
 
@@ -58,6 +68,7 @@ def counted_as(address: str) -> str:
     return str(parsed) if parsed else address
 
 
+@lru_cache(MOST_PARSED)
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
         parsed = ip_address(address)

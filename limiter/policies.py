@@ -1,9 +1,10 @@
 """Which limits apply to a stream: values by setting, and Pulsar's precedence topic > namespace > broker."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Setting, Topic, Whose
+from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Naming, Setting, Topic, Whose
 from limiter.limiter import Scope
 from limiter.networks import Networks
 from limiter.rates import Direction, Limit, Rate
@@ -11,19 +12,34 @@ from limiter.rates import Direction, Limit, Rate
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A limit and where it was written: `file` or `rest`."""
+    """A limit and where it was written: `file`, `dynamic`, `global` or `rest`."""
 
     limit: Limit
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(NamedTuple):
     """One limit that applies: what it limits, its value, and its source for people (`namespace rest`)."""
 
     scope: Scope
     limit: Limit
     source: str
+
+
+Find = Callable[[str], Value | None]
+"""What is written for a name."""
+
+
+class Written(NamedTuple):
+    """A level at which something is written.
+
+    Args:
+        level: Which one.
+        settings: The level's, as far as they hold a value: how to find one, its name there, and the source's name.
+    """
+
+    level: Level
+    settings: tuple[tuple[Find, Naming, str], ...]
 
 
 @dataclass(slots=True)
@@ -36,6 +52,8 @@ class Policies:
     """Resource group by tenant, for namespaces without one of their own."""
     _values: dict[About, dict[Setting, dict[str, Value]]] = field(default_factory=dict)
     _networks: dict[About, Networks[Value]] = field(default_factory=dict)
+    _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
+    """All levels at which something is written, outermost first."""
 
     def put(self, about: About, setting: Setting, name: str, value: Value | None) -> None:
         """Set a value; None takes it back.
@@ -46,12 +64,15 @@ class Policies:
         if setting is Setting.ADDRESS:  # what limits nothing must not hide the wider network's value
             self._networks.setdefault(about, Networks()).put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
+        known = len(values)
         if value is not None:
             values.setdefault(setting, {})[name] = value
         elif setting in values:
             values[setting].pop(name, None)
             if not values[setting]:
                 del values[setting]
+        if len(values) != known:
+            self._levels[about] = tuple(self._written(about))
 
     def get(self, about: About, setting: Setting, name: str) -> Value | None:
         """What was put there; of an address, what holds for it."""
@@ -66,6 +87,22 @@ class Policies:
         self.groups_of_tenants.clear()
         self._values.clear()
         self._networks.clear()
+        self._levels.clear()
+
+    def copy(self) -> "Policies":
+        """The same values, to be changed aside."""
+        values = {about: {setting: dict(named) for setting, named in of.items()} for about, of in self._values.items()}
+        networks = {about: networks.copy() for about, networks in self._networks.items()}
+        other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
+        other._levels = {about: tuple(other._written(about)) for about in values}
+        return other
+
+    def exchange(self, other: "Policies") -> None:
+        """Hold what another one holds, and it what these hold; in one step, whatever there is."""
+        for name in self.__slots__:
+            mine, its = getattr(self, name), getattr(other, name)
+            setattr(self, name, its)
+            setattr(other, name, mine)
 
     def put_under(self, about: About, setting: Setting) -> Mapping[str, Value]:
         """Every value of one setting, by name."""
@@ -73,19 +110,19 @@ class Policies:
 
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
         """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
-        values = self._values.get(direction)
-        if not values or topic.is_system:
+        levels = self._levels.get(direction)
+        if not levels or topic.is_system:
             return ()
         whose = Whose(topic, client, self.group_of(topic))
-        found = (self._at_level(level, direction, whose, values) for level in LEVELS)
-        return tuple(entry for entry in found if entry is not None)
+        found = [_at_level(level, direction, whose) for level in levels]
+        return tuple([entry for entry in found if entry is not None])
 
     def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
         """The one of these limits that is of `level`, if there is one."""
-        values = self._values.get(direction)
-        if not values or topic.is_system:
-            return None
-        return self._at_level(level, direction, Whose(topic, client, self.group_of(topic)), values)
+        for written in self._levels.get(direction, ()):
+            if written.level is level and not topic.is_system:
+                return _at_level(written, direction, Whose(topic, client, self.group_of(topic)))
+        return None
 
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         """How often each consumer may subscribe to a topic, and the source for people (`namespace rest`).
@@ -106,17 +143,29 @@ class Policies:
 
     def group_of(self, topic: Topic) -> str:
         """The resource group that the topic's namespace is attached to, or else its tenant; empty for none."""
+        if not self.groups_of_namespaces and not self.groups_of_tenants:
+            return ""
         return self.groups_of_namespaces.get(topic.namespace_name) or self.groups_of_tenants.get(topic.tenant, "")
 
-    def _at_level(
-        self, level: Level, direction: Direction, whose: Whose, values: Mapping[Setting, object]
-    ) -> InForce | None:
-        """The narrowest value that is there; one that limits nothing counts as not set, as with Pulsar."""
-        if level.exists is not None and not level.exists(whose):
-            return None
-        for setting, name, source in level.settings:
-            if setting in values:
-                value = self.get(direction, setting, name(whose))
-                if value and value.limit:
-                    return InForce(level.scope(direction, whose), value.limit, f"{source} {value.origin}")
+    def _written(self, about: About) -> Iterator[Written]:
+        finds: dict[Setting, Find] = {setting: values.get for setting, values in self._values[about].items()}
+        if Setting.ADDRESS in finds:
+            finds[Setting.ADDRESS] = self._networks[about].find
+        for level in LEVELS:
+            settings = tuple(
+                (finds[setting], naming, source) for setting, naming, source in level.settings if setting in finds
+            )
+            if settings:
+                yield Written(level, settings)
+
+
+def _at_level(written: Written, direction: Direction, whose: Whose) -> InForce | None:
+    """The narrowest value that is there; one that limits nothing counts as not set, as with Pulsar."""
+    level = written.level
+    if level.exists is not None and not level.exists(whose):
         return None
+    for find, naming, source in written.settings:
+        value = find(naming(whose))
+        if value is not None and value.limit:
+            return InForce(level.scope(direction, whose), value.limit, f"{source} {value.origin}")
+    return None

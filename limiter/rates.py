@@ -10,6 +10,8 @@ PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
 """A publish rate is the mean over this time."""
 
 Direction = Literal["publish", "dispatch"]
+DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
+"""All of them."""
 Mode = Literal["enforce", "observe", "reject"]
 
 

@@ -1,30 +1,30 @@
-"""All limiters at work, by what they limit; never by connection, so that a reconnect gains nothing."""
+"""Streams and the limits they are within; never by connection, so that a reconnect gains nothing."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from limiter.backlogs import Backlogs
-from limiter.changes import LEVEL_OF_WORD, OF_TOPIC, Change
+from limiter.changes import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change
 from limiter.gate import Gate
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
+from limiter.limiters import Limiters
 from limiter.live_streams import LiveStreams
 from limiter.observed import Observer
-from limiter.permit_meter import PermitMeter, horizon_of
+from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
-from limiter.policies import InForce, Policies
-from limiter.rates import Limit, Rate
+from limiter.policies import Policies
+from limiter.rates import Limit
 from limiter.relative_limits import RelativeLimits
 from limiter.stream import Entry, Stream
-from limiter.under_way import RULES, DispatchRules, Unit
+from limiter.under_way import RULES, DispatchRules
 
-_SWEEP_AT = 1024
 SLICE = 100
 """Streams whose limits are found anew in one go: 1 to 3 ms."""
 
 
 class Registry:
-    """Makes limiters when streams need them, changes them when policies do, forgets them when they are idle and full.
+    """Puts every stream within the limits that apply to it, when it opens and when policies change.
 
     Args:
         policies: The values in force; call `change` or `apply` after changing them.
@@ -51,17 +51,14 @@ class Registry:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.policies = policies
-        self.limiters: dict[Scope, Limiter] = {}
         self._gate = gate
         self._observer = observer
         self._live = LiveStreams()
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
-        self._tuned: dict[Limiter, None] = {}
-        """Whose waiters are to be woken."""
-        self._sweep_at = _SWEEP_AT
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
+        self._limiters = Limiters(self.relative)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -76,7 +73,7 @@ class Registry:
         stream.chain, observed = self._chains(stream, now)
         self._gate.join(stream)
         self._observe(stream, observed, now)
-        self._sweep(now)
+        self._limiters.sweep(now)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
@@ -110,9 +107,14 @@ class Registry:
         return dropped
 
     @property
+    def limiters(self) -> dict[Scope, Limiter]:
+        """Those at work."""
+        return self._limiters.by_scope
+
+    @property
     def is_changing(self) -> bool:
         """Whether changes of the policies are not yet in force on every live stream: call `go_on`."""
-        return bool(self._to_tune or self._to_rewire or self._tuned)
+        return bool(self._to_tune or self._to_rewire or self._limiters.tuned)
 
     def change(self, changes: Iterable[Change], now: int) -> None:
         """Values in the policies changed: put them in force on live streams, and wake who may go.
@@ -136,8 +138,7 @@ class Registry:
                 self._rewire(self._to_rewire.popitem()[0], now)
             else:
                 break
-        tuned, self._tuned = self._tuned, {}
-        self._serve(tuned, now)
+        self._serve(self._limiters.take_tuned(), now)
         if not self.is_changing:
             self._end_change(now)
 
@@ -158,18 +159,14 @@ class Registry:
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> None:
         """Put other rates in force where they were measured anew, and wake who may go."""
-        changed = [self.limiters[scope] for scope in limits]
-        for limiter in changed:
-            limiter.retune(limits[limiter.scope], limiter.source, now)
-            limiter.meters = _meters(limiter)
-        self._serve(changed, now)
+        self._serve(self._limiters.retune(limits, now), now)
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
         return list(self._live)
 
     def _tuned_by(self, change: Change) -> list[Limiter]:
-        if change.setting not in OF_TOPIC:
+        if change.setting not in OF_TOPIC | OF_NAMESPACE:
             return [limiter for scope, limiter in self.limiters.items() if change.may_tune(scope)]
         limiters = {limiter for stream in self._live.concerned(change) for limiter in _all_of(stream)}
         return [limiter for limiter in limiters if change.may_tune(limiter.scope)]
@@ -177,14 +174,14 @@ class Registry:
     def _tune(self, limiter: Limiter, now: int) -> None:
         """Put its value in force anew; unless it is to go, as its streams will find when their turn comes."""
         known = self._anybody_of(limiter)
-        if known is None or self.limiters.get(limiter.scope) is not limiter:
+        if known is None:
             return
         level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
         entry = self.policies.in_force_at(level, direction, *known)
         if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
             return
         before = limiter.meters
-        self._limiter(self._resolved(entry, known[0], now), now)
+        self._limiters.put(entry, known[0].full, now)
         if limiter.meters != before:
             self._to_rewire.update(dict.fromkeys(limiter.streams))
 
@@ -200,7 +197,7 @@ class Registry:
         for scope in self.relative.scopes:
             if not self.limiters[scope].streams:
                 self.relative.forget(scope)
-        self._sweep(now)
+        self._limiters.sweep(now)
 
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
         """These have another value: whoever waits for them may go, and more may be asked of the broker."""
@@ -210,9 +207,9 @@ class Registry:
             meter.serve()
 
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
-        waiting = [limiter for limiter in limiters if limiter.waiters]
-        self._gate.woken([limiter for limiter in waiting if not limiter.is_observed], now)
-        self._observer.gate.woken([limiter for limiter in waiting if limiter.is_observed], now)
+        for limiter in limiters:
+            if limiter.waiters:
+                (self._observer.gate if limiter.is_observed else self._gate).serve(limiter, now)
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
@@ -240,41 +237,8 @@ class Registry:
             return (), ()
         topic, client = self._live[stream]
         in_force = self.policies.in_force(stream.name.direction, topic, client)
-        found = [self._limiter(self._resolved(entry, topic, now), now) for entry in in_force]
-        return tuple(one for one in found if not one.is_observed), tuple(one for one in found if one.is_observed)
-
-    def _resolved(self, entry: InForce, topic: Topic, now: int) -> InForce:
-        """A limit that is relative to the topic's publish rate, with that rate in it."""
-        limit = self.relative.in_force(entry.scope, entry.limit, topic.full, now)
-        return entry if limit is entry.limit else replace(entry, limit=limit)
-
-    def _limiter(self, entry: InForce, now: int) -> Limiter:
-        limiter = self.limiters.get(entry.scope)
-        if limiter is None:
-            limiter = self.limiters[entry.scope] = Limiter(entry.scope, entry.limit, entry.source, now)
-        elif limiter.is_observed != (entry.limit.mode == "observe"):
-            limiter = self._in_place_of(limiter, entry, now)
-        elif limiter.limit != entry.limit or limiter.source != entry.source:
-            limiter.retune(entry.limit, entry.source, now)
-            if limiter.streams:
-                self._tuned[limiter] = None
-        limiter.meters = _meters(limiter)
-        return limiter
-
-    def _in_place_of(self, old: Limiter, entry: InForce, now: int) -> Limiter:
-        """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""
-        limiter = self.limiters[entry.scope] = Limiter(entry.scope, entry.limit, entry.source, now)
-        limiter.inherit(old, now)
-        return limiter
-
-    def _sweep(self, now: int) -> None:
-        """Forget idle limiters once in a while; never before the streams that they were made for have joined them."""
-        if len(self.limiters) < self._sweep_at:
-            return
-        for scope in [scope for scope, limiter in self.limiters.items() if limiter.is_idle(now)]:
-            del self.limiters[scope]
-            self.relative.forget(scope)
-        self._sweep_at = max(_SWEEP_AT, 2 * len(self.limiters))
+        found = [self._limiters.put(entry, topic.full, now) for entry in in_force]
+        return tuple([one for one in found if not one.is_observed]), tuple([one for one in found if one.is_observed])
 
 
 def _all_of(stream: Stream) -> tuple[Limiter, ...]:
@@ -284,17 +248,3 @@ def _all_of(stream: Stream) -> tuple[Limiter, ...]:
 def meters_of(chain: tuple[Limiter, ...]) -> tuple[PermitMeter, ...]:
     """The permit meters of a consumer's limiters."""
     return tuple(meter for limiter in chain for meter in limiter.meters)
-
-
-def _meters(limiter: Limiter) -> tuple[PermitMeter, ...]:
-    """The permit meters that a limit of deliveries needs: one for messages, one for bytes."""
-    if limiter.scope.direction != "dispatch" or limiter.is_observed:
-        return ()
-    known = {meter.unit: meter for meter in limiter.meters}
-    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.limit.messages), ("bytes", limiter.limit.size))
-    for unit, rate in rates:
-        if rate is None:
-            known.pop(unit, None)
-        else:
-            known.setdefault(unit, PermitMeter(1, unit)).horizon = horizon_of(rate)
-    return tuple(known.values())

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from limiter.rates import Direction
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from limiter.wait_queue import Place
 
 
-@dataclass(slots=True, eq=False)
 class Entry:
     """One whole frame that is held.
 
@@ -30,16 +29,17 @@ class Entry:
         charged: Messages that it is to limits; below 0: all that are in it.
     """
 
-    parts: list[bytes]
-    messages: int
-    size: int
-    memory: int
-    since: int
-    charged: int = -1
+    __slots__ = ("charged", "memory", "messages", "parts", "since", "size")
 
-    def __post_init__(self) -> None:
-        if self.charged < 0:
-            self.charged = self.messages
+    def __init__(  # noqa: PLR0913 - a value
+        self, parts: list[bytes], messages: int, size: int, memory: int, since: int, *, charged: int = -1
+    ) -> None:
+        self.parts = parts
+        self.messages = messages
+        self.size = size
+        self.memory = memory
+        self.since = since
+        self.charged = messages if charged < 0 else charged
 
     @property
     def is_free(self) -> bool:
@@ -61,7 +61,6 @@ class StreamName:
     consumer_name: str = ""
 
 
-@dataclass(slots=True, eq=False)
 class Stream:
     """One producer or consumer, its limits and what of it is held.
 
@@ -78,22 +77,51 @@ class Stream:
             and is charged to nobody.
     """
 
-    name: StreamName
-    chain: tuple["Limiter", ...]
-    release: Callable[[Entry], None]
-    connection: object = None
-    by_entry: bool = False
-    held: deque[Entry] = field(default_factory=deque)
-    waits_on: "Limiter | None" = None
-    places: dict["Limiter", "Place"] = field(default_factory=dict)
-    is_passing: bool = False
-    permits: "Permits | None" = None
-    usage: StreamUsage = field(default_factory=StreamUsage)
-    waits_since: int = 0
-    last_reason: str = ""
-    observed: "Observed | None" = None
-    is_open: bool = True
-    is_accepted: bool = False
+    __slots__ = (
+        "by_entry",
+        "chain",
+        "connection",
+        "held",
+        "is_accepted",
+        "is_open",
+        "is_passing",
+        "last_reason",
+        "name",
+        "observed",
+        "permits",
+        "places",
+        "release",
+        "usage",
+        "waits_on",
+        "waits_since",
+    )
+
+    def __init__(  # noqa: PLR0913 - what its Args say
+        self,
+        name: StreamName,
+        chain: tuple["Limiter", ...],
+        release: Callable[[Entry], None],
+        connection: object = None,
+        *,
+        by_entry: bool = False,
+        is_accepted: bool = False,
+    ) -> None:
+        self.name = name
+        self.chain = chain
+        self.release = release
+        self.connection = connection
+        self.by_entry = by_entry
+        self.is_accepted = is_accepted
+        self.is_open = True
+        self.is_passing = False
+        self.held: deque[Entry] = deque()
+        self.places: dict[Limiter, Place] = {}
+        self.waits_on: Limiter | None = None
+        self.waits_since = 0
+        self.last_reason = ""
+        self.permits: Permits | None = None
+        self.observed: Observed | None = None
+        self.usage = StreamUsage()
 
     def charged(self, entries: int, messages: int) -> int:
         """Messages that so many entries with so many messages in them are to limits."""

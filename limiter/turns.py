@@ -45,14 +45,21 @@ def refusing(stream: Stream, now: int) -> Limiter | None:
     return None if all_open else max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
 
+def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
+    """A stream begins to wait on one: where somebody waits on another of its own, their turns depend on both."""
+    crossed = _others_waited_on(stream, waits_on)
+    for limiter in crossed:
+        limiter.crossed_at = waits_on.crossed_at = now
+    if crossed and waits_on.waiters.is_before_all(stream.places[waits_on]) and not waits_on.is_open(now):
+        claim(stream, waits_on)
+
+
 def claim(stream: Stream, waits_on: Limiter) -> None:
     """Let the other limiters leave room for a stream that waits for nothing but the tokens of `waits_on`.
 
     One claim at a limiter is enough, the earliest: when it has gone, the next stream's turn comes.
     """
-    for limiter in stream.chain:
-        if limiter is waits_on or not limiter.waiters:
-            continue
+    for limiter in _others_waited_on(stream, waits_on):
         known = limiter.claimant
         if known is None or stream.places[limiter] < known.places[limiter]:
             limiter.claimant = stream
@@ -66,6 +73,7 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
     first, claimant = limiter.waiters.first(), limiter.claimant
     if claimant is None or claimant.waits_on is None or claimant.places[limiter] > first.places[limiter]:
         return first
+    claimant.waits_on.crossed_at = limiter.crossed_at = now
     if claimant.waits_on.waiters.first() is not claimant:
         return first
     wait = claimant.waits_on.wait_ns(now)
@@ -73,3 +81,7 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
         return first if refusing(claimant, now) else claimant
     leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
     return first if leaves_room or refusing(first, now) else None
+
+
+def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
+    return [limiter for limiter in stream.chain if limiter is not but and limiter.waiters]

@@ -1,5 +1,7 @@
 """What streams and limiters count: plain integers that only grow, read by the access log and the metrics."""
 
+from limiter.delays import Delays
+
 
 class Stopwatch:
     """How long something was so, in all; nanoseconds of the caller's clock."""
@@ -112,11 +114,13 @@ class StreamUsage:
 
     `withheld` runs while permits are asked for that have not been passed on to the broker.
     `spared` is there once the stream was without a backlog where those that have none are to go unlimited.
-    `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared`.
+    `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared` and
+    `delays`.
     """
 
     __slots__ = (
         "delay_max_ns",
+        "delays",
         "dropped_messages",
         "dropped_size",
         "held_messages",
@@ -151,6 +155,7 @@ class StreamUsage:
         self.held_messages = 0
         self.held_size = 0
         self.delay_max_ns = 0
+        self.delays = Delays()
         self.permits_asked = 0
         self.permits_granted = 0
         self.reported: tuple[int, ...] = ()

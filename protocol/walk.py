@@ -110,19 +110,23 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
         at += 1
         if tag >= 0x80:
             tag, at = _long_tag(data, at - 1, end)
-        if tag == _TYPE:
+        if tag != _TYPE and tag != wanted:
+            at = skip(data, at, end, tag)
+            continue
+        value = data[at] if at < end else 0x80
+        if value < 0x80:  # nearly always; a call less
+            at += 1
+        else:
             value, at = varint(data, at, end)
+        if tag == _TYPE:
             if value < 1 or value > 0x7FFFFFFF or (kind > 0 and kind != value):
                 raise MalformedFrame(f"a command of type {value}" + (f" and of type {kind}" if kind > 0 else ""))
             kind = value
-        elif tag == wanted:
-            value, at = varint(data, at, end)
+        else:
             if value < 0 or value > end - at:
                 raise MalformedFrame("a command is longer than its frame")
             owner, third = _ids(data, at, at + value, owner, third)
             at += value
-        else:
-            at = skip(data, at, end, tag)
     if kind == 0:
         raise MalformedFrame("a command without a type")
     return kind, owner, third
@@ -138,7 +142,11 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i
         if tag & 7 != 0 or tag < 8:
             at = skip(data, at, end, tag)
             continue
-        value, at = varint(data, at, end)
+        value = data[at] if at < end else 0x80
+        if value < 0x80:  # nearly always; a call less
+            at += 1
+        else:
+            value, at = varint(data, at, end)
         if tag == _OWNER:
             owner = value
         elif tag == _NUM_MESSAGES:

@@ -11,6 +11,7 @@ import http.client
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -50,6 +51,7 @@ class AdminLink:
         self._tls = _context(options) if has_tls else None
         self._token = read_token(options.token_file) if options.token_file else None
         self._token_file = options.token_file
+        self._is_safe = has_tls or options.plain_http or self._token is None
 
     @classmethod
     def of(cls, options: AdminOptions) -> Self:
@@ -102,6 +104,8 @@ class AdminLink:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
+            connection.connect()
+            self._check_overheard(connection)
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
             content = answer.read(_MOST_BYTES + 1)
@@ -118,6 +122,13 @@ class AdminLink:
         if self._tls is None:
             return http.client.HTTPConnection(host, port, timeout=self._patience_s)
         return http.client.HTTPSConnection(host, port, timeout=self._patience_s, context=self._tls)
+
+    def _check_overheard(self, connection: http.client.HTTPConnection) -> None:
+        """By the address that a name has led to: the token goes there, whatever the name leads to next."""
+        peer = str(connection.sock.getpeername()[0])
+        if not (self._is_safe or ip_address(peer.partition("%")[0]).is_loopback):
+            remedy = "https://HOST:PORT, or --plain-http if nobody listens on the way"
+            raise AdminLinkError(f"{self.address}: the token would go to {peer} in the clear: {remedy}")
 
     def _refusal(self, status: int, reason: str | None) -> str:
         if reason is None:

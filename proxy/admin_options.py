@@ -22,6 +22,7 @@ class AdminOptions:
         ca: Who has signed the proxy's certificate, else the system's authorities.
         cert: Whom the caller is, by TLS.
         key: Of `cert`, if it is not in the same file.
+        plain_http: Whether the token may go to other machines without TLS.
     """
 
     admin: str = DEFAULT_ADMIN
@@ -29,6 +30,7 @@ class AdminOptions:
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
+    plain_http: bool = False
 
 
 class AdminLinkError(Exception):
@@ -72,6 +74,14 @@ CertKey = Annotated[
     Path | None,
     typer.Option(metavar="FILE", envvar="SLUICE_KEY", help="Its private key, PEM. Default: in the same file."),
 ]
+PlainHttp = Annotated[
+    bool,
+    typer.Option(
+        "--plain-http",
+        envvar="SLUICE_PLAIN_HTTP",
+        help="Send the token even to another machine without TLS, where all on the way can read it.",
+    ),
+]
 
 
 def asks_proxy(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,7 +107,7 @@ def asks_proxy(command: Callable[..., None]) -> Callable[..., None]:
     return asking
 
 
-def _option(name: str, default: str | None, kind: object) -> inspect.Parameter:
+def _option(name: str, default: object, kind: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
@@ -107,4 +117,5 @@ _OPTIONS = (
     _option("ca", None, Ca),
     _option("cert", None, Cert),
     _option("key", None, CertKey),
+    _option("plain_http", default=False, kind=PlainHttp),
 )

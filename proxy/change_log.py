@@ -13,10 +13,11 @@ from limiter.policies import Value
 from proxy.blocking.config import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.intervals import Intervals
-from proxy.policies.book import Who
+from proxy.observe.log_lines import Span
 from proxy.policies.layers import FilePolicies, Place
 from proxy.policies.sections import section_of, section_text
 from proxy.policies.store import Change
+from proxy.policies.who import Who
 
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
 """Parts of a file's change that are made into text; more would not fit."""
@@ -45,11 +46,11 @@ class ChangeLog:
         self._access = access
         self._intervals = intervals
 
-    def changed(self, change: Change, who: Who) -> None:
-        """Something set at run time comes into force."""
+    def changed(self, change: Change, who: Who, at_ns: int) -> None:
+        """Something set at run time came into force at `at_ns`, nanoseconds since 1970."""
         key = change.key
         self._access.change(
-            self._intervals.moment(),
+            Span(at_ns, at_ns, 0),
             who=who.name,
             address=who.address,
             what=key.kind.value,
@@ -59,15 +60,21 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, said: str | None, says: str | None) -> None:
-        """Another file comes into force, see `difference`; nothing is written if it says the same."""
+    def reloaded(self, said: str | None, says: str | None, who: Who) -> None:
+        """Another file comes into force, see `difference`; nothing is written if it says the same.
+
+        Args:
+            said: What differed before.
+            says: What differs now.
+            who: Who asked for it, or what caused it, without an address.
+        """
         if said is None and says is None:
             return
         self._intervals.flush()
         self._access.change(
             self._intervals.moment(),
-            who="file",
-            address="",
+            who=who.name,
+            address=who.address,
             what="file",
             setting="",
             name="",
@@ -76,7 +83,11 @@ class ChangeLog:
         )
 
 
-def difference(before: FileSays, after: FileSays) -> tuple[str | None, str | None]:
+Told = tuple[str | None, str | None]
+"""What one says that is not the same, and what the other says there."""
+
+
+def difference(before: FileSays, after: FileSays) -> Told:
     """What is not the same in two files, as one says it and the other; in any thread. None for nothing."""
     changed = differing(before, after)
     shown = list(islice(changed, _MOST_SHOWN))
@@ -92,6 +103,7 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
     of_tenants = (each.policies.groups_of_tenants for each in (before, after))
     return chain(
         _differing_values(before.policies.values, after.policies.values),
+        _differing_texts("resource group", *(dict.fromkeys(each.policies.groups, "there") for each in (before, after))),
         _differing_texts("group of tenant", *of_tenants),
         _differing_texts("group of namespace", *of_namespaces),
         _differing_texts("block", _reasons(before.blocks), _reasons(after.blocks)),

@@ -3,7 +3,7 @@
 import functools
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -32,6 +32,10 @@ LogDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder for access-log files, made if needed. Default: none, no access log."),
 ]
+Show = Annotated[
+    bool, typer.Option("--show", help="Print every value that is given, and where: by the file, a variable, a flag.")
+]
+ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="The same, with the defaults of all others.")]
 
 
 def serve(
@@ -46,7 +50,8 @@ def serve(
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
     from proxy.config.model import ConfigError, load_config
-    from proxy.serve import Source, StartError, run
+    from proxy.running import run
+    from proxy.serve import Source, StartError
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
@@ -57,20 +62,32 @@ def serve(
         _fail([str(error)])
 
 
-def check(
-    config: Annotated[Path, typer.Option(envvar=_CONFIG, help="YAML file to check.", dir_okay=False)],
+def check(  # noqa: PLR0913 - one for each option
+    config: ConfigFile = None,
+    listen: Listen = None,
+    broker: Broker = None,
+    admin: Admin = None,
+    access_log: LogDir = None,
+    *,
+    show: Show = False,
+    show_defaults: ShowDefaults = False,
 ) -> None:
-    """Check a configuration file, and the SLUICE_ variables over it: every error at once, each with its remedy."""
-    from proxy.config.model import ConfigError, load_config
+    """Check what `sluice serve` would run with, given the same: every error at once, each with its remedy."""
+    from proxy.config.model import ConfigError, load
+    from proxy.config.showing import shown
 
+    flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
-        load_config(config, {}, os.environ)
+        loaded = load(config, flags, os.environ)
     except ConfigError as error:
         _fail(error.problems)
-    typer.echo(f"{config}: fine")
+    if show or show_defaults:
+        typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
+    else:
+        typer.echo(f"{config or 'without a file'}: fine")
 
 
-def _fail(problems: list[str]) -> None:
+def _fail(problems: list[str]) -> NoReturn:
     for problem in problems:
         typer.echo(f"sluice: {problem}", err=True)
     raise typer.Exit(1)

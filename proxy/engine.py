@@ -19,6 +19,7 @@ from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
+from proxy.observe.rejects import Rejects
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.shared_budget import SharedBudget
 
@@ -57,6 +58,7 @@ class Engine:
         self.dispatch_rules = config.dispatch.rules()
         self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
+        self.rejects = Rejects()
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.admission = Admission(config, counters, clock, policies)
         self.broker = split_address(config.broker)

@@ -1,15 +1,13 @@
-"""Puts the parts together, runs them until SIGTERM, and takes them apart in order."""
+"""One process of Sluice: its parts put together, started, and stopped in order; `running.py` keeps it going."""
 
 import asyncio
 import importlib.metadata
-import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from limiter.policies import Policies
@@ -17,31 +15,33 @@ from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.connections import Connections
 from proxy.admin.doors import Doors
+from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Listener
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.readiness import Readiness
 from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.change_log import ChangeLog, FileSays, difference
-from proxy.collector import keep_for_ever, paused_collector
-from proxy.config.limits import Limits, file_policies
+from proxy.brokers.targets import split_address
+from proxy.change_log import ChangeLog, FileSays, Told, difference
+from proxy.config.file_policies import file_policies
+from proxy.config.limits import Limits
 from proxy.config.model import Config
 from proxy.config.reload import Reloader
-from proxy.config.watching import changes_of
+from proxy.config.watching import fingerprints
 from proxy.engine import Engine
-from proxy.observe.access_log import AccessLog, new_boot_id
+from proxy.observe.access_log import AccessLog
+from proxy.observe.addresses import AddressKeyError
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
-from proxy.observe.log_files import LogFiles, Rotation
-from proxy.observe.operator_log import set_up_operator_log
-from proxy.observe.rescue import rescue
+from proxy.observe.open_log import open_access_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
 from proxy.policies.key import Kind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
+from proxy.policies.who import Who
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 from proxy.tasks import Tasks
@@ -76,14 +76,18 @@ class Proxy:
     """
 
     def __init__(self, source: Source) -> None:
+        self.read_files = fingerprints([source.file] if source.file else [])
+        """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()
+        self.read_files |= fingerprints(_files_of(config))
         file = _file_policies(config)
         self.config = config = config.model_copy(update={"limits": Limits()})
         """Without its limits, which the book keeps."""
         self._source = source
         counters = Counters()
         self._refused = Refused(counters.admin_refused, time.monotonic_ns)
-        self.doors = Doors(config.admin_access, self._refused)
+        self.doors = Doors(config.admin_access, self._refused, split_address(config.admin)[0])
+        self._forwarder = Forwarder.of(config, counters, self._refused)
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
@@ -94,7 +98,7 @@ class Proxy:
         self.book = self._open_book(file)
         self._blocks = BlockDesk(self.book, self._kept_blocks)
         self._tasks = Tasks()
-        self.reloader = Reloader(config, source.read, self.doors.reload, self._prepare, counters)
+        self.reloader = Reloader(config, source.read, self.doors.read_again, self._prepare, counters)
         self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -107,7 +111,7 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        self.intervals.start(self.engine.journal, self.engine.registry)
+        self.intervals.start(self.engine.journal, self.engine.registry, self.engine.rejects)
         await self._forget_needless()
         admin = await self._start_admin()
         try:
@@ -127,24 +131,25 @@ class Proxy:
         for listener in self._listeners:
             await listener.stop()
         self._tasks.cancel()
-        self._store.close()
+        await self.book.close()
 
-    def watched(self) -> list[Path]:
-        """Files whose changes are a reason to read the configuration anew."""
-        access = self.config.admin_access
-        tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
-        return [file for file in (self._source.file, access.tokens, *tls) if file is not None]
-
-    def _prepare(self, config: Config) -> Callable[[], bool]:
+    def _prepare(self, config: Config) -> Callable[[Who], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
-        told = difference(FileSays(self.book.file, self.reloader.config.blocks), FileSays(file, blocks))
-        rules, take_limits = [block.rule() for block in blocks], self.book.prepare(file)
+        rules = [block.rule() for block in blocks]
 
-        def take() -> bool:
-            self._changes.reloaded(*told)
-            has_changed = self.engine.blocklist.reload(rules)
-            self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
-            return take_limits() or has_changed
+        def compare(before: FilePolicies) -> Told:
+            return difference(FileSays(before, self.reloader.config.blocks), FileSays(file, blocks))
+
+        async def take(who: Who) -> bool:
+            blocks_changed = False
+
+            def take_blocks(told: Told) -> None:
+                nonlocal blocks_changed
+                self._changes.reloaded(*told, who)
+                blocks_changed = self.engine.blocklist.reload(rules)
+                self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
+
+            return await self.book.take_file(file, compare, take_blocks) or blocks_changed
 
         return take
 
@@ -167,7 +172,7 @@ class Proxy:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
-        parts = Parts(self.book, self._blocks, self._run(), self.reloader)
+        parts = Parts(self.book, self._blocks, self._run(), self.reloader, self._forwarder)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds), self._connections())
@@ -192,56 +197,10 @@ class Proxy:
         return Connections(access.max_connections, access.request_timeout, self._refused)
 
 
-def run(source: Source) -> None:
-    """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
-
-    Raises:
-        ConfigError: If the configuration cannot be used.
-        StartError: If the proxy cannot start.
-    """
-    set_up_operator_log()
-    uvloop.run(_serve(source))
-
-
-async def _serve(source: Source) -> None:
-    log = structlog.get_logger()
-    with paused_collector():
-        proxy = Proxy(source)
-        keep_for_ever()
-    config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
-    try:
-        listen, admin = await proxy.start()
-        addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
-        files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
-        log.info("serving", **addresses, broker=config.broker, **files)
-        tasks.start(_watch(proxy), "watch the configuration")
-        await ending.wait()
-        log.info("ending", connections=len(proxy.engine.sessions))
-    finally:
-        tasks.cancel()
-        await proxy.stop()
-    log.info("ended")
-
-
-async def _reload(proxy: Proxy, cause: str) -> None:
-    await proxy.reloader.reload(cause)
-
-
-async def _watch(proxy: Proxy) -> None:
-    files = proxy.watched()
-    if not files:
-        return
-    try:
-        async for _ in changes_of(files):
-            await proxy.reloader.reload("file changed")
-    except (OSError, RuntimeError) as error:
-        structlog.get_logger().error(
-            "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
-        )
+def _files_of(config: Config) -> list[Path]:
+    access = config.admin_access
+    tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
+    return [file for file in (access.tokens, *tls) if file is not None]
 
 
 def _file_policies(config: Config) -> FilePolicies:
@@ -256,22 +215,10 @@ def _open_store(config: Config) -> Store:
 
 
 def _open_access_log(config: Config) -> AccessLog:
-    section, boot_id = config.access_log, new_boot_id()
-    if section.dir is None:
-        return AccessLog(config.proxy_id, boot_id, None)
-    rotation = Rotation(section.rotate_size, section.rotate_age, section.queue)
+    section = config.access_log
     try:
-        section.dir.mkdir(parents=True, exist_ok=True)
-        rescue(section.dir, config.proxy_id)
-        files = LogFiles(section.dir, f"{config.proxy_id}-{boot_id}", rotation, _log_trouble)
+        return open_access_log(section, config.proxy_id)
+    except AddressKeyError as error:
+        raise StartError(f"access_log.address_key: {error}") from None
     except OSError as error:
         raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
-    return AccessLog(config.proxy_id, boot_id, files)
-
-
-def _log_trouble(error: OSError | None) -> None:
-    log = structlog.get_logger()
-    if error is None:
-        log.info("access log: writing works again")
-    else:
-        log.error("access log: lines are lost until this is mended", error=str(error))

@@ -5,6 +5,7 @@ import importlib.metadata
 import typer
 
 import compliance.commands
+import compliance.stream.commands
 import loadgen.commands
 import protocol.scanner
 import proxy.blocking.commands
@@ -35,6 +36,7 @@ app.command("import")(proxy.importing.commands.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)
 app.command()(compliance.commands.report)
+app.add_typer(compliance.stream.commands.app, name="compliance")
 
 
 @app.command()

@@ -1,1 +1,1 @@
-"""The data path beside a forwarder that reads nothing, in one run: `python -m loadgen.bench` (`make bench`)."""
+"""The data path beside proxies that read nothing, in one run: `python -m loadgen.bench` (`make bench`)."""

@@ -1,93 +1,143 @@
-"""Sends frames, by turns, through a bare forwarder, through Sluice, and through Sluice with limits out of reach."""
+"""`python -m loadgen.bench`: measure the data path beside its peers, print the table, write it into a page."""
 
-import os
-import socket
-import statistics
-import subprocess
+import argparse
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-from loadgen.bench.ends import Load, Sink, connect, send_all, send_frame
+from rich.console import Console
 
-ROUNDS = 3
-LOADS = ((100, 4_000_000), (1024, 1_000_000), (16384, 100_000))
-"""Bytes of a frame, and how many are sent."""
-PATIENCE_S = 60.0
+from loadgen.bench import page, run
+from loadgen.bench.errors import BenchError
+from loadgen.bench.native import Native
+from loadgen.bench.peers import bare, forwarder, haproxy, official, sluice
+from loadgen.bench.peers.plan import Plan, running
+from loadgen.bench.rows import bucket, closing, deliver, idle, interpreted, latency, opening, paced, send
+from loadgen.bench.rows.row import Row
+from loadgen.bench.sink import Sink
+from loadgen.bench.stage import Stage
+from loadgen.bench.table import MARKS, Found, losses, missed, table, unguarded, unlisted
+from loadgen.bench_limits.page import machine
+from loadgen.bench_limits.table import PageError, put_between
 
-_UNREACHED = "{publish: {messages: 1000000000, bytes: 1000GB}, publish_total: {messages: 1000000000}}"
-_CONFIGS = {
-    "sluice": "limits: {}\n",
-    "sluice, limits on": f"limits: {{namespaces: {{public/default: {_UNREACHED}}}}}\n",
-}
-BARE = "bare forwarder"
-PEERS = (BARE, *_CONFIGS)
+PLANS = (
+    bare.PLAN,
+    haproxy.PLAN,
+    *(official.plan(name) for name in (official.ZERO_COPY, official.COPYING, official.PARSING)),
+    sluice.plan(),
+)
+MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
+CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
+SHORT = ("send-100-1", "send-1024-1", "send-16384-1", "deliver-1024", "paced-8")
+"""Rows of the short form, which runs Sluice and the bare forwarder only."""
 
-
-def main() -> None:
-    """Measure and print: frames a second, CPU seconds of the forwarder per million frames, ratios of medians."""
-    print(f"{'':20}{'frame':>8}{'frames/s':>14}{'ratio':>8}{'CPU s/M':>9}{'ratio':>8}   medians of {ROUNDS}")  # noqa: T201
-    for size, frames in LOADS:
-        load = Load(send_frame(size), frames)
-        found: dict[str, list[tuple[float, float]]] = {peer: [] for peer in PEERS}
-        for _ in range(ROUNDS):
-            for peer in PEERS:
-                found[peer].append(measure(peer, load))
-        rates = {peer: statistics.median(rate for rate, _ in runs) for peer, runs in found.items()}
-        costs = {peer: statistics.median(cost for _, cost in runs) for peer, runs in found.items()}
-        for peer in PEERS:
-            rate, cost = rates[peer], costs[peer]
-            ratios = f"{rate / rates[BARE]:8.2f}{cost:9.2f}{cost / costs[BARE]:8.2f}"
-            print(f"{peer:20}{size:>8}{rate:>14,.0f}{ratios}")  # noqa: T201
+Absent = dict[str, str]
 
 
-def measure(peer: str, load: Load) -> tuple[float, float]:
-    """One run: frames a second, CPU seconds per million frames.
+def rows() -> list[Row]:
+    """All of them."""
+    sizes = [send.row(size, connections) for size in (100, 1024, 16384) for connections in (1, 100)]
+    connections = idle.connections_possible(CONNECTIONS, idle.descriptors())
+    small = [paced.row(8, 60_000, receipts=False), paced.row(1, 10_000, receipts=True)]
+    rest = [latency.row(1000), opening.row(2000), closing.row(50), idle.row(connections, LIMITS, WINDOW_S)]
+    return [*sizes, deliver.row(1024), *small, *rest, interpreted.row(), bucket.row()]
 
-    Raises:
-        RuntimeError: If not every byte arrived.
-    """
-    sink = Sink(load)
-    port = _free_port()
-    with _running(peer, port, sink.port) as process, connect(port, PATIENCE_S) as connection:
-        cpu = _cpu_seconds(process.pid)
-        begun = send_all(connection, load)
-        if not sink.wait(PATIENCE_S):
-            raise RuntimeError(f"{peer}: {sink.received} of {load.size} bytes arrived in {PATIENCE_S:g} s")
-        cpu = _cpu_seconds(process.pid) - cpu
-    return load.frames / (sink.finished_at - begun), cpu / load.frames * 1e6
+
+def main() -> int:
+    """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
+    every = rows()
+    arguments = _parser([row.name for row in every]).parse_args()
+    if arguments.write and (arguments.short or arguments.only or arguments.peer):
+        return _fail("--write: a page gets full runs only: leave out --short, --only and --peer", BAD_INPUT)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
+    wanted = arguments.only or (SHORT if arguments.short else [row.name for row in every])
+    try:
+        return _run(arguments, [row for row in every if row.name in wanted])
+    except PageError as error:
+        return _fail(f"{arguments.write}: {error}", BAD_INPUT)
+    except (BenchError, OSError) as error:
+        return _fail(str(error), CANNOT_START)
+    except KeyboardInterrupt:
+        return _fail("interrupted", CANNOT_START)
+
+
+def _run(arguments: argparse.Namespace, chosen: Sequence[Row]) -> int:
+    if arguments.write:
+        _put(arguments.write, "")  # before the minutes of measuring: a page that has lost a mark is told at once
+    found, absent = _measure(arguments, chosen)
+    made, notes = table(chosen, found), losses(chosen, found) + unlisted(chosen, found)
+    print("\n".join([made, "", f"measured on {machine()}", *notes]))  # noqa: T201 - what the command is for
+    for line in missed(chosen, found):
+        print(f"missed: {line}")  # noqa: T201
+    if arguments.write:
+        lines = len(Path(str(forwarder.__file__)).read_text(encoding="utf-8").splitlines())
+        arguments.write.write_text(_put(arguments.write, page.section(made, notes, absent, lines)), encoding="utf-8")
+    slow = unguarded(chosen, found) if arguments.short else []
+    for line in slow:
+        _fail(f"too slow: {line}", MISSED)
+    return MISSED if slow else 0
+
+
+def _put(to: Path, section: str) -> str:
+    return put_between(to.read_text(encoding="utf-8") if to.exists() else "", MARKS, section)
+
+
+def _measure(arguments: argparse.Namespace, chosen: Sequence[Row]) -> tuple[Found, Absent]:
+    needed = {name for row in chosen for name in row.peers}
+    if arguments.short:
+        needed &= {bare.NAME, sluice.NAME}
+    needed &= set(arguments.peer or needed)
+    console = Console(stderr=True)
+    with _stage([plan for plan in PLANS if plan.name in needed], arguments.seconds, console) as (stage, absent):
+        told = partial(console.print, soft_wrap=True, highlight=False)
+        return run.measure(chosen, stage, arguments.rounds, told), absent
 
 
 @contextmanager
-def _running(peer: str, port: int, broker_port: int) -> Iterator[subprocess.Popen[bytes]]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "loadgen.bench.forwarder", str(port), str(broker_port)]
-        if peer in _CONFIGS:
-            config = Path(folder) / "sluice.yaml"
-            config.write_text(_CONFIGS[peer])
-            command = [sys.executable, "-m", "sluice", "serve", "--config", str(config)]
-            command += ["--listen", f"127.0.0.1:{port}", "--broker", f"pulsar://127.0.0.1:{broker_port}"]
-            command += ["--admin", f"127.0.0.1:{_free_port()}", "--access-log", f"{folder}/log"]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603 - our own commands
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(PATIENCE_S)
+def _stage(plans: Sequence[Plan], seconds: float, console: Console) -> Iterator[tuple[Stage, Absent]]:
+    """Both ends, and all peers that can be had; of the others, why not."""
+    absent: Absent = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
+        native, sink = Native(), stack.enter_context(Sink())
+        peers = {}
+        for plan in plans:
+            why = plan.missing()
+            try:
+                if why is None:
+                    peers[plan.name] = stack.enter_context(running(plan, folder, sink.port))
+            except BenchError as error:
+                why = str(error)
+            if why is not None:
+                absent[plan.name] = why
+                console.print(f"without {plan.name}: {why}", soft_wrap=True, highlight=False)
+        yield (
+            Stage(native, sink, peers, {plan.name: plan for plan in plans if plan.name in peers}, seconds, folder),
+            absent,
+        )
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m loadgen.bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=names, help="this row (may be given several times)")
+    parser.add_argument("--peer", action="append", choices=[plan.name for plan in PLANS], help="this peer (as --only)")
+    parser.add_argument(
+        "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each row and peer (default: 3)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="how long each sends (default: 1.5)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
+    return parser
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _fail(line: str, code: int) -> int:
+    sys.stderr.write(f"bench: {line}\n")
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

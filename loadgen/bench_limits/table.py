@@ -27,7 +27,7 @@ def table(rows: Sequence[Row], found: Found) -> str:
             load = row.load if number == 0 else ""
             lines.append([load, figure.text, figure.shown(own.get(figure.key, [])), figure.shown(mine) + mark])
             lines[-1].append(figure.goal_shown())
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def missed(rows: Sequence[Row], found: Found) -> list[str]:
@@ -49,17 +49,22 @@ def marks(about: str) -> tuple[str, str]:
 
 
 def put_into(page: str, about: str, section: str) -> str:
+    """As `put_between`, for the section about publishing or dispatching."""
+    return put_between(page, marks(about), section)
+
+
+def put_between(page: str, marks: tuple[str, str], section: str) -> str:
     """The page with the section in place of the one between its marks, or at its end.
 
     Args:
         page: All of it.
-        about: See `marks`.
+        marks: The lines before and behind the section.
         section: Without marks.
 
     Raises:
         PageError: If only one of the marks is there.
     """
-    begin, end = marks(about)
+    begin, end = marks
     if (begin in page) != (end in page):
         raise PageError(f"only one of the lines '{begin}' and '{end}' is there: remove it")
     marked = f"{begin}\n{section.strip()}\n{end}\n"
@@ -69,8 +74,9 @@ def put_into(page: str, about: str, section: str) -> str:
     return before + marked + rest.partition(end)[2].removeprefix("\n")
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A table of these cells, the first line its headings."""
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     rule = ["-" * width for width in widths]
     whole = [lines[0], rule, *lines[1:]]
     cells = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in whole)

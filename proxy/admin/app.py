@@ -11,11 +11,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from proxy.admin.block_rest import BlockRest
 from proxy.admin.bounds import RequestBounds
 from proxy.admin.doors import Doors
+from proxy.admin.forwarding.forwarder import Forwarder
+from proxy.admin.forwarding.paths import PREFIXES
+from proxy.admin.openapi.described import TEXT, described
+from proxy.admin.openapi.rest import OpenApiRest
 from proxy.admin.own_routes import own_routes
 from proxy.admin.pulsar.routes import pulsar_routes
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusal import refusal
-from proxy.admin.status_rest import Run, StatusRest
+from proxy.admin.status_rest import Counts, Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.config.reload import Reloader
@@ -24,7 +28,7 @@ from proxy.policies.book import Book
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NOT_SERVED = frozenset({404, 405})
-_ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address"
+_ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, or set admin_forward.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,14 @@ class Parts:
         blocks: Who is blocked.
         run: Which run of the proxy it is.
         reloader: The configuration.
+        forwarder: What is the broker's, if it is passed on.
     """
 
     book: Book
     blocks: BlockDesk
     run: Run
     reloader: Reloader
+    forwarder: Forwarder | None = None
 
 
 def admin_app(
@@ -66,15 +72,20 @@ def admin_app(
 ) -> web.Application:
     """The application; somebody else gives it an address."""
 
+    @described({200: TEXT, 503: TEXT})
     async def show_readiness(_request: web.Request) -> web.Response:
+        """Whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
-    bounds, doors = guards.bounds, guards.doors
+    bounds, doors, forwarder = guards.bounds, guards.doors, parts.forwarder
+    passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
-        middlewares=[_errors_as_reasons, bounds.rate, doors.check, bounds.body],
+        middlewares=[_errors_as_reasons, bounds.rate, doors.check, *passing_on, bounds.body],
         client_max_size=bounds.most_bytes,
     )
+    if forwarder:
+        app.cleanup_ctx.append(forwarder.running)
     app.add_routes(
         [
             *_watching(metrics),
@@ -82,6 +93,7 @@ def admin_app(
             *StreamRest(engine).routes(),
             *pulsar_routes(parts.book),
             *own_routes(parts.book),
+            *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),
         ]
@@ -89,7 +101,7 @@ def admin_app(
     return app
 
 
-def _counts(engine: Engine) -> dict[str, int]:
+def _counts(engine: Engine) -> Counts:
     return {"connections": len(engine.sessions), "limiters": len(engine.registry.limiters)}
 
 
@@ -101,10 +113,14 @@ def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds) -> web.Applic
 
 
 def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
+    @described({200: TEXT})
     async def show_metrics(_request: web.Request) -> web.Response:
+        """Counters in Prometheus' form."""
         return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    @described({200: TEXT})
     async def show_health(_request: web.Request) -> web.Response:
+        """Whether the process answers."""
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
@@ -116,8 +132,11 @@ async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.Stre
     try:
         return await handler(request)
     except web.HTTPException as error:
-        remedy = _ELSEWHERE if error.status in _NOT_SERVED and request.path.startswith("/admin/") else ""
-        return refusal(error.status, f"{request.method} {request.path}: {error.reason}{remedy}")
+        remedy = _ELSEWHERE if error.status in _NOT_SERVED and request.path.startswith(PREFIXES) else ""
+        answer = refusal(error.status, f"{request.method} {request.path}: {error.reason}{remedy}")
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
     except (web.RequestPayloadError, ConnectionError):
         return refusal(400, f"{request.method} {request.path}: the body breaks off or is not as its headers say")
     except Exception as error:  # noqa: BLE001 - one bad request must cost nobody else anything

@@ -2,16 +2,35 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from aiohttp import web
 
-from proxy.admin.questions import asked, explaining, number
+from proxy.admin.openapi.described import described
+from proxy.admin.questions import Number, asked, explaining
 from proxy.policies.store import Audited, Store
 
-SHOWN_UNLESS_TOLD = 100
-MOST_SHOWN = 10_000
+LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_000)
+
+
+class AuditedChange(TypedDict):
+    """A change; bodies are as the store keeps them, null for none."""
+
+    at: str
+    who: str
+    address: str
+    kind: str
+    setting: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+class AuditPage(TypedDict):
+    """The latest changes."""
+
+    changes: list[AuditedChange]
 
 
 class AuditRest:
@@ -28,17 +47,19 @@ class AuditRest:
         """The routes, for aiohttp."""
         return [web.get("/sluice/audit", explaining(self.get))]
 
+    @described({200: AuditPage}, query=(LIMIT,))
     async def get(self, request: web.Request) -> web.Response:
-        """The latest changes; bodies as the store keeps them, null for none."""
-        most = number(asked(request, "limit"), "limit", SHOWN_UNLESS_TOLD, MOST_SHOWN)
+        """Who changed what from what to what, the newest first."""
+        most = LIMIT.read(asked(request, (LIMIT,)))
         body = await asyncio.to_thread(self._page, most)
         return web.Response(body=body, content_type="application/json")
 
     def _page(self, most: int) -> bytes:
-        return msgspec.json.encode({"changes": [_shown(audited) for audited in self._store.audited(most)]})
+        answer: AuditPage = {"changes": [_shown(audited) for audited in self._store.audited(most)]}
+        return msgspec.json.encode(answer)
 
 
-def _shown(audited: Audited) -> dict[str, Any]:
+def _shown(audited: Audited) -> AuditedChange:
     change = audited.change
     return {
         "at": datetime.fromtimestamp(audited.at_ns / 10**9, UTC).isoformat(timespec="milliseconds"),

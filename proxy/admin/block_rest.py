@@ -1,18 +1,26 @@
 """`/sluice/blocks`: who is blocked, and the way to block and unblock at run time."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, TypedDict
 
 import msgspec
 from aiohttp import web
+from msgspec import Meta
 
-from proxy.admin.pulsar.answers import answering, caller_of
-from proxy.admin.refusal import refusal
+from proxy.admin.openapi.described import described
+from proxy.admin.pulsar.answers import caller_of
+from proxy.admin.questions import Text, asked, explaining
+from proxy.blocking.blocklist import Ended
 from proxy.blocking.kept import BlockDesk
-from proxy.blocking.rules import Key, Rule, TooManyRulesError, read_key, read_reason
+from proxy.blocking.rules import MOST_NAME, MOST_REASON, Kind, Rule, TooManyRulesError, read_key, read_reason
 
 _PATH = "/sluice/blocks"
-_KEY_PARTS = ("kind", "name", "topic", "namespace")
+_KINDS = tuple(Kind)
+_KIND = Text(name="kind", meaning="what is blocked", words=_KINDS, is_needed=True)
+_NAME = Text(name="name", meaning="whose, as it was blocked", longest=MOST_NAME, is_needed=True)
+_TOPIC = Text(name="topic", meaning="the one topic that the block is of, if it is narrowed so")
+_NAMESPACE = Text(name="namespace", meaning="the one namespace that the block is of, if it is narrowed so")
+_KEY = (_KIND, _NAME, _TOPIC, _NAMESPACE)
 _STANDS_IN_FILE = "it stands in the configuration file too, and is lifted until it is blocked again; take it out there"
 _UNTIL_START = "it stands in the configuration file too, and blocks again from the next start on; take it out there"
 
@@ -20,11 +28,52 @@ _UNTIL_START = "it stands in the configuration file too, and blocks again from t
 class Body(msgspec.Struct, forbid_unknown_fields=True):
     """What POST takes; `topic` or `namespace` narrows a name."""
 
-    kind: str
-    name: str
+    kind: Annotated[str, Meta(extra_json_schema={"enum": [*_KINDS]})]
+    name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MOST_NAME})]
     topic: str = ""
     namespace: str = ""
-    reason: str = ""
+    reason: Annotated[str, Meta(extra_json_schema={"maxLength": MOST_REASON})] = ""
+
+
+class ShownBlock(TypedDict):
+    """A rule; `hits` is how often it refused or ended somebody."""
+
+    kind: str
+    name: str
+    topic: str
+    namespace: str
+    reason: str
+    since: str
+    origin: str
+    hits: int
+
+
+class Blocks(TypedDict):
+    """The rules in force; `lifted` are those of the file that were unblocked at run time."""
+
+    blocks: list[ShownBlock]
+    lifted: list[ShownBlock]
+
+
+class EndedCounts(TypedDict):
+    """What a block ended."""
+
+    connections: int
+    streams: int
+
+
+class Blocked(TypedDict):
+    """What became of a block."""
+
+    block: ShownBlock
+    ended: EndedCounts
+
+
+class Unblocked(TypedDict):
+    """What became of an unblocking; the note says what else to do."""
+
+    unblocked: bool
+    note: str
 
 
 class BlockRest:
@@ -44,51 +93,51 @@ class BlockRest:
         """The routes, for aiohttp."""
         return [
             web.get(_PATH, self.get),
-            web.post(_PATH, answering(self.post)),
-            web.delete(_PATH, answering(self.delete)),
+            web.post(_PATH, explaining(self.post)),
+            web.delete(_PATH, explaining(self.delete)),
         ]
 
+    @described({200: Blocks})
     async def get(self, _request: web.Request) -> web.Response:
         """Every rule in force; `lifted` are those of the file that were unblocked at run time."""
         rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
-        return web.json_response({"blocks": self._shown(rules), "lifted": self._shown(lifted)})
+        answer: Blocks = {"blocks": self._shown(rules), "lifted": self._shown(lifted)}
+        return web.json_response(answer)
 
+    @described({200: Blocked}, body=Body)
     async def post(self, request: web.Request) -> web.Response:
         """Block; saying it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
             key = read_key(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
-        except msgspec.DecodeError as error:
-            return refusal(400, f"the body is not a block: {error}")
-        except (ValueError, TooManyRulesError) as error:
-            return refusal(400, str(error))
-        rules = [outcome.rule] if outcome.rule else []
-        return web.json_response({"block": self._shown(rules)[0], "ended": outcome.ended._asdict()})
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"the body is not a block: {error}") from None
+        except TooManyRulesError as error:
+            raise ValueError(str(error)) from None
+        assert outcome.rule is not None, "it is in force"
+        answer: Blocked = {"block": self._shown([outcome.rule])[0], "ended": _counts(outcome.ended)}
+        return web.json_response(answer)
 
+    @described({200: Unblocked}, query=_KEY)
     async def delete(self, request: web.Request) -> web.Response:
         """Unblock; what is not blocked stays so."""
-        try:
-            key = _key_of(request)
-            outcome = await self._desk.unblock(key, caller_of(request))
-        except ValueError as error:
-            return refusal(400, str(error))
+        query = asked(request, _KEY)
+        key = read_key(*(part.read(query) for part in _KEY))
+        outcome = await self._desk.unblock(key, caller_of(request))
         note = self._note if outcome.rule is not None and self._blocklist.stands_in_file(key) else ""
-        return web.json_response({"unblocked": outcome.rule is not None, "note": note})
+        answer: Unblocked = {"unblocked": outcome.rule is not None, "note": note}
+        return web.json_response(answer)
 
-    def _shown(self, rules: list[Rule]) -> list[dict[str, Any]]:
+    def _shown(self, rules: list[Rule]) -> list[ShownBlock]:
         return [_shown(rule, self._blocklist.hits[rule.key]) for rule in rules]
 
 
-def _key_of(request: web.Request) -> Key:
-    strange = sorted(set(request.query) - set(_KEY_PARTS))
-    if strange or not {"kind", "name"} <= set(request.query):
-        what = f"{', '.join(strange)}: not known here; " if strange else ""
-        raise ValueError(f"{what}write ?kind=…&name=…, and topic=… or namespace=… if the block has that")
-    return read_key(*(request.query.get(part, "") for part in _KEY_PARTS))
+def _counts(ended: Ended) -> EndedCounts:
+    return {"connections": ended.connections, "streams": ended.streams}
 
 
-def _shown(rule: Rule, hits: int) -> dict[str, Any]:
+def _shown(rule: Rule, hits: int) -> ShownBlock:
     key = rule.key
     is_topic = "://" in key.within
     return {

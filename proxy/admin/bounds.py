@@ -9,19 +9,25 @@ from aiohttp import web
 from limiter.admissions import Buckets, KeyedBuckets
 from limiter.networks import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
-from proxy.admin.connections import Connection
+from proxy.admin.connections import connection_of
 from proxy.admin.refusal import refusal
 from proxy.admin.refused import Refused, Why
 from proxy.config.admin import AdminAccess
 
 MOST_CALLERS = 10_000
 """Addresses whose rates are remembered."""
+WHOLE_SETS = "/sluice/policies"
+"""Where 100,000 topics come in one body."""
+RETRY_WHOLE_SET_S = 5
 
+_STATUSES = {Why.TIME: 408, Why.SIZE: 413, Why.BUSY: 503}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestBounds:
     """Two middlewares: the rate is asked first, the body is read once it is known that the caller may call.
+
+    A body that is larger than most may be is taken for a whole policy set only, and one at a time.
 
     Args:
         access: The bounds.
@@ -36,6 +42,8 @@ class RequestBounds:
         self._retry_after_s = max(1, math.ceil(period_ns / tokens / NANOS_PER_SECOND))
         self._patience_s = access.request_timeout
         self.most_bytes = access.max_body
+        self._most_of_set = max(access.max_body, access.max_policies_body)
+        self._whole_set = asyncio.Lock()
         self._refused = refused
         self._clock = clock
 
@@ -45,7 +53,7 @@ class RequestBounds:
         try:
             return await self._at_rate(request, handler)
         finally:
-            if connection := _connection(request):
+            if connection := connection_of(request):
                 connection.request_is_answered()
 
     async def _at_rate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -62,27 +70,42 @@ class RequestBounds:
     @web.middleware
     async def body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """408 for a body that does not come in time, 413 for one that is too large; handlers find it read."""
-        connection = _connection(request)
+        if not self._may_be_large(request):
+            return await self._with_body(request, handler, "max_body")
+        if self._whole_set.locked():
+            return self._refuse_second(request)
+        async with self._whole_set:
+            large = request.clone(client_max_size=self._most_of_set)
+            return await self._with_body(large, handler, "max_policies_body")
+
+    async def _with_body(self, request: web.Request, handler: Handler, key: str) -> web.StreamResponse:
+        connection = connection_of(request)
         due = connection.due if connection else asyncio.get_running_loop().time() + self._patience_s
         try:
             async with asyncio.timeout_at(due):
                 await request.read()
         except TimeoutError:
-            return self._refuse(request, 408, Why.TIME, f"no request within {self._patience_s:g} s")
+            return self._refuse(request, Why.TIME, f"no request within {self._patience_s:g} s", "request_timeout")
         except web.HTTPRequestEntityTooLarge:
-            return self._refuse(request, 413, Why.SIZE, f"a body of more than {self.most_bytes} bytes")
+            return self._refuse(request, Why.SIZE, f"a body of more than {request.client_max_size} bytes", key)
         if connection:
             connection.request_is_there()
         return await handler(request)
 
-    def _refuse(self, request: web.Request, status: int, why: Why, what: str) -> web.Response:
-        key = "request_timeout" if why is Why.TIME else "max_body"
-        self._refused.count(why, f"{what} (admin_access.{key})", request.remote or "?")
-        answer = refusal(status, f"{request.method} {request.path}: {what} (admin_access.{key})")
-        answer.force_close()
+    def _may_be_large(self, request: web.Request) -> bool:
+        resource, length = request.match_info.route.resource, request.content_length
+        if resource is None or resource.canonical != WHOLE_SETS or request.method != "PUT":
+            return False
+        return length is None or length > self.most_bytes or "Content-Encoding" in request.headers
+
+    def _refuse_second(self, request: web.Request) -> web.Response:
+        answer = self._refuse(request, Why.BUSY, "another large policy set is being read or applied; try again")
+        answer.headers["Retry-After"] = str(RETRY_WHOLE_SET_S)
         return answer
 
-
-def _connection(request: web.Request) -> Connection | None:
-    found = request.transport.get_protocol() if request.transport else None
-    return found if isinstance(found, Connection) else None
+    def _refuse(self, request: web.Request, why: Why, what: str, key: str | None = None) -> web.Response:
+        reason = f"{what} (admin_access.{key})" if key else what
+        self._refused.count(why, reason, request.remote or "?")
+        answer = refusal(_STATUSES[why], f"{request.method} {request.path}: {reason}")
+        answer.force_close()
+        return answer

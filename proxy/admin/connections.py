@@ -8,7 +8,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, cast
+
+from aiohttp import web
 
 from proxy.admin.refused import Refused, Why
 
@@ -95,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._socket = accepted
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._work: asyncio.Task[Any] | None = None
         self._is_idle = False
         self._is_over = False
 
@@ -157,6 +161,15 @@ class Connection(asyncio.Protocol):
             self._all.wait_for(self)
             self._arm()
 
+    @contextlib.contextmanager
+    def taking_along(self, work: asyncio.Task[Any]) -> Iterator[None]:
+        """Within this, work that is for nobody but the client ends with the connection."""
+        self._work = work
+        try:
+            yield
+        finally:
+            self._work = None
+
     def abort(self) -> None:
         """End it, whatever is unsent."""
         self._gone()
@@ -170,6 +183,8 @@ class Connection(asyncio.Protocol):
         self._is_over = True
         self._disarm()
         self._all.forget(self)
+        if self._work is not None:
+            self._work.cancel()
 
     def _arm(self) -> None:
         self._disarm()
@@ -190,3 +205,9 @@ class Connection(asyncio.Protocol):
     def _end(self, why: Why, detail: str) -> None:
         if not self._is_over:
             self._all.end(self, why, detail)
+
+
+def connection_of(request: web.Request) -> Connection | None:
+    """The one that a request came by, if it is one of a listener's."""
+    found = request.transport.get_protocol() if request.transport else None
+    return found if isinstance(found, Connection) else None

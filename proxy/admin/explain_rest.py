@@ -1,22 +1,44 @@
 """`GET /sluice/explain?topic=…&subscription=…&producer=…&role=…&address=…`: which limits hold, and why."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from ipaddress import ip_address
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from aiohttp import web
 
 from limiter.levels import Client
 from protocol.topic_name import parse_topic
-from proxy.admin.questions import asked, explaining
+from proxy.admin.openapi.described import described
+from proxy.admin.questions import Text, asked, explaining
 from proxy.policies.book import Book
-from proxy.policies.explain import Explained, LevelLines, explain, explain_subscribes
+from proxy.policies.explain import Explained, Group, LevelLines, Line, explain, explain_subscribes
+from proxy.policies.place_names import LONGEST
 
-_LONGEST = 2000
-"""Characters of a name."""
-_CLIENT = ("subscription", "producer", "role", "address")
+_TOPIC = Text(name="topic", meaning="persistent://tenant/namespace/topic", is_needed=True, longest=LONGEST)
+_SUBSCRIPTION = Text(name="subscription", meaning="the consumer's, for the limits of dispatch")
+_PRODUCER = Text(name="producer", meaning="the producer's name, for those of publish")
+_ROLE = Text(name="role", meaning="what the client authenticates as")
+_ADDRESS = Text(name="address", meaning="the client's, as 10.1.2.3")
+_KEYS = (_TOPIC, _SUBSCRIPTION, _PRODUCER, _ROLE, _ADDRESS)
+
+
+class ExplainedLevel(TypedDict):
+    """A level, whether anything was looked for there, and every value that was written for it."""
+
+    level: str
+    asked: bool
+    values: list[Line]
+
+
+class Explanation(TypedDict):
+    """Which limits hold for a topic and a client, and why."""
+
+    topic: str
+    exempt: bool
+    resource_group: Group | None
+    publish: list[ExplainedLevel]
+    dispatch: list[ExplainedLevel]
+    subscribe: ExplainedLevel
 
 
 class ExplainRest:
@@ -33,20 +55,19 @@ class ExplainRest:
         """The routes, for aiohttp."""
         return [web.get("/sluice/explain", explaining(self.get))]
 
+    @described({200: Explanation}, query=_KEYS)
     async def get(self, request: web.Request) -> web.Response:
         """A producer has no subscription and a consumer no producer's name, so each direction has its own client."""
-        query = asked(request, "topic", *_CLIENT)
-        if "topic" not in query:
-            raise ValueError("topic: write ?topic=persistent://tenant/namespace/topic, and what is known of the client")
-        topic = parse_topic(_said(query, "topic"))
-        role, address = _said(query, "role"), _address(_said(query, "address"))
-        producer = Client(_said(query, "producer"), role, address)
-        consumer = Client("", role, address, _said(query, "subscription"))
+        query = asked(request, _KEYS)
+        topic = parse_topic(_TOPIC.read(query))
+        role, address = _ROLE.read(query), _address(_ADDRESS.read(query))
+        producer = Client(_PRODUCER.read(query), role, address)
+        consumer = Client("", role, address, _SUBSCRIPTION.read(query))
         publish = explain(self._book, "publish", topic, producer)
-        answer = {
+        answer: Explanation = {
             "topic": publish.topic,
             "exempt": publish.is_exempt,
-            "resource_group": asdict(publish.group) if publish.group else None,
+            "resource_group": publish.group,
             "publish": _levels(publish),
             "dispatch": _levels(explain(self._book, "dispatch", topic, consumer)),
             "subscribe": _level(explain_subscribes(self._book, topic)),
@@ -54,19 +75,12 @@ class ExplainRest:
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
-def _levels(explained: Explained) -> list[dict[str, Any]]:
+def _levels(explained: Explained) -> list[ExplainedLevel]:
     return [_level(level) for level in explained.levels]
 
 
-def _level(level: LevelLines) -> dict[str, Any]:
-    return {"level": level.level, "asked": level.asked, "values": [asdict(line) for line in level.lines]}
-
-
-def _said(query: Mapping[str, str], key: str) -> str:
-    text = query.get(key, "")
-    if len(text) > _LONGEST or not text.isprintable():
-        raise ValueError(f"{key}: write it in one line of at most {_LONGEST} characters")
-    return text
+def _level(level: LevelLines) -> ExplainedLevel:
+    return {"level": level.level, "asked": level.asked, "values": list(level.lines)}
 
 
 def _address(text: str) -> str:

@@ -1,29 +1,66 @@
 """`/sluice/limits`: every limit in force, and one limit set, shown or taken back in Sluice's own form."""
 
-import asyncio
 import heapq
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypedDict
 
 import msgspec
 from aiohttp import web
 
+from limiter.levels import About, Setting
 from limiter.policies import Value
+from proxy.admin.openapi.described import described
 from proxy.admin.pulsar.answers import caller_of, json_text
-from proxy.admin.questions import asked, explaining, number
+from proxy.admin.questions import Number, Query, Text, asked, explaining
 from proxy.admin.refusal import refusal
+from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Book
+from proxy.policies.contents import Contents
 from proxy.policies.layers import Layer, Place
 from proxy.policies.own_limits import to_set, to_take_back
-from proxy.policies.place_names import read_about, read_place, read_setting
-from proxy.policies.policy_set import in_force
-from proxy.policies.sections import section_of
+from proxy.policies.place_names import LONGEST, read_about, read_place, read_setting
+from proxy.policies.policy_set import ABOUTS, in_force
+from proxy.policies.sections import Section, SubscribeLimit, section_of
 
 _PATH = "/sluice/limits"
-_PLACE = ("direction", "setting", "name")
-MOST_SHOWN = 10_000
-SHOWN_UNLESS_TOLD = 1000
+_DIRECTION = Text(name="direction", meaning="what it limits", words=ABOUTS)
+_SETTING = Text(name="setting", meaning="for what it is set", words=tuple(Setting))
+_NAME = Text(name="name", meaning="whose it is, as its setting has it; empty where that is of all", longest=LONGEST)
+_AFTER = Text(name="after", meaning="`next` of the page before", longest=LONGEST + 100)
+_LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000)
+_PLACE = (replace(_DIRECTION, is_needed=True), replace(_SETTING, is_needed=True), _NAME)
+
+
+class ShownLimit(TypedDict):
+    """A limit as the configuration writes it, for what it is set, and where it was written."""
+
+    direction: About
+    setting: str
+    name: str
+    limit: Section
+    origin: str
+
+
+class HoldingLimit(ShownLimit):
+    """The limit that holds at a place, and those that it hides there."""
+
+    hidden: list[ShownLimit]
+
+
+class LimitsPage(TypedDict):
+    """Limits in force; `next` asks for the following ones."""
+
+    limits: list[ShownLimit]
+    left_out: int
+    next: str | None
+
+
+class TakenBack(TypedDict):
+    """Whether anything was taken back, and what holds at that place now."""
+
+    taken_back: bool
+    in_force: ShownLimit | None
 
 
 class LimitsRest:
@@ -44,26 +81,35 @@ class LimitsRest:
             web.delete(_PATH, explaining(self.delete)),
         ]
 
+    @described({200: HoldingLimit | LimitsPage}, query=(_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT), refuses=(404,))
     async def get(self, request: web.Request) -> web.Response:
         """One limit if a name is given, be it an empty one; else all in force, or those of one setting or direction."""
-        query = asked(request, *_PLACE, "after", "limit")
+        query = asked(request, (_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT))
         if "name" in query:
             return self._one(_place(query))
         return await self._all(query)
 
+    @described(
+        {200: HoldingLimit},
+        query=_PLACE,
+        body=RateLimit | DispatchLimit | TopicDispatchLimit | SubscribeLimit | None,
+        refuses=(404, 415),
+    )
     async def put(self, request: web.Request) -> web.Response:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
-        place = _place(asked(request, *_PLACE))
+        place = _place(asked(request, _PLACE))
         section = _section(await json_text_or_null(request))
         await self._book.rework(lambda: to_set(self._book, place, section), caller_of(request))
         return self._one(place)
 
+    @described({200: TakenBack}, query=_PLACE)
     async def delete(self, request: web.Request) -> web.Response:
         """Take back what was set here; what the file says holds again."""
-        place = _place(asked(request, *_PLACE))
+        place = _place(asked(request, _PLACE))
         changes = await self._book.rework(lambda: to_take_back(self._book, place), caller_of(request))
         value = self._book.layers.policies.put_under(place[0], place[1]).get(place[2])
-        return web.json_response({"taken_back": bool(changes), "in_force": _shown(place, value) if value else None})
+        answer: TakenBack = {"taken_back": bool(changes), "in_force": _shown(place, value) if value else None}
+        return web.json_response(answer)
 
     def _one(self, place: Place) -> web.Response:
         value = self._book.layers.policies.put_under(place[0], place[1]).get(place[2])
@@ -72,18 +118,20 @@ class LimitsRest:
         layers = self._book.layers
         hidden = [(layer, layers.written(layer, place)) for layer in reversed(Layer) if layer.origin != value.origin]
         others = [_shown(place, other) for _, other in hidden if other]
-        return web.json_response(_shown(place, value) | {"hidden": others})
+        answer: HoldingLimit = {**_shown(place, value), "hidden": others}
+        return web.json_response(answer)
 
-    async def _all(self, query: Mapping[str, str]) -> web.Response:
+    async def _all(self, query: Query) -> web.Response:
         about = read_about(query["direction"]) if "direction" in query else None
         setting = read_setting(query["setting"]) if "setting" in query else None
-        after, most = _after(query.get("after")), number(query, "limit", SHOWN_UNLESS_TOLD, MOST_SHOWN)
-        found = [
-            (place, value)
-            for place, value in in_force(self._book).values.items()
-            if about in {None, place[0]} and setting in {None, place[1]}
-        ]
-        body = await asyncio.to_thread(_page, found, after, most)
+        after, most = _after(_AFTER.read(query)), _LIMIT.read(query)
+
+        def page(contents: Contents) -> bytes:
+            held = in_force(contents).values.items()
+            found = [one for one in held if about in {None, one[0][0]} and setting in {None, one[0][1]}]
+            return _page(found, after, most)
+
+        body = await self._book.look(page)
         return web.Response(body=body, content_type="application/json")
 
 
@@ -97,7 +145,7 @@ def _page(found: list[tuple[Place, Value]], after: tuple[str, ...], most: int) -
     """In the order of their places; for all of 100,000 this takes a while, so it runs in a thread."""
     rest = [one for one in found if one[0] > after]
     shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
-    answer = {
+    answer: LimitsPage = {
         "limits": [_shown(place, value) for place, value in shown],
         "left_out": len(rest) - len(shown),
         "next": " ".join(shown[-1][0]) if len(rest) > len(shown) else None,
@@ -105,12 +153,12 @@ def _page(found: list[tuple[Place, Value]], after: tuple[str, ...], most: int) -
     return msgspec.json.encode(answer)
 
 
-def _after(text: str | None) -> tuple[str, ...]:
+def _after(text: str) -> tuple[str, ...]:
     """The last place of the page before; it need not be there any more."""
     return tuple(text.split(" ", 2)) if text else ()
 
 
-def _place(query: Mapping[str, str]) -> Place:
+def _place(query: Query) -> Place:
     if "direction" not in query or "setting" not in query:
         raise ValueError("write ?direction=…&setting=…&name=…")
     return read_place(query["direction"], query["setting"], query.get("name", ""))
@@ -124,7 +172,7 @@ def _section(text: bytes) -> dict[str, Any] | None:
     return section
 
 
-def _shown(place: Place, value: Value) -> dict[str, Any]:
+def _shown(place: Place, value: Value) -> ShownLimit:
     about, setting, name = place
     return {
         "direction": about,

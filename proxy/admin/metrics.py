@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from limiter.stream import Stream
+from proxy.admin.forwarding.outcome import Outcome
 from proxy.admin.refused import Why
 from proxy.admission import What
 from proxy.blocking.rules import Kind
@@ -69,6 +70,7 @@ class SluiceCollector(Collector):
         yield from self._blocked()
         yield _not_admitted(self._engine.counters)
         yield _admin_refused(self._engine.counters)
+        yield _admin_forwarded(self._engine.counters)
         yield _counter(
             "sluice_batches_not_believed",
             "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as one",
@@ -82,6 +84,7 @@ class SluiceCollector(Collector):
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
+        yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
 
     def _by_namespace(self) -> Iterator[Metric]:
         for name, text, read in _BY_NAMESPACE:
@@ -206,6 +209,16 @@ def _admin_refused(counters: Counters) -> Metric:
         "Requests and connections that the admin address refused",
         ("kind",),
         {why.value: counters.admin_refused[why.value] for why in Why},
+    )
+
+
+def _admin_forwarded(counters: Counters) -> Metric:
+    return _labelled(
+        CounterMetricFamily,
+        "sluice_admin_forwarded",
+        "Requests passed on to the broker's own admin, by what became of them",
+        ("outcome",),
+        {outcome.value: counters.admin_forwarded[outcome.value] for outcome in Outcome},
     )
 
 

@@ -1,40 +1,60 @@
 """`/sluice/policies`: all limits in force as one set, and the way to make another set hold, all or nothing."""
 
 import asyncio
-from dataclasses import asdict
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from proxy.admin.openapi.described import JSON, described
 from proxy.admin.pulsar.answers import caller_of, json_text
-from proxy.admin.questions import asked, explaining
+from proxy.admin.questions import Either, asked, explaining
+from proxy.collector import let_go, paused_collector
 from proxy.config.admission import AdmissionBounds
 from proxy.config.limits import Limits
+from proxy.config.problems import all_told
 from proxy.policies.applying import Plan, plan
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Book
-from proxy.policies.differences import differences
-from proxy.policies.exchange import encoded
+from proxy.policies.differences import Difference, differences
+from proxy.policies.exchange import Exchanged, encoded
 from proxy.policies.exporting import as_yaml
 from proxy.policies.key import Key
 from proxy.policies.policy_set import PolicySet, in_force, of_file
 
 _PATH = "/sluice/policies"
+_FORMAT = Either(
+    name="format", meaning="yaml as the configuration has it, or json as `sluice diff` reads it", words=("yaml", "json")
+)
+_DRY_RUN = Either(name="dry_run", meaning="1 tells what would change, and changes nothing", words=("0", "1"))
+_YAML = "application/yaml"
 MOST_TOLD = 1000
 """Differences that an answer tells; the others are counted."""
-_MOST_PROBLEMS = 20
 
 
-class _Body(BaseModel):
+class WantedPolicies(BaseModel):
     """What a configuration says of limits; `limits` is needed, so that nothing is taken away by mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limits: Limits
     admission: AdmissionBounds = AdmissionBounds()
+
+
+class Told(TypedDict):
+    """Where what is wanted and what holds are not the same."""
+
+    changes: list[Difference]
+    more_changes: int
+
+
+class Applied(Told):
+    """What was changed, or would be; `hidden` are limits of the file that a run-time value puts out of force."""
+
+    applied: bool
+    hidden: list[str]
 
 
 class PoliciesRest:
@@ -51,56 +71,61 @@ class PoliciesRest:
         """The routes, for aiohttp."""
         return [web.get(_PATH, explaining(self.get)), web.put(_PATH, explaining(self.put))]
 
+    @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
     async def get(self, request: web.Request) -> web.Response:
         """All in force: as YAML that `sluice check` accepts, or (format=json) as `proxy.policies.exchange` has it."""
-        form = asked(request, "format").get("format", "yaml")
-        if form not in {"yaml", "json"}:
-            raise ValueError(f"format: {form[:50]!r} is neither yaml nor json")
-        held = in_force(self._book)
+        form = _FORMAT.read(asked(request, (_FORMAT,)))
+        held = await self._book.look(in_force)
         if form == "json":
-            return web.Response(body=await asyncio.to_thread(encoded, held), content_type="application/json")
+            return web.Response(body=await asyncio.to_thread(encoded, held), content_type=JSON)
         text = await asyncio.to_thread(as_yaml, held)
-        return web.Response(text=text, content_type="application/yaml")
+        return web.Response(text=text, content_type=_YAML)
 
+    @described({200: Applied}, query=(_DRY_RUN,), body=WantedPolicies, refuses=(415, 503))
     async def put(self, request: web.Request) -> web.Response:
         """Make what the body says hold, and nothing else; with dry_run=1, only tell what would change."""
-        dry_run = asked(request, "dry_run").get("dry_run", "0")
-        if dry_run not in {"0", "1"}:
-            raise ValueError(f"dry_run: {dry_run[:50]!r} is neither 1 nor 0")
-        wanted = await asyncio.to_thread(_read, await json_text(request))
-        made, told = Plan(), dict[str, Any]()
+        dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
+        text, made, told = await json_text(request), Plan(), Told(changes=[], more_changes=0)
 
         async def think() -> dict[Key, str | None]:
             nonlocal made, told
-            held = in_force(self._book)
-            told = await asyncio.to_thread(_told, wanted, held)
-            made = await asyncio.to_thread(plan, self._book, wanted, held)
-            return {} if dry_run == "1" else made.wanted
+            made, told = await asyncio.to_thread(_planned, self._book, wanted)
+            return {} if dry_run else made.wanted
 
-        await self._book.rework_slowly(think, caller_of(request))
-        return web.json_response({"applied": dry_run == "0", **told, "hidden": made.hidden[:MOST_TOLD]})
+        with paused_collector():
+            wanted = await asyncio.to_thread(read_set, text)
+            await self._book.rework_slowly(think, caller_of(request))
+            for needless in (wanted.values, made.wanted):
+                await asyncio.to_thread(let_go, needless)
+        answer: Applied = {"applied": not dry_run, **told, "hidden": made.hidden[:MOST_TOLD]}
+        return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
 
-def _told(wanted: PolicySet, held: PolicySet) -> dict[str, Any]:
+def _planned(book: Book, wanted: PolicySet) -> tuple[Plan, Told]:
+    held = in_force(book)
+    return plan(book, wanted, held), _told(wanted, held)
+
+
+def _told(wanted: PolicySet, held: PolicySet) -> Told:
     found = differences(wanted, held)
-    told = [asdict(one) for one in islice(found, MOST_TOLD)]
+    told = list(islice(found, MOST_TOLD))
     return {"changes": told, "more_changes": sum(1 for _ in found)}
 
 
-def _read(text: bytes) -> PolicySet:
+def read_set(text: bytes) -> PolicySet:
+    """The set that a body wants to hold.
+
+    Raises:
+        BodyError: If it is none, with what is wrong.
+    """
     try:
-        body = _Body.model_validate(msgspec.json.decode(text))
+        written = msgspec.json.decode(text)
+        body = WantedPolicies.model_validate(written)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
     except ValidationError as error:
-        problems = [_problem(problem) for problem in error.errors()]
-        more = len(problems) - _MOST_PROBLEMS
-        told = [*problems[:_MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
-        raise BodyError("; ".join(told)) from None
-    return of_file(body.limits, body.admission.subscribe_rate_per_consumer)
-
-
-def _problem(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"] if part not in {"function-before", "[key]"}) or "(top)"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {problem['input']!r:.100}: {message}"
+        raise BodyError(all_told(error)) from None
+    wanted = of_file(body.limits, body.admission.subscribe_rate_per_consumer)
+    for section in (written, *vars(body.limits).values()):
+        let_go(section)
+    return wanted

@@ -1,8 +1,15 @@
 """The admin address's errors."""
 
 import json
+from typing import TypedDict
 
 from aiohttp import web
+
+
+class Refusal(TypedDict):
+    """Every error."""
+
+    reason: str
 
 
 def refusal(status: int, reason: str) -> web.Response:

@@ -22,9 +22,30 @@ class Why(StrEnum):
     RATE = "rate"
     SIZE = "size"
     TIME = "time"
+    BUSY = "busy"
+    """A second large policy set while there is one."""
     CONNECTIONS = "connections"
     TLS = "tls"
     """No TLS handshake came about."""
+    HOST = "host"
+    """By a name that may be a web page's."""
+    CROSS_SITE = "cross_site"
+    """From a web page of another site."""
+
+
+class CallerRefusedError(Exception):
+    """A caller may not do what he asks for.
+
+    Args:
+        status: Of HTTP.
+        why: What is counted.
+        reason: What he is told.
+    """
+
+    def __init__(self, status: int, why: Why, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.why = why
 
 
 class Refused:

@@ -6,10 +6,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypedDict
 
 from aiohttp import web
 
+from proxy.admin.openapi.described import described
+from proxy.admin.pulsar.answers import caller_of
 from proxy.config.reload import Outcome, Reloader
 
 
@@ -34,16 +36,50 @@ class Run:
     policies_file: str | None
 
 
+class Counts(TypedDict):
+    """What is there now."""
+
+    connections: int
+    limiters: int
+
+
+class Reloaded(TypedDict):
+    """How a reload went; with problems, nothing of it is in force.
+
+    `cause` is `rest`, `SIGHUP` or `file changed`; who asked, and whence, is null but for the first.
+    """
+
+    at: str
+    cause: str
+    who: str | None
+    address: str | None
+    in_force: bool
+    problems: list[str]
+    needs_restart: list[str]
+
+
+class Status(Counts):
+    """What runs, since when, by which configuration; files are null where there are none."""
+
+    version: str
+    proxy_id: str
+    boot_id: str
+    started: str
+    config: str | None
+    policies_store: str | None
+    reload: Reloaded | None
+
+
 class StatusRest:
     """Serves both.
 
     Args:
         run: What does not change.
         reloader: Reads the configuration.
-        counts: Numbers of what is there now, by name.
+        counts: Of what is there now.
     """
 
-    def __init__(self, run: Run, reloader: Reloader, counts: Callable[[], dict[str, int]]) -> None:
+    def __init__(self, run: Run, reloader: Reloader, counts: Callable[[], Counts]) -> None:
         self._run = run
         self._reloader = reloader
         self._counts = counts
@@ -52,32 +88,35 @@ class StatusRest:
         """The routes, for aiohttp."""
         return [web.get("/sluice/status", self.get), web.post("/sluice/reload", self.reload)]
 
+    @described({200: Status})
     async def get(self, _request: web.Request) -> web.Response:
         """The state of the process."""
         run, last = self._run, self._reloader.last
-        return web.json_response(
-            {
-                "version": run.version,
-                "proxy_id": run.proxy_id,
-                "boot_id": run.boot_id,
-                "started": _moment(run.started_ns),
-                "config": run.config_file,
-                "policies_store": run.policies_file,
-                **self._counts(),
-                "reload": None if last is None else _shown(last),
-            }
-        )
+        answer: Status = {
+            "version": run.version,
+            "proxy_id": run.proxy_id,
+            "boot_id": run.boot_id,
+            "started": _moment(run.started_ns),
+            "config": run.config_file,
+            "policies_store": run.policies_file,
+            **self._counts(),
+            "reload": None if last is None else _shown(last),
+        }
+        return web.json_response(answer)
 
-    async def reload(self, _request: web.Request) -> web.Response:
+    @described({200: Reloaded, 409: Reloaded})
+    async def reload(self, request: web.Request) -> web.Response:
         """Read it anew; 409 if it cannot be used, and nothing has changed."""
-        outcome = await self._reloader.reload("rest")
+        outcome = await self._reloader.reload("rest", caller_of(request))
         return web.json_response(_shown(outcome), status=409 if outcome.problems else 200)
 
 
-def _shown(outcome: Outcome) -> dict[str, Any]:
+def _shown(outcome: Outcome) -> Reloaded:
     return {
         "at": _moment(outcome.at_ns),
         "cause": outcome.cause,
+        "who": outcome.who.name if outcome.who else None,
+        "address": outcome.who.address if outcome.who else None,
         "in_force": not outcome.problems,
         "problems": list(outcome.problems),
         "needs_restart": list(outcome.needs_restart),

@@ -6,12 +6,12 @@ Rates are for the reader to make: counts of two answers, over the difference of 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 from limiter.limiter import Limiter
 from limiter.observed import Observed
 from limiter.rates import Rate
 from limiter.stream import Stream
+from proxy.admin.stream_shape import Obstacle, ShownObserved, ShownStream, ShownStreamLimit, Totals
 from proxy.observe.connection import Connection
 from proxy.observe.reasons import per_second, published_per_second, withholding
 
@@ -54,7 +54,7 @@ class Choice:
         self._holding: list[tuple[int, int, int, Stream]] = []
         self._others: list[Stream] = []
         self._numbers = count(0, -1)
-        self.totals = {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
+        self.totals: Totals = {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
         """Sums over all that are wanted, shown or not."""
 
     def look_at(self, streams: Iterable[Stream]) -> None:
@@ -85,7 +85,7 @@ class Choice:
             self.totals["held_bytes"] += stream.usage.held_size
 
 
-def view(stream: Stream, now: int) -> dict[str, Any]:
+def view(stream: Stream, now: int) -> ShownStream:
     """One stream; counts are since it was opened."""
     name, usage, connection = stream.name, stream.usage, stream.connection
     assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
@@ -123,7 +123,7 @@ def view(stream: Stream, now: int) -> dict[str, Any]:
     }
 
 
-def _obstacle(limiter: Limiter, wait_ns: int) -> dict[str, Any]:
+def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
     published_messages, published_bytes = published_per_second(limiter.limit)
     return {
         "level": limiter.scope.level,
@@ -137,7 +137,7 @@ def _obstacle(limiter: Limiter, wait_ns: int) -> dict[str, Any]:
     }
 
 
-def _observed(observed: Observed, now: int) -> dict[str, Any]:
+def _observed(observed: Observed, now: int) -> ShownObserved:
     usage = observed.usage
     return {
         "held_messages": usage.held_messages,
@@ -148,7 +148,7 @@ def _observed(observed: Observed, now: int) -> dict[str, Any]:
     }
 
 
-def _limit(limiter: Limiter) -> dict[str, Any]:
+def _limit(limiter: Limiter) -> ShownStreamLimit:
     limit = limiter.limit
     published_messages, published_bytes = published_per_second(limit)
     return {

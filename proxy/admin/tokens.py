@@ -47,16 +47,7 @@ class Tokens:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._holders = read_tokens(path)
-
-    def reload(self) -> None:
-        """Read the file again; whom it names from now on, and nobody else, may call.
-
-        Raises:
-            ConfigError: If it cannot be used. Then nothing changes.
-        """
-        self._holders = read_tokens(self._path)
 
     def find(self, token: str) -> Holder | None:
         """Who holds `token`. How long it takes tells nothing of it: digests are compared, always all of them."""

@@ -11,9 +11,10 @@ import msgspec
 from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, Ended, Order
 from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
-from proxy.policies.book import Book, Who
+from proxy.policies.book import Book
 from proxy.policies.key import Key as KeptKey
 from proxy.policies.key import Kind as KeptKind
+from proxy.policies.who import Who
 
 FILE = Who("file", "")
 """Who makes the changes that follow from another configuration file."""

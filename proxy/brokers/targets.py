@@ -88,7 +88,7 @@ class Targets:
             host, port = split_address(wanted)
         except ValueError as error:
             raise TargetRefusedError(str(error)) from None
-        is_named = (host.lower(), port) in self._known or (host.lower(), port) in self._learned
+        is_named = self._is_named(host.lower(), port)
         if not is_named and not self._matches(host.lower(), port):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
         try:
@@ -100,6 +100,17 @@ class Targets:
         if not allowed:
             raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
         return allowed
+
+    def allows(self, wanted: str) -> bool:
+        """Whether a broker may be wanted; `resolve` says whether its address may be had, too."""
+        try:
+            host, port = split_address(wanted.lower())
+        except ValueError:
+            return False
+        return self._is_named(host, port) or self._matches(host, port)
+
+    def _is_named(self, host: str, port: int) -> bool:
+        return (host, port) in self._known or (host, port) in self._learned
 
     def _matches(self, host: str, port: int) -> bool:
         return any(port == allowed and fnmatch.fnmatchcase(host, pattern) for pattern, allowed in self._patterns)

@@ -4,11 +4,11 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from limiter.rates import NANOS_PER_SECOND
 from proxy.brokers.targets import split_address
-from proxy.config.values import CountPerPeriod, Name, Seconds, Size
+from proxy.config.values import CountPerPeriod, HostName, Name, Seconds, Size
 
 
 class AdminTls(BaseModel):
@@ -22,8 +22,21 @@ class AdminTls(BaseModel):
         None, description="PEM file: who signs the certificates that callers must have; none: callers need none"
     )
     read_only: tuple[Name, ...] = Field(
-        (), description="common names of callers' certificates that may only read; all others may write"
+        (),
+        description="common names of callers' certificates that may only read; all others may write, unless write is"
+        " given",
     )
+    write: tuple[Name, ...] | None = Field(
+        None, description="common names of callers' certificates that may write; all others may only read"
+    )
+
+    @model_validator(mode="after")
+    def _one_access_each(self) -> "AdminTls":
+        if both := sorted({*self.read_only} & {*(self.write or ())}):
+            raise ValueError(f"{both[0]!r} is in read_only and in write: who may write needs to be in write only")
+        if self.write is not None and self.client_ca is None:
+            raise ValueError("write needs client_ca: without it callers show no certificate")
+        return self
 
 
 class AdminAccess(BaseModel):
@@ -37,7 +50,19 @@ class AdminAccess(BaseModel):
         "loopback and tls.client_ca allow",
     )
     tls: AdminTls | None = None
+    hosts: tuple[HostName, ...] = Field(
+        (),
+        description="further names by which callers reach an address without tokens and TLS; IP addresses, localhost "
+        "and the name in admin are always allowed, see [Doors](operating.md#doors)",
+    )
     max_body: Size = Field(64 * 1024, gt=0, le=16 * 1024**2, description="bytes that the body of a request may have")
+    max_policies_body: Size = Field(
+        16 * 1024**2,
+        gt=0,
+        le=64 * 1024**2,
+        description="the same of a whole policy set (`sluice apply`), of which one at a time is taken; 16 MiB are some "
+        "150,000 topics",
+    )
     request_timeout: Seconds = Field(
         30.0,
         gt=0,

@@ -16,7 +16,7 @@ PREFIX = "SLUICE_"
 OF_COMMANDS = frozenset(
     {
         *("SLUICE_CONFIG", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY"),
-        *("SLUICE_CACHE", "SLUICE_TEST_DIRECT"),
+        *("SLUICE_PLAIN_HTTP", "SLUICE_CACHE", "SLUICE_TEST_DIRECT"),
     }
 )
 """Those that other commands read, or tests: no part of the configuration."""
@@ -24,6 +24,8 @@ _OF_KUBERNETES = re.compile(
     r"SLUICE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 """What every pod is given for a Service whose name begins with `sluice`."""
+_LONGEST_OF_KUBERNETES = 200
+"""Characters: a Service's name has up to 63, a port's 15; the pattern goes over longer names once for each `PORT`."""
 
 
 def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
@@ -78,7 +80,9 @@ def _read(annotation: Any, text: str) -> Any:
 
 
 def _is_for_others(variable: str) -> bool:
-    return variable in OF_COMMANDS or _OF_KUBERNETES.fullmatch(variable) is not None
+    if variable in OF_COMMANDS:
+        return True
+    return len(variable) <= _LONGEST_OF_KUBERNETES and _OF_KUBERNETES.fullmatch(variable) is not None
 
 
 def _is_url_of_commands(given: Given) -> bool:

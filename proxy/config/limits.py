@@ -1,16 +1,24 @@
 """The configuration's `limits`: a value for each setting of `limiter.policies`."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
-from limiter.levels import Setting
-from limiter.policies import Value
-from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
+from limiter.rates import NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
+    Count,
     CountPerPeriod,
     Name,
     NamespaceName,
@@ -21,7 +29,6 @@ from proxy.config.values import (
     WholeTopic,
     network_name,
 )
-from proxy.policies.layers import FilePolicies, Layer, Place
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -36,7 +43,7 @@ class RateLimit(_Section):
 
     messages: CountPerPeriod | None = Field(None, description="messages per second, or 30/min")
     bytes: PerPeriod | None = Field(None, description="bytes per second, or 10MB/min")
-    burst_messages: int | None = Field(None, gt=0, description=f"messages at once; {_TENTH}")
+    burst_messages: Count | None = Field(None, gt=0, description=f"messages at once; {_TENTH}")
     burst_bytes: Size | None = Field(None, gt=0, description=f"bytes at once; {_TENTH}")
     peak_messages: CountPerPeriod | None = Field(None, description="highest rate while burst_messages last")
     peak_bytes: PerPeriod | None = Field(None, description="highest rate while burst_bytes last")
@@ -48,10 +55,7 @@ class RateLimit(_Section):
     @classmethod
     def _relative_where_one_topic_is(cls, values: Any) -> Any:
         if isinstance(values, dict) and RELATIVE in values and RELATIVE not in cls.model_fields:
-            raise ValueError(
-                f"{RELATIVE} is for the dispatch of a topic or of a subscription, whose publish rate can be measured; "
-                "leave it out here"
-            )
+            raise ValueError(f"{RELATIVE} is for the dispatch of a topic or of a subscription; leave it out here")
         return values
 
     @model_validator(mode="after")
@@ -102,6 +106,27 @@ class TopicDispatchLimit(DispatchLimit):
         return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 
 
+def _once(form: type[RateLimit]) -> BeforeValidator:
+    """Reads equal sections once, as files of 100,000 topics say the same few things; wrong ones are left to be told."""
+
+    @lru_cache(maxsize=1024)
+    def read(items: tuple[tuple[str, type, Any], ...]) -> RateLimit:
+        return form.model_validate({key: value for key, _, value in items})
+
+    def known(value: Any) -> Any:
+        try:
+            return read(tuple((key, type(part), part) for key, part in value.items()))  # 1 is no True here
+        except (AttributeError, TypeError, ValidationError):
+            return value
+
+    return BeforeValidator(known)
+
+
+_PublishLimit = Annotated[RateLimit | None, _once(RateLimit)]
+_DispatchLimit = Annotated[DispatchLimit | None, _once(DispatchLimit)]
+_TopicDispatchLimit = Annotated[TopicDispatchLimit | None, _once(TopicDispatchLimit)]
+
+
 def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
     return None if value is None else rate(value[0], value[1], burst)
 
@@ -109,21 +134,21 @@ def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
 class Both(_Section):
     """A limit for each direction."""
 
-    publish: RateLimit | None = Field(None, description="from producers to the broker")
-    dispatch: DispatchLimit | None = Field(None, description="from the broker to consumers")
+    publish: _PublishLimit = Field(None, description="from producers to the broker")
+    dispatch: _DispatchLimit = Field(None, description="from the broker to consumers")
 
 
 class TopicBoth(_Section):
     """A limit of each topic for each direction."""
 
-    publish: RateLimit | None = Field(None, description="from producers to the broker")
-    dispatch: TopicDispatchLimit | None = Field(None, description="from the broker to consumers")
+    publish: _PublishLimit = Field(None, description="from producers to the broker")
+    dispatch: _TopicDispatchLimit = Field(None, description="from the broker to consumers")
 
 
 class ProducerLimits(_Section):
     """The limit of a producer."""
 
-    publish: RateLimit | None = Field(None, description="of that producer on each topic, partitions together")
+    publish: _PublishLimit = Field(None, description="of that producer on each topic, partitions together")
 
 
 class ResourceGroup(Both):
@@ -136,11 +161,11 @@ class ResourceGroup(Both):
 class NamespaceLimits(_Section):
     """Limits of one namespace."""
 
-    publish: RateLimit | None = Field(None, description="of each of its topics")
-    dispatch: TopicDispatchLimit | None = Field(None, description="of each of its topics")
-    publish_total: RateLimit | None = Field(None, description="of all its topics together")
-    dispatch_total: DispatchLimit | None = Field(None, description="of all its topics together")
-    subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each subscription of its topics")
+    publish: _PublishLimit = Field(None, description="of each of its topics")
+    dispatch: _TopicDispatchLimit = Field(None, description="of each of its topics")
+    publish_total: _PublishLimit = Field(None, description="of all its topics together")
+    dispatch_total: _DispatchLimit = Field(None, description="of all its topics together")
+    subscription_dispatch: _TopicDispatchLimit = Field(None, description="of each subscription of its topics")
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to one of its topics, as 5/30s"
     )
@@ -149,17 +174,17 @@ class NamespaceLimits(_Section):
 class SubscriptionLimits(_Section):
     """The limit of one subscription."""
 
-    dispatch: TopicDispatchLimit | None = Field(None, description="of the subscription, on each partition")
+    dispatch: _TopicDispatchLimit = Field(None, description="of the subscription, on each partition")
 
 
 class TopicLimits(_Section):
     """Limits of one topic; of a partitioned one, of each partition and of all together."""
 
-    publish: RateLimit | None = Field(None, description="in place of the namespace's value")
-    dispatch: TopicDispatchLimit | None = Field(None, description="in place of the namespace's value")
-    publish_total: RateLimit | None = Field(None, description="of all partitions together")
-    dispatch_total: DispatchLimit | None = Field(None, description="of all partitions together")
-    subscription_dispatch: TopicDispatchLimit | None = Field(None, description="of each of its subscriptions")
+    publish: _PublishLimit = Field(None, description="in place of the namespace's value")
+    dispatch: _TopicDispatchLimit = Field(None, description="in place of the namespace's value")
+    publish_total: _PublishLimit = Field(None, description="of all partitions together")
+    dispatch_total: _DispatchLimit = Field(None, description="of all partitions together")
+    subscription_dispatch: _TopicDispatchLimit = Field(None, description="of each of its subscriptions")
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to it, in place of the namespace's value"
     )
@@ -231,70 +256,3 @@ class Limits(_Section):
                     raise ValueError(f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out")
                 attached[name] = group
         return value
-
-
-def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:
-    """The limits of the file, as they are laid under those that are set at run time.
-
-    Args:
-        limits: The section.
-        subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
-    """
-    values = dict(_subscribe_rates(limits, subscribe))
-    origin, directions = Layer.FILE.origin, get_args(Direction)
-    for setting, sections, key in _sections(limits):
-        for direction, inner in ((direction, key.format(direction)) for direction in directions):
-            for name, section in sections.items():
-                value: RateLimit | None = getattr(section, inner, None) if inner in section.model_fields_set else None
-                if value is not None:
-                    values[direction, setting, name] = Value(value.limit(), origin)
-    groups = limits.resource_groups.items()
-    return FilePolicies(
-        values,
-        {tenant: group for group, section in groups for tenant in section.tenants},
-        {namespace: group for group, section in groups for namespace in section.namespaces},
-    )
-
-
-def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[Place, Value]]:
-    """A whole period's worth may come at once, as with Pulsar."""
-    written = [
-        (Setting.TOPIC_OF_BROKER, "", of_broker),
-        *((Setting.TOPIC_OF_NAMESPACE, name, section.subscribe) for name, section in limits.namespaces.items()),
-        *((Setting.TOPIC, name, section.subscribe) for name, section in limits.topics.items()),
-    ]
-    for setting, name, value in written:
-        if value is not None:
-            limit = Limit(rate(value[0], value[1], burst=value[0]))
-            yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
-
-
-def _sections(limits: Limits) -> Iterator[tuple[Setting, Mapping[str, BaseModel], str]]:
-    """Each setting with its sections by name, and their key for a direction."""
-    yield Setting.PROXY, _alone(limits.proxy), "{}"
-    yield Setting.TOPIC_OF_BROKER, _alone(limits.each_topic), "{}"
-    yield Setting.SUBSCRIPTION_OF_BROKER, _alone(limits.each_subscription), "{}"
-    yield Setting.TENANT, limits.tenants, "{}"
-    yield Setting.NAMESPACE, limits.namespaces, "{}_total"
-    yield Setting.TOPIC_OF_NAMESPACE, limits.namespaces, "{}"
-    yield Setting.RESOURCE_GROUP, limits.resource_groups, "{}"
-    yield Setting.PARTITIONED_TOPIC, limits.topics, "{}_total"
-    yield Setting.TOPIC, limits.topics, "{}"
-    yield Setting.SUBSCRIPTION_OF_NAMESPACE, limits.namespaces, "subscription_{}"
-    yield Setting.SUBSCRIPTION_OF_TOPIC, limits.topics, "subscription_{}"
-    yield Setting.SUBSCRIPTION, _subscriptions(limits), "{}"
-    yield Setting.PRODUCER, limits.producers, "{}"
-    yield Setting.ROLE, limits.roles, "{}"
-    yield Setting.ADDRESS, limits.addresses, "{}"
-
-
-def _alone(section: BaseModel | None) -> Mapping[str, BaseModel]:
-    return {} if section is None else {"": section}
-
-
-def _subscriptions(limits: Limits) -> Mapping[str, BaseModel]:
-    return {
-        f"{name}@{topic}": section
-        for topic, topic_section in limits.topics.items()
-        for name, section in topic_section.subscriptions.items()
-    }

@@ -1,6 +1,7 @@
 """The configuration: one YAML file, under the environment, under flags; every error at once, each with its remedy."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -9,7 +10,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from proxy.blocking.config import Block, each_once
+from proxy.config.access_log import AccessLog
 from proxy.config.admin import AdminAccess, open_to_all
+from proxy.config.admin_forward import AdminForward
 from proxy.config.admission import AdmissionBounds
 from proxy.config.dispatch import Dispatch
 from proxy.config.environment import read_environment
@@ -23,18 +26,6 @@ from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AccessLog(_Section):
-    """Where and how the access log is written."""
-
-    dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
-    interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
-    rotate_size: Size = Field(64 * 1024**2, gt=0, description="bytes after which a file is closed")
-    rotate_age: Seconds = Field(10.0, gt=0, description="time after which a file is closed")
-    queue: Size = Field(
-        32 * 1024**2, gt=0, description="bytes that may wait for the disk; more are dropped and counted"
-    )
 
 
 class Publish(_Section):
@@ -90,6 +81,7 @@ class Config(_Section):
     admission: AdmissionBounds = AdmissionBounds()
     policies: PolicyStore = PolicyStore()
     admin_access: AdminAccess = AdminAccess()
+    admin_forward: AdminForward = AdminForward()
     blocks: tuple[Block, ...] = Field(
         (), description="a list of who may not pass, see [Blocking](operating.md#blocking)"
     )
@@ -118,11 +110,35 @@ class ConfigError(Exception):
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and what it was made of.
+
+    Args:
+        config: The configuration.
+        values: Every value that was given, as it was written.
+        sources: Who gave it.
+    """
+
+    config: Config
+    values: Mapping[str, Any]
+    sources: Sources
+
+
 def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
     """Read the file, if any, and lay the environment over it, and the flags over both.
 
     Raises:
         ConfigError: With every problem, each naming file, variable or flag, key, value and remedy.
+    """
+    return load(path, flags, environment).config
+
+
+def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Loaded:
+    """The same, with what it was made of.
+
+    Raises:
+        ConfigError: As `load_config`.
     """
     over, problems = read_environment(Config, environment)
     over += given_by_flags(flags)
@@ -135,7 +151,8 @@ def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[s
         problems = error.problems + problems
     sources = Sources(str(path) if path else "defaults", values, over)
     try:
-        config = Config.model_validate(laid_over(values, over))
+        given = laid_over(values, over)
+        config = Config.model_validate(given)
     except ValidationError as error:
         found = [problem for problem in error.errors() if is_readable or sources.is_given_over(problem["loc"])]
         raise ConfigError([explain(sources, problem) for problem in found] + problems) from None
@@ -144,7 +161,7 @@ def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[s
         problems.append(f"{sources.of(('admin',))}: {problem}")
     if problems:
         raise ConfigError(problems)
-    return config
+    return Loaded(config, given, sources)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

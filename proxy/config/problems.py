@@ -1,8 +1,9 @@
-"""What is wrong with a configuration's value, in the words of who wrote it."""
+"""What is wrong with a value, in the words of who wrote it: in the configuration, or in a request with parts of one."""
 
 import re
 from collections.abc import Mapping
 
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from proxy.config.sources import Sources
@@ -30,19 +31,34 @@ _BELONGS: Mapping[str, str] = {
     "bool_parsing": "true or false",
 }
 """What the model asks for where pydantic's own words are about Python."""
+_OF_KEYS: Mapping[str, str] = {
+    "extra_forbidden": "this key is not known here; see the configuration reference for those that are",
+    "missing": "this key must be given here",
+}
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
 _QUOTES = "; put it in quotes"
+_MOST_TOLD = 20
+"""Problems of one request that its answer tells."""
 
 
 def explain(sources: Sources, problem: ErrorDetails) -> str:
     """One line: source, key, value, what is wrong and what to do."""
-    loc = tuple(part for part in problem["loc"] if not _is_pydantic_s(part))
-    where = f"{sources.of(loc)}: {'.'.join(map(str, loc)) or '(top)'}"
-    if problem["type"] == "extra_forbidden":
-        return f"{where}: this key is not known here; see the configuration reference for those that are"
-    if problem["type"] == "missing":
-        return f"{where}: this key must be given here"
-    return f"{where}: {cut(repr(problem['input']))}: {_message(problem)}"
+    return f"{sources.of(_key(problem))}: {told(problem)}"
+
+
+def told(problem: ErrorDetails) -> str:
+    """Key, value, what is wrong and what to do; no key where all is one value."""
+    parts = [".".join(map(str, _key(problem)))]
+    if problem["type"] not in _OF_KEYS:
+        parts.append(cut(repr(problem["input"])))
+    return ": ".join(part for part in (*parts, _message(problem)) if part)
+
+
+def all_told(error: ValidationError) -> str:
+    """Every problem of a request in one line."""
+    problems = [told(problem) for problem in error.errors()]
+    more = len(problems) - _MOST_TOLD
+    return "; ".join([*problems[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
 def kind_of(value: object) -> str:
@@ -52,7 +68,13 @@ def kind_of(value: object) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
+def _key(problem: ErrorDetails) -> tuple[object, ...]:
+    return tuple(part for part in problem["loc"] if not _is_pydantic_s(part))
+
+
 def _message(problem: ErrorDetails) -> str:
+    if problem["type"] in _OF_KEYS:
+        return _OF_KEYS[problem["type"]]
     belongs = _BELONGS.get(problem["type"])
     if belongs is None:
         return problem["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")

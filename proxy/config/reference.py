@@ -33,9 +33,12 @@ capitals behind `SLUICE_`, with two underscores for each dot: `SLUICE_LISTEN`, `
 `SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`; what goes by names is YAML:
 `SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`, and stands for all of that key. An empty
 variable counts as not set. One that begins with `SLUICE_` and stands for no key is an error, but for those of other
-commands (`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`; `SLUICE_ADMIN` is where they
-ask as well as where `sluice serve` listens, and with a URL for them alone) and those that Kubernetes makes for a
-Service. On reload the environment is that of the start.
+commands (`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`;
+`SLUICE_ADMIN` is where they ask as well as where `sluice serve` listens, and with a URL for them alone) and those that
+Kubernetes makes for a Service. On reload the environment is that of the start.
+
+`sluice check --config FILE --show` prints every value that is given, with where: the file, a variable, a flag (it takes
+those of `sluice serve`); `--show-defaults` all others, too. What it prints is a configuration.
 
 No secret is a value here: tokens and TLS keys are files, which are read again when they change.
 

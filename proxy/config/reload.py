@@ -6,15 +6,17 @@ else that is another than at the start, it is said that it takes a restart.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
 
-from proxy.collector import paused_collector
+from proxy.collector import let_go, paused_collector
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
+from proxy.policies.store import StoreError
+from proxy.policies.who import Who
 
 LIVE = frozenset({"limits", "blocks"})
 """Keys whose values change without a restart."""
@@ -26,15 +28,24 @@ class Outcome:
 
     Args:
         at_ns: When, nanoseconds since 1970.
-        cause: Why it was read anew.
+        cause: Why it was read anew: `rest`, `SIGHUP`, `file changed`.
+        who: Who asked for it by REST; None for the other causes.
         problems: What is wrong with it, each with file, key, value and remedy. Empty: it is in force.
         needs_restart: Keys whose values differ from those that the process started with.
     """
 
     at_ns: int
     cause: str
+    who: Who | None = None
     problems: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    config: Config
+    take: Callable[[Who], Awaitable[bool]]
+    take_beside: Callable[[], None]
 
 
 class Reloader:
@@ -43,9 +54,10 @@ class Reloader:
     Args:
         config: The one that the process started with.
         read: Reads the one that is to be in force; runs in a thread. Raises ConfigError.
-        check: Tries what else may be wrong, and takes what it is then the only one to know. Raises ConfigError.
-        prepare: Gets it ready, in that thread, too. What it returns puts it in force, cannot fail, and says whether
-            that changes anything.
+        read_beside: Reads the other files, in that thread, too. What it returns has them count, and cannot fail.
+            Raises ConfigError.
+        prepare: Gets it ready, in that thread, too. What it returns puts it in force, told who did that, and says
+            whether that changes anything. Raises StoreError; then nothing has changed.
         counters: Told how it went.
     """
 
@@ -53,41 +65,45 @@ class Reloader:
         self,
         config: Config,
         read: Callable[[], Config],
-        check: Callable[[], None],
-        prepare: Callable[[Config], Callable[[], bool]],
+        read_beside: Callable[[], Callable[[], None]],
+        prepare: Callable[[Config], Callable[[Who], Awaitable[bool]]],
         counters: Counters,
     ) -> None:
         self.config = config
         self.last: Outcome | None = None
         self._at_start = config
-        self._read, self._check, self._prepare = read, check, prepare
+        self._read, self._read_beside, self._prepare = read, read_beside, prepare
         self._counters = counters
         self._turn = asyncio.Lock()
 
-    async def reload(self, cause: str) -> Outcome:
-        """Read it anew; a broken one changes nothing, and says so."""
+    async def reload(self, cause: str, who: Who | None = None) -> Outcome:
+        """Read it anew; a broken one changes nothing. Whatever else goes wrong is a problem of the outcome, too."""
         async with self._turn:
             try:
-                config, take = await asyncio.to_thread(self._read_and_prepare)
-                self._check()
-            except ConfigError as error:
-                self.last = Outcome(time.time_ns(), cause, tuple(error.problems), self._other_keys(self.config))
+                has_changed = await self._take(who or Who(cause, ""))
+            except Exception as error:  # noqa: BLE001 - whoever asks, and who waits for the next, must be told
+                self.last = Outcome(time.time_ns(), cause, who, _problems(error), self._other_keys(self.config))
                 self._tell("refused")
-                return self.last
-            has_changed = take()
-            self.config = config
-            self.last = Outcome(time.time_ns(), cause, (), self._other_keys(config))
-            self._tell("taken" if has_changed else "unchanged")
+            else:
+                self.last = Outcome(time.time_ns(), cause, who, (), self._other_keys(self.config))
+                self._tell("taken" if has_changed else "unchanged")
             return self.last
 
-    def _read_and_prepare(self) -> tuple[Config, Callable[[], bool]]:
+    async def _take(self, who: Who) -> bool:
+        ready = await asyncio.to_thread(self._read_and_prepare)
+        has_changed = await ready.take(who)
+        ready.take_beside()
+        self.config = ready.config
+        return has_changed
+
+    def _read_and_prepare(self) -> _Ready:
         with paused_collector():
             config = self._read()
-            take = self._prepare(config)
-            config = config.model_copy(
-                update={"limits": Limits()}
-            )  # the others go before they are searched for garbage
-            return config, take
+            take_beside, take = self._read_beside(), self._prepare(config)
+            limits, config = config.limits, config.model_copy(update={"limits": Limits()})
+            for section in vars(limits).values():
+                let_go(section)  # before it is searched for garbage
+            return _Ready(config, take, take_beside)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)
@@ -97,14 +113,27 @@ class Reloader:
     def _tell(self, how: str) -> None:
         assert self.last is not None
         self._counters.reloads[how] += 1
-        log = structlog.get_logger()
+        log = structlog.get_logger().bind(cause=self.last.cause, **_asker(self.last.who))
         if self.last.problems:
             for problem in self.last.problems:
-                log.error("configuration not reloaded", cause=self.last.cause, problem=problem)
+                log.error("configuration not reloaded", problem=problem)
         else:
-            log.info("configuration reloaded", cause=self.last.cause, changed=how == "taken")
+            log.info("configuration reloaded", changed=how == "taken")
         for key in self.last.needs_restart:
             log.warning("a changed value takes a restart", key=key)
+
+
+def _problems(error: Exception) -> tuple[str, ...]:
+    if isinstance(error, ConfigError):
+        return tuple(error.problems)
+    if isinstance(error, StoreError):
+        return (str(error),)
+    structlog.get_logger().error("a reload ended as none should", exc_info=error)
+    return (f"a mistake of Sluice, of which its log says more: {type(error).__name__}: {error}",)
+
+
+def _asker(who: Who | None) -> dict[str, str]:
+    return {} if who is None else {"by": who.name, "address": who.address}
 
 
 def _without_live(config: Config) -> Config:

@@ -6,7 +6,8 @@ from fractions import Fraction
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from annotated_types import Le
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from limiter.networks import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
@@ -14,7 +15,19 @@ from protocol.topic_name import parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network
 from proxy.brokers.targets import split_address
 
-_MOST_TOKENS = 2**63 - 1
+_MOST = 2**63 - 1
+"""Tokens, messages, bytes: what reads the access log has no larger integers."""
+_LONGEST_NUMBER = 80
+"""Characters of a size, duration, rate or count. Whatever is longer is refused before any pattern looks at it."""
+_LONGEST_ADDRESS = 300
+"""Characters of HOST:PORT, of a name in the DNS (253), or of a network."""
+LONGEST_PART = 1024
+"""Characters of a tenant, of a namespace behind its tenant, and of a topic behind both."""
+_LONGEST_TOPIC = 3 * LONGEST_PART + len("non-persistent:////")
+_MOST_SHOWN = 40
+"""Characters of what is too long that its error shows."""
+LONGEST_PERIOD_S = 2**31 - 1
+"""What Pulsar's ratePeriodInSecond can say: 68 years."""
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SPANS_NS = {
@@ -24,22 +37,54 @@ SPANS_NS = {
     "h": 3600 * NANOS_PER_SECOND,
     "d": 86400 * NANOS_PER_SECOND,
 }
-_NUMBER = r"\d{1,30}(?:\.\d{1,30})?"
+_AS_SIZE = "write bytes as 4096, 64KB, 10MB, 1GiB"
+_AS_SPAN = "write a duration as 500ms, 1s, 5min, 2h"
+_AS_RATE = "write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s"
+_AS_COUNT_RATE = "write a rate of what is counted as 500, 500/s, 30/min, 5/30s"
+_NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
 """So short that it is never infinite as a float, nor too long for Python to read as an int."""
-_PERIOD = re.compile(rf"^({_NUMBER})?([a-z]+)$")
-_NUMBER_AND_WORD = re.compile(rf"^\s*({_NUMBER})\s*([A-Za-z]*)\s*$")
+_AMOUNT = re.compile(_NUMBER)
+_PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_NUMBER_AND_WORD = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
+
+
+def _short(value: Any, longest: int = _LONGEST_NUMBER) -> Any:
+    """A value as it is, unless it is longer than any of its kind.
+
+    Raises:
+        ValueError: If it is, with its beginning.
+    """
+    text = str(value)
+    if len(text) > longest:
+        raise ValueError(f"{text[:_MOST_SHOWN] + '…'!r} has {len(text)} characters; at most {longest} belong here")
+    return value
+
+
+def _short_text(value: Any) -> Any:
+    return _short(value) if isinstance(value, str) else value
+
+
+def _line(value: Any, remedy: str) -> str:
+    """What a size, duration or rate is written as, without the blanks around it."""
+    try:
+        return str(_short(value)).strip()
+    except ValueError as error:
+        raise ValueError(f"{error}; {remedy}") from None
 
 
 def read_size(value: Any) -> int:
     """`10MB`, `64KiB` or plain bytes, as a number of bytes."""
-    size = _number_of_bytes(str(value))
+    size = _number_of_bytes(_line(value, _AS_SIZE))
     if size is None:
-        raise ValueError("write bytes as 4096, 64KB, 10MB, 1GiB")
+        raise ValueError(_AS_SIZE)
+    if size > _MOST:
+        raise ValueError(f"a size is at most {_MOST} bytes")
     return round(size)
 
 
 def _number_of_bytes(text: str) -> Fraction | None:
-    match = _NUMBER_AND_WORD.match(text)
+    match = _NUMBER_AND_WORD.fullmatch(text)
     if not match or match[2].upper() not in _SIZES:
         return None
     return Fraction(match[1]) * _SIZES[match[2].upper()]
@@ -47,37 +92,40 @@ def _number_of_bytes(text: str) -> Fraction | None:
 
 def read_span(value: Any) -> float:
     """`1s`, `500ms` or plain seconds, as seconds."""
-    match = _NUMBER_AND_WORD.match(str(value))
+    text = _line(value, _AS_SPAN)
+    match = _NUMBER_AND_WORD.fullmatch(text)
     if not match or (match[2] or "s") not in _SPANS:
-        raise ValueError("write a duration as 500ms, 1s, 5min, 2h")
+        raise ValueError(_AS_SPAN)
     return float(match[1]) * _SPANS[match[2] or "s"]
 
 
 def read_rate(value: Any) -> tuple[int, int]:
     """`500`, `500/s`, `30/min`, `5/30s`, `10MB/s` as (tokens, nanoseconds of the period)."""
-    if type(value) is int and 0 < value <= _MOST_TOKENS:
+    if type(value) is int and 0 < value <= _MOST:
         return value, NANOS_PER_SECOND
-    return _read_rate(str(value))
+    return _read_rate(_line(value, _AS_RATE))
 
 
 @functools.lru_cache(maxsize=1024)
 def _read_rate(text: str) -> tuple[int, int]:
     """Files of 100,000 topics say the same few things."""
     amount, slash, span = text.partition("/")
-    tokens, period_ns = _number_of_bytes(amount), _period_ns(span if slash else "s")
+    tokens, period_ns = _number_of_bytes(amount.rstrip()), _period_ns(span if slash else "s")
     if tokens is None or not period_ns:
-        raise ValueError("write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s")
+        raise ValueError(_AS_RATE)
     if tokens.denominator != 1:
         raise ValueError("a rate is a whole number per period: write 0.5 as 30/min")
-    if tokens > _MOST_TOKENS:
-        raise ValueError(f"a rate is at most {_MOST_TOKENS}; leave the key out for no limit")
+    if tokens > _MOST:
+        raise ValueError(f"a rate is at most {_MOST}; leave the key out for no limit")
+    if period_ns > LONGEST_PERIOD_S * NANOS_PER_SECOND:
+        raise ValueError(f"a period is at most {LONGEST_PERIOD_S}s")
     if tokens <= 0:
         raise ValueError("a rate is above 0; leave the key out for no limit")
     return int(tokens), period_ns
 
 
 def _period_ns(span: str) -> int | None:
-    match = _PERIOD.match(span.replace(" ", ""))
+    match = _PERIOD.fullmatch(span.replace(" ", ""))
     if not match or match[2] not in _SPANS:
         return None
     return round(Fraction(match[1] or 1) * SPANS_NS[match[2]])
@@ -85,45 +133,71 @@ def _period_ns(span: str) -> int | None:
 
 def read_count_rate(value: Any) -> tuple[int, int]:
     """`500`, `500/s`, `30/min`, `5/30s`: a rate of things that are counted and have no unit."""
-    if type(value) is not int and not str(value).partition("/")[0].strip().replace(".", "", 1).isdigit():
-        raise ValueError("write a rate of what is counted as 500, 500/s, 30/min, 5/30s")
+    if type(value) is not int and not _AMOUNT.fullmatch(_line(value, _AS_COUNT_RATE).partition("/")[0].rstrip()):
+        raise ValueError(_AS_COUNT_RATE)
     return read_rate(value)
 
 
 def _address(value: Any) -> str:
-    if split_address(str(value))[1] == 0:
+    if split_address(str(_short(value, _LONGEST_ADDRESS)))[1] == 0:
         raise ValueError(f"{value!r} has port 0, where nothing can be reached")
     return str(value)
 
 
 def _listen_address(value: Any) -> str:
-    split_address(str(value))
+    split_address(str(_short(value, _LONGEST_ADDRESS)))
     return str(value)
 
 
-Size = Annotated[int, BeforeValidator(read_size)]
-Seconds = Annotated[float, BeforeValidator(read_span)]
+def _host_name(value: Any) -> str:
+    if not _HOST_NAME.fullmatch(str(_short(value, _LONGEST_ADDRESS))):
+        raise ValueError("write a name as proxy-1.example, without scheme and port")
+    return str(value).lower()
+
+
+def _or_text(least: int, pattern: str) -> WithJsonSchema:
+    """How what is read here is written, for who reads JSON Schema."""
+    return WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": least}, {"type": "string", "pattern": f"^{pattern}$"}]}
+    )
+
+
+_NUMBER_TEXT = r"[0-9]{1,30}(\.[0-9]{1,30})?"
+_SIZE_TEXT = rf"{_NUMBER_TEXT} ?([kKmMgG]?[iI]?[bB])?"
+_SPAN_TEXT = "|".join(_SPANS)
+_PER_TEXT = rf"(/({_NUMBER_TEXT})?({_SPAN_TEXT}))?"
+
+Count = Annotated[int, Le(_MOST), BeforeValidator(_short_text)]
+Size = Annotated[int, BeforeValidator(read_size), _or_text(0, _SIZE_TEXT)]
+Seconds = Annotated[float, BeforeValidator(read_span), _or_text(0, rf"{_NUMBER_TEXT} ?({_SPAN_TEXT})?")]
 Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
-PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate)]
-CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate)]
+PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate), _or_text(1, _SIZE_TEXT + _PER_TEXT)]
+CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate), _or_text(1, _NUMBER_TEXT + _PER_TEXT)]
+HostName = Annotated[str, BeforeValidator(_host_name)]
 HostPort = Annotated[str, BeforeValidator(_address)]
 ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
 
 
 def _whole_topic(name: Any) -> str:
-    topic = parse_topic(str(name))
+    topic = parse_topic(str(_short(name, _LONGEST_TOPIC)))
+    for part in (topic.tenant, topic.namespace, topic.local):
+        _short(part, LONGEST_PART)
     if topic.partition >= 0:
         raise ValueError(f"name the topic {topic.partitioned!r}, not one partition: the limit is each partition's")
     return str(name)
 
 
 def _namespace(name: Any) -> str:
-    if len(str(name).split("/")) != 2 or not all(str(name).split("/")) or "*" in str(name):
+    parts = str(_short(name, 2 * LONGEST_PART + 1)).split("/")
+    for part in parts:
+        _short(part, LONGEST_PART)
+    if len(parts) != 2 or not all(parts) or "*" in str(name):
         raise ValueError("write a namespace as tenant/namespace")
     return str(name)
 
 
 def _tenant(name: Any) -> str:
+    _short(name, LONGEST_PART)
     if not str(name) or "/" in str(name) or ("*" in str(name) and name != "*"):
         raise ValueError("write a tenant as tenant, or * for each other one")
     return str(name)
@@ -131,7 +205,7 @@ def _tenant(name: Any) -> str:
 
 def network_name(name: Any) -> str:
     """An address or network in its one form."""
-    network = read_network(str(name))
+    network = read_network(str(_short(name, _LONGEST_ADDRESS)))
     if network.version == 6 and network.prefixlen > IPV6_HOST:
         wide = network.supernet(new_prefix=IPV6_HOST)
         raise ValueError(f"an IPv6 client is limited by its /{IPV6_HOST}: write {wide}")

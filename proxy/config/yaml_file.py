@@ -3,6 +3,7 @@
 Built from the parser's events: PyYAML's own trees of nodes take ten times as long, and more memory than what they hold.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -11,9 +12,14 @@ _MOST_SHOWN = 200
 """Characters of a wrong value that are shown: a list may have any number."""
 _LONGEST_INT = 18
 """Digits that are surely no more than a number's, and quick to read."""
+_LONGEST_NUMBER = 5000
+"""Characters of anything but text: PyYAML takes quadratic time for numbers to the base of 60 (`1:1:1`)."""
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
+_TEXTS = frozenset({f"{_TAG}str", f"{_TAG}binary"})
 _PLAIN_CONTAINERS = frozenset({None, "!", f"{_TAG}map", f"{_TAG}seq"})
+_CONTAINERS = (dict, list)
+_SCALAR, _MAPPING_END = yaml.ScalarEvent, yaml.MappingEndEvent
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -42,13 +48,45 @@ def cut(value: str) -> str:
     return value if len(value) <= _MOST_SHOWN else value[:_MOST_SHOWN] + "…"
 
 
+class _UnreadableError(Exception):
+    """What a scalar cannot be read as."""
+
+
+class _Scalars:
+    """Reads scalars that are more than their text."""
+
+    def __init__(self) -> None:
+        self._reader: Any = yaml.SafeLoader("")
+        self.read = lru_cache(maxsize=1024)(self._read)
+        """Files of 100,000 topics say the same few things."""
+
+    def _read(self, text: str, tag: str | None) -> Any:
+        """The value of a text under a tag; without one, as a plain scalar.
+
+        Raises:
+            _UnreadableError: If it has none.
+        """
+        tag = tag or self._reader.resolve(yaml.ScalarNode, text, (True, False))
+        if tag == _MERGE:
+            return text
+        if len(text) > _LONGEST_NUMBER and tag not in _TEXTS:
+            raise _UnreadableError(tag.rpartition(":")[2])
+        try:
+            value = self._reader.construct_object(yaml.ScalarNode(tag, text))
+            str(value)  # numbers of any size can be written in hexadecimal; Python shows no more than 4,300 digits
+        except (ValueError, ArithmeticError, LookupError, AttributeError):
+            raise _UnreadableError(tag.rpartition(":")[2]) from None
+        self._reader.constructed_objects.clear()
+        return value
+
+
 class _Builder:
     """One document's values, from its events."""
 
     def __init__(self, parser: Any) -> None:
         self._next = parser.get_event
         self._anchored: dict[str, Any] = {}
-        self._reader: Any = yaml.SafeLoader("")
+        self._scalars = _Scalars()
         self._implicit = yaml.SafeLoader.yaml_implicit_resolvers
 
     def document(self) -> Any:
@@ -64,11 +102,17 @@ class _Builder:
         return value
 
     def _value(self, event: Any) -> Any:
+        if type(event) is _SCALAR and event.anchor is None:
+            return self._scalar(event)
+        return self._anchored_value(event)
+
+    def _anchored_value(self, event: Any) -> Any:
+        """Sections, and what is written once for several places."""
         if type(event) is yaml.AliasEvent:
             if event.anchor not in self._anchored:
                 raise _problem(f"*{event.anchor} stands for nothing above it", event)
             return self._anchored[event.anchor]
-        value = self._scalar(event) if type(event) is yaml.ScalarEvent else self._container(event)
+        value = self._scalar(event) if type(event) is _SCALAR else self._container(event)
         if event.anchor is not None:
             self._anchored[event.anchor] = value
         return value
@@ -87,13 +131,14 @@ class _Builder:
     def _mapping(self) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         merged: dict[Any, Any] = {}
-        while type(event := self._next()) is not yaml.MappingEndEvent:
+        following = self._next
+        while type(event := following()) is not _MAPPING_END:
             key = self._value(event)
-            if isinstance(key, dict | list):
+            if isinstance(key, _CONTAINERS):
                 raise _problem("a list or a section cannot be a key", event)
             if key in found:
                 raise _problem(f"the key {cut(repr(key))} stands twice", event)
-            value = self._value(self._next())
+            value = self._value(following())
             if key == "<<" and event.implicit[0]:
                 merged = _all_of(value, event) | merged
             else:
@@ -101,27 +146,20 @@ class _Builder:
         return merged | found if merged else found
 
     def _scalar(self, event: Any) -> Any:
-        text: str = event.value
-        is_tagged = event.tag is not None and event.tag != "!"
-        if not is_tagged:
-            if not event.implicit[0] or text[:1] not in self._implicit:
+        text, tag = event.value, event.tag
+        if tag is None or tag == "!":
+            if text[:1] not in self._implicit or not event.implicit[0]:
                 return text
             if text.isdigit() and text.isascii() and text[0] != "0" and len(text) <= _LONGEST_INT:
                 return int(text)
-        tag = event.tag if is_tagged else self._reader.resolve(yaml.ScalarNode, text, event.implicit)
-        return text if tag == _MERGE else self._construct(event, tag)
-
-    def _construct(self, event: Any, tag: str) -> Any:
-        node = yaml.ScalarNode(tag, event.value, event.start_mark)
+            tag = None
         try:
-            value = self._reader.construct_object(node)
-            str(value)  # numbers of any size can be written in hexadecimal; Python shows no more than 4,300 digits
-        except (ValueError, ArithmeticError, LookupError, AttributeError):
-            shown = cut(repr(event.value))
-            text = f"{shown} cannot be read as {tag.rpartition(':')[2]}; put text in quotes"
-            raise _problem(text, event) from None
-        self._reader.constructed_objects.clear()
-        return value
+            return self._scalars.read(text, tag)
+        except yaml.MarkedYAMLError as error:
+            raise _problem(str(error.problem), event) from None
+        except _UnreadableError as error:
+            shown = cut(repr(text))
+            raise _problem(f"{shown} cannot be read as {error}; put text in quotes", event) from None
 
 
 def _all_of(value: Any, event: Any) -> dict[Any, Any]:

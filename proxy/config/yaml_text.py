@@ -8,15 +8,17 @@ limits:
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
 import yaml
 
-Value = str | int | bool | tuple[str, ...]
-"""As YAML writes it."""
+from proxy.config.yaml_file import parse_yaml
+
+Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Value"]
+"""As YAML reads it; other values stand as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,15 @@ class Taken:
     origin: str
 
 
+_BARE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9./:_+-]*[A-Za-z0-9/]|[A-Za-z0-9]")
 _PLAIN = re.compile(r"[a-z][A-Za-z]*(_[A-Za-z]+)*")
+_LONGEST_KEY = 1000
+"""Characters, its quotes included: a colon stands within 1,024 of where its key begins.
+
+Source: https://yaml.org/spec/1.2.2/ (implicit keys)
+"""
+_LONGEST_REMEMBERED = 4096
+"""Characters: 1,000 texts weigh no more than some megabytes."""
 _Tree = dict[str, "_Tree | Taken"]
 
 
@@ -57,7 +67,7 @@ def yaml_text(heading: str, values: Iterable[Taken]) -> str:
 
 def _lines(tree: _Tree, depth: int) -> Iterator[str]:
     for key, below in tree.items():
-        begun = f"{'  ' * depth}{_written(key)}:"
+        begun = _key(key, "  " * depth)
         if isinstance(below, Taken):
             yield f"{begun} {_value(below.value)}  # {below.origin}\n"
         else:
@@ -65,13 +75,48 @@ def _lines(tree: _Tree, depth: int) -> Iterator[str]:
             yield from _lines(below, depth + 1)
 
 
+def _key(key: str, indent: str) -> str:
+    """With its colon; longer keys than _LONGEST_KEY have a line of their own, as YAML finds no colon behind them."""
+    written = _written(key)
+    return f"{indent}{written}:" if len(written) <= _LONGEST_KEY else f"{indent}? {written}\n{indent}:"
+
+
 def _value(value: Value) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return _text(value) if isinstance(value, str) else _in_line(value)
 
 
-@lru_cache(maxsize=1000)
+def _key_in_line(key: str) -> str:
+    written = _written(key)
+    return written if len(written) <= _LONGEST_KEY else f"? {written} "
+
+
+def _in_line(value: Value) -> str:
+    """Within brackets, where text has fewer forms that need no quotes."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key_in_line(str(key))}: {_in_line(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_in_line, value))}]"
+    if isinstance(value, str):
+        return _written(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    number = str(value)
+    return number if isinstance(value, int | float) and parse_yaml(number) == value else _written(number)
+
+
+def _remembered(write: Callable[[str], str]) -> Callable[[str], str]:
+    """Files of 100,000 topics say the same few things."""
+    known = lru_cache(maxsize=1000)(write)
+    return lambda text: known(text) if len(text) <= _LONGEST_REMEMBERED else write(text)
+
+
+@_remembered
+def _text(text: str) -> str:
+    """Sizes, rates and addresses are read easier without quotes."""
+    return text if _BARE.fullmatch(text) and parse_yaml(text) == text else _written(text)
+
+
+@_remembered
 def _written(key: str) -> str:
     """A key as YAML reads it back: names of topics and groups may hold anything, and `on` would be a truth value."""
     if _PLAIN.fullmatch(key) and yaml.safe_load(key) == key:

@@ -92,12 +92,13 @@ class BrokerAdmin:
     Args:
         session: Used for all requests.
         url: Of the web service.
-        token: Sent with each request unless empty, also to where the broker redirects to.
+        token: Sent with each request unless empty; then no redirect to anywhere else than `url` is followed.
     """
 
     def __init__(self, session: aiohttp.ClientSession, url: URL, token: str) -> None:
         self._session = session
         self._base = str(url).rstrip("/")
+        self._given = url.origin()
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
@@ -124,6 +125,10 @@ class BrokerAdmin:
             raise ImportFailed([f"{url}: {status}: {_told(status, body)}"])
         return _decoded(url, body, kind) if body else None
 
+    def _why_not_followed(self) -> str:
+        """Whoever answers at the URL could else have the token sent anywhere."""
+        return f"but the token is sent to {self._given} only; give the URL of Pulsar's proxy, which asks every broker"
+
     async def _follow(self, url: URL) -> tuple[int, bytes]:
         for _ in range(_MOST_REDIRECTS):
             async with self._session.get(url, headers=self._headers, allow_redirects=False) as answer:
@@ -133,6 +138,8 @@ class BrokerAdmin:
             target = url.join(URL(location))
             if target.scheme not in {"https", url.scheme}:
                 raise ValueError(f"redirected to {shown(location)}, which is not {url.scheme}")
+            if "Authorization" in self._headers and target.origin() != self._given:
+                raise ValueError(f"redirected to {shown(str(target.origin()))}, {self._why_not_followed()}")
             url = target
         raise ValueError(f"redirected more than {_MOST_REDIRECTS} times")
 

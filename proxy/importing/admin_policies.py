@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import TypeAdapter, ValidationError
 
-from proxy.config.values import Name
+from proxy.config.values import Name, NamespaceName, WholeTopic
 from proxy.config.yaml_text import Taken
 from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
 from proxy.importing.found import Found, Left
@@ -27,6 +27,8 @@ _BOUNDS = {
     "max_unacked_messages_per_subscription": _UNACKED,
 }
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+_NAMESPACE: TypeAdapter[str] = TypeAdapter(NamespaceName)
+_TOPIC: TypeAdapter[str] = TypeAdapter(WholeTopic)
 
 
 def take_state(state: BrokerState, found: Found) -> None:
@@ -55,7 +57,9 @@ def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found:
         "subscribe": (policies.subscribe or {}).get(cluster),
     }
     for kind, rate in rates.items():
-        if take_rate(rate, ("limits", "namespaces", name, kind), "namespace", found):
+        if rate is not None and rate.limit() and not _is_of(_NAMESPACE, name):
+            found.left.append(Left(f"namespace {one_line(name)}: {kind}", _NAMELESS))
+        elif take_rate(rate, ("limits", "namespaces", name, kind), "namespace", found):
             found.switch_off.append(namespace_off(name, kind))
     found.left += [Left(f"namespace {name}: {what}", why) for what, why in _without_place(policies, cluster)]
 
@@ -73,7 +77,9 @@ def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[
 def _take_groups(state: BrokerState, found: Found) -> None:
     attached: dict[str, list[str]] = {}
     for name, policies in sorted(state.namespaces.items()):
-        if policies.resource_group:
+        if policies.resource_group and not _is_of(_NAMESPACE, name):
+            found.left.append(Left(f"namespace {one_line(name)}: resource group", _NAMELESS))
+        elif policies.resource_group:
             attached.setdefault(policies.resource_group, []).append(name)
     for group, namespaces in sorted(attached.items()):
         if group not in state.groups:
@@ -100,6 +106,9 @@ def _take_group(name: str, state: BrokerState, namespaces: list[str], found: Fou
 
 
 def _take_topic(topic: str, policies: TopicPolicies, found: Found) -> None:
+    if not _is_of(_TOPIC, topic):
+        found.left.append(Left(one_line(topic), _NAMELESS))
+        return
     for of in sorted({*policies.local, *policies.everywhere}):
         if of.subscription and not _is_name(of.subscription):
             found.left.append(
@@ -122,8 +131,12 @@ def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Fou
 
 
 def _is_name(text: str) -> bool:
+    return _is_of(_NAME, text)
+
+
+def _is_of(kind: TypeAdapter[str], text: str) -> bool:
     try:
-        _NAME.validate_python(text)
+        kind.validate_python(text)
     except ValidationError:
         return False
     return True

@@ -49,20 +49,20 @@ def read_properties(content: bytes) -> list[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     """Each line that is no comment and not blank, with what continues it, and the number of its first one."""
-    begun, first = "", 0
+    begun: list[str] = []
+    first = 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANK)
         if not begun and (not line or line[0] in "#!"):
             continue
         first = first if begun else number
-        begun += line
-        if line and _is_continued(begun):
-            begun = begun[:-1]
+        if _is_continued(line):
+            begun += [line[:-1]] if begun or line[:-1] else []
             continue
-        yield begun, first
-        begun = ""
+        yield "".join([*begun, line]), first
+        begun = []
     if begun:
-        yield begun, first
+        yield "".join(begun), first
 
 
 def _is_continued(line: str) -> bool:

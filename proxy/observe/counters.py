@@ -31,6 +31,8 @@ class Counters:
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
     admin_refused: Counter[str] = field(default_factory=Counter)
     """Requests and connections that the admin address refused, by why."""
+    admin_forwarded: Counter[str] = field(default_factory=Counter)
+    """Requests that were to be passed on to the broker's admin, by what became of them."""
     batches_not_believed: int = 0
     """Delivered batches that say they hold more than `publish.max_batch_messages`."""
     reloads: Counter[str] = field(default_factory=Counter)

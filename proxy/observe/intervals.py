@@ -3,23 +3,29 @@
 The timer is set by the first activity, for the next boundary of the wall clock; a proxy at rest has none but the
 heartbeat's. Limits that are relative to publish rates change here, between two spans: no line mixes two values. While
 there are any, the timer fires once a second at least, and goes on until the publish rates have come to rest.
+
+Everybody's counts are taken at the boundary; lines are made of them in slices, so that nobody waits for a thousand.
 """
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 
 from limiter.journal import Journal
 from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
-from limiter.stream import Stream
-from proxy.observe.access_log import AccessLog, Span
+from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
-from proxy.observe.tally import Tally
+from proxy.observe.log_lines import Span
+from proxy.observe.rejects import Rejects
+from proxy.observe.tally import TakenLimiter, TakenStream, Tally
 from proxy.observe.totals import NamespaceTotals
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
+SLICE = 50
+"""Lines that are made in one go: about a millisecond's work."""
 
 
 class Intervals:
@@ -48,16 +54,19 @@ class Intervals:
         self._clock, self._wall = clocks
         self._journal: Journal | None = None
         self._registry: Registry | None = None
+        self._rejects = Rejects()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0
         self._due = 0
         self._ended = (self._wall(), self._clock())
         self._beaten = self._ended
+        self._untold: deque[tuple[Span, TakenStream | TakenLimiter]] = deque()
+        self._telling: asyncio.Handle | None = None
         self._heart: asyncio.TimerHandle | None = None
 
-    def start(self, journal: Journal, registry: Registry) -> None:
+    def start(self, journal: Journal, registry: Registry, rejects: Rejects) -> None:
         """Begin; the loop runs."""
-        self._journal, self._registry = journal, registry
+        self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
         self._beat(last=False)
 
@@ -72,6 +81,7 @@ class Intervals:
 
     def flush(self) -> None:
         """End the running interval now, because a value is about to change."""
+        self._tell_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
             return
@@ -81,11 +91,13 @@ class Intervals:
         self._timer = None
         self._registry.published(self._journal.streams, self._clock())
         self._report()
+        self._tell_all()
         self._go_on()
 
     def settle(self) -> None:
         """Bring the totals up to now, because somebody wants to see them; the running interval goes on."""
         assert self._journal is not None, "start() comes first"
+        self._tell_all()
         self._tally.settle(self._journal, self._clock())
 
     def stop(self) -> None:
@@ -136,7 +148,9 @@ class Intervals:
             self._ended = (self._wall(), self._clock())
         else:
             self._report()
-        self._registry.retune(limits, self._ended[1])
+        if limits:
+            self._tell_all()
+            self._registry.retune(limits, self._ended[1])
         self._go_on()
 
     def _go_on(self) -> None:
@@ -156,18 +170,35 @@ class Intervals:
         span = Span(self._ended[0], wall, now - self._ended[1])
         self._ended = (wall, now)
         streams, limiters = self._journal.empty()
-        for stream in streams:
-            self._report_stream(stream, span, now)
-        for limiter in limiters:
-            self._log.limit(span, limiter, self._tally.of_limiter(limiter, now))
+        self._untold += [(span, self._tally.take_stream(stream, now)) for stream in streams]
+        self._untold += [(span, self._tally.take_limiter(limiter, now)) for limiter in limiters]
         self._tally.end()
-        self._beat(last=False)
+        self._tell_some()
 
-    def _report_stream(self, stream: Stream, span: Span, now: int) -> None:
-        fields = self._tally.of_stream(stream, now)
-        if stream.held:
-            fields["held_since"] = span.before_end(stream.usage.throttled.running_ns(now))
-        self._log.interval(span, stream, fields)
+    def _tell_some(self) -> None:
+        """Make some of the lines, and go on soon; with the last one the interval is told."""
+        for _ in range(min(SLICE, len(self._untold))):
+            self._tell(*self._untold.popleft())
+        if self._untold:
+            self._telling = asyncio.get_running_loop().call_soon(self._tell_some)
+        else:
+            self._telling = None
+            self._beat(last=False)
+
+    def _tell_all(self) -> None:
+        """Make the lines that are still to come: a value is about to change, or somebody wants to see the totals."""
+        while self._telling is not None:
+            self._telling.cancel()
+            self._tell_some()
+
+    def _tell(self, span: Span, taken: TakenStream | TakenLimiter) -> None:
+        if isinstance(taken, TakenLimiter):
+            self._log.limit(span, taken.limiter, self._tally.of_limiter(taken))
+            return
+        fields = self._tally.of_stream(taken)
+        if taken.waiting_ns is not None:
+            fields["held_since"] = span.before_end(taken.waiting_ns)
+        self._log.interval(span, taken.stream, fields)
 
     def _beat(self, *, last: bool) -> None:
         """A sign of life, and the next one if nothing happens till then."""
@@ -182,7 +213,10 @@ class Intervals:
 
     def _beat_now(self, *, last: bool) -> None:
         wall, now = self._wall(), self._clock()
-        self._log.heartbeat(Span(self._beaten[0], wall, now - self._beaten[1]), last=last)
+        span = Span(self._beaten[0], wall, now - self._beaten[1])
+        for reject in self._rejects.take():
+            self._log.reject(span, reject)
+        self._log.heartbeat(span, last=last)
         self._beaten = (wall, now)
 
 

@@ -1,75 +1,76 @@
 """The access log's files: written by a thread of their own, closed by size or age, and only then given their name.
 
-A file is `.NAME.jsonl.open` while it is written; readers (Spark among them) ignore names with a leading dot. The event
-loop never waits for the disk: what does not fit the queue is dropped and counted, and so is what cannot be written.
+The event loop never waits for the disk: what does not fit the queue is dropped, and so is what cannot be written. Both
+are counted in `losses`, told once, and declared in the log as soon as there is one again.
+
+    write ──▶ queue ──thread──▶ LogWriter (log_writer.py)
+                └─full─▶ lost
 """
 
-import errno
-import fcntl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from io import FileIO
-from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class Rotation:
-    """When a file is closed: bytes, seconds; and how many bytes may wait for the disk."""
-
-    size: int
-    age_s: float
-    queue: int
+from proxy.observe.log_writer import Batch, LogWriter
+from proxy.observe.losses import Lines, Loss
 
 
 class LogFiles:
-    """Appends lines to a row of files in `folder`.
+    """Takes lines from the event loop, and has a thread write them.
 
     Args:
-        folder: Made if it is not there.
-        stem: Begin of the files' names, unique to this run of the proxy.
-        rotation: When to close a file.
-        trouble: Called in the writing thread with the error when writing fails, and with None when it works again.
-
-    Raises:
-        OSError: If the folder cannot be made.
+        writer: Writes them.
+        queue: How many bytes may wait for it.
     """
 
-    def __init__(self, folder: Path, stem: str, rotation: Rotation, trouble: Callable[[OSError | None], None]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.dropped = 0
-        self._folder = folder
-        self._stem = stem
-        self._rotation = rotation
-        self._trouble = trouble
-        self._waiting: deque[tuple[bytes, int]] = deque()
+    def __init__(self, writer: LogWriter, queue: int) -> None:
+        self.losses = writer.losses
+        self.retention = writer.retention
+        self._writer = writer
+        self._queue = queue
+        self._waiting: deque[Batch] = deque()
         self._waiting_size = 0
         self._signal = threading.Condition()
         self._is_ending = False
-        self._file: FileIO | None = None
-        self._file_path = folder
-        self._file_size = 0
-        self._file_lines = 0
-        self._file_since = 0.0
-        self._files_made = 0
-        self._is_troubled = False
+        self._drained: list[threading.Event] = []
         self._thread = threading.Thread(target=self._run, name="access log", daemon=True)
         self._thread.start()
 
-    def write(self, data: bytes, lines: int) -> None:
-        """Queue whole lines; drops and counts them if too much is waiting."""
+    def write(self, data: bytes, first_seq: int, lines: int, declares: tuple[Loss, ...] = ()) -> None:
+        """Queue whole lines; they are lost if too much is waiting, unless they tell of losses: those are few.
+
+        Args:
+            data: The lines.
+            first_seq: `seq` of the first; the others have the next ones.
+            lines: How many there are.
+            declares: The losses that the first of them tell of, if any.
+        """
+        now = time.time_ns()
+        batch = Batch(data, Lines(lines, first_seq, first_seq + lines - 1, now, now), declares)
         with self._signal:
-            if self._waiting_size + len(data) > self._rotation.queue:
-                self.dropped += lines
+            if declares or self._waiting_size + len(data) <= self._queue:
+                self._waiting.append(batch)
+                self._waiting_size += len(data)
+                self._signal.notify()
                 return
-            self._waiting.append((data, lines))
-            self._waiting_size += len(data)
+        self._writer.lose("queue", batch, "")
+        self._writer.tell("queue", f"the disk is too slow: more than {self._queue} bytes would wait for it")
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether, as far as anybody knows, lines that are written now are not lost."""
+        return not self._writer.troubles & {"disk", "queue"}
+
+    def drain(self, patience_s: float) -> bool:
+        """Write what waits and close the file. False if that took longer than `patience_s`."""
+        drained = threading.Event()
+        with self._signal:
+            self._drained.append(drained)
             self._signal.notify()
+        return drained.wait(patience_s)
 
     def close(self, patience_s: float) -> bool:
-        """Write what waits, close the file. False if that took longer than `patience_s`."""
+        """The same, and stop; this run has come to an orderly end."""
         with self._signal:
             self._is_ending = True
             self._signal.notify()
@@ -79,72 +80,20 @@ class LogFiles:
     def _run(self) -> None:
         while True:
             with self._signal:
-                if not self._waiting and not self._is_ending:
-                    self._signal.wait(self._until_too_old())
-                batch, self._waiting = self._waiting, deque()
+                if not (self._waiting or self._is_ending or self._drained):
+                    self._signal.wait(self._writer.until_too_old())
+                batches, self._waiting = self._waiting, deque()
                 self._waiting_size = 0
+                drained, self._drained = self._drained, []
                 is_ending = self._is_ending
-            for data, lines in batch:
-                self._append(data, lines)
-            if self._file is not None and (is_ending or self._until_too_old() == 0):
-                self._close_file()
+            for batch in batches:
+                self._writer.append(batch)
+            self._writer.tell("queue", None)
+            if drained or self._writer.until_too_old() == 0:
+                self._writer.close_file()
+            if is_ending:
+                self._writer.end()
+            for event in drained:
+                event.set()
             if is_ending:
                 return
-
-    def _until_too_old(self) -> float | None:
-        if self._file is None:
-            return None
-        return max(0.0, self._file_since + self._rotation.age_s - time.monotonic())
-
-    def _append(self, data: bytes, lines: int) -> None:
-        try:
-            if self._file is None:
-                self._open_file()
-            assert self._file is not None, "it was opened"
-            _write_all(self._file, data)
-        except OSError as error:
-            self._lose(lines, error)
-            self._close_file()  # readers get what is there; the next line begins a new file
-            return
-        self._tell(None)
-        self._file_size += len(data)
-        self._file_lines += lines
-        if self._file_size >= self._rotation.size:
-            self._close_file()
-
-    def _open_file(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._file_path = self._folder / f"{self._stem}-{self._files_made:06d}.jsonl"
-        self._file = FileIO(self._open_name(), "w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `rescue` knows it from one that was left
-        self._files_made += 1
-        self._file_size = self._file_lines = 0
-        self._file_since = time.monotonic()
-
-    def _open_name(self) -> Path:
-        return self._file_path.with_name(f".{self._file_path.name}.open")
-
-    def _close_file(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            try:
-                file.close()
-                self._open_name().rename(self._file_path)
-            except OSError as error:
-                self._lose(self._file_lines, error)
-
-    def _lose(self, lines: int, error: OSError) -> None:
-        """These lines will not reach a reader."""
-        with self._signal:
-            self.dropped += lines
-        self._tell(error)
-
-    def _tell(self, error: OSError | None) -> None:
-        if (error is not None) != self._is_troubled:
-            self._is_troubled = error is not None
-            self._trouble(error)
-
-
-def _write_all(file: FileIO, data: bytes) -> None:
-    if file.write(data) != len(data):
-        raise OSError(errno.ENOSPC, "the disk took only a part of what was written")

@@ -20,20 +20,21 @@ def withholding(stream: Stream) -> Limiter | None:
     return stream.chain[min(rooms)[1]] if rooms else None
 
 
-def narrowest(chain: tuple[Limiter, ...]) -> tuple[str, float | None, float | None]:
-    """The lowest messages and the lowest bytes per second of some limiters, and before them whose the first is.
+def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
+    """The lowest messages and the lowest bytes per second of some limiters, and before them the limiter of the first.
 
-    The two may be of different limiters; the level is then that of the messages'. Of equal ones the outermost counts.
+    The two may be of different limiters; the one given is then that of the messages. Of equal ones the outermost.
     """
     messages = size = None
-    level = level_of_size = ""
+    of_messages: Limiter | None = None
+    of_size: Limiter | None = None
     for limiter in chain:
         by_count, by_size = per_second(limiter.limit.messages), per_second(limiter.limit.size)
         if by_count is not None and (messages is None or by_count < messages):
-            messages, level = by_count, limiter.scope.level
+            messages, of_messages = by_count, limiter
         if by_size is not None and (size is None or by_size < size):
-            size, level_of_size = by_size, limiter.scope.level
-    return level or level_of_size, messages, size
+            size, of_size = by_size, limiter
+    return of_messages or of_size, messages, size
 
 
 def per_second(rate: Rate | None) -> float | None:

@@ -1,27 +1,47 @@
-"""Closes access-log files that an earlier run of the proxy left unfinished when it was killed.
+"""Closes access-log files that runs of the proxy left unfinished when they were killed, and says what those lost.
 
-A file that is being written is locked by its process, so that a second proxy with the same `proxy_id` is left alone.
-A torn last line stays as it is, the last of its file: readers quarantine it, and it is joined to nothing.
+A file that is being written is locked by its process, and so is the sign that a run lives: a second proxy with the same
+`proxy_id` is left alone. A torn last line stays as it is, the last of its file: readers quarantine it, and it is joined
+to nothing.
 """
 
 import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import structlog
 
+from proxy.observe.log_names import OwnFiles
+from proxy.observe.losses import Loss
 
-def rescue(folder: Path, proxy_id: str) -> list[Path]:
+_TAIL = 1 << 20
+"""Bytes at the end of a file in which its last line is looked for."""
+
+
+class _Tail(msgspec.Struct):
+    seq: int
+    end: datetime
+
+
+_DECODER = msgspec.json.Decoder(_Tail)
+
+
+def rescue(folder: Path, proxy_id: str) -> list[Loss]:
     """Give each abandoned file of a proxy the name under which readers look for it; empty ones go.
 
     Returns:
-        The files that have their names now.
+        For each run that was killed: what it wrote last, and that nobody knows what it lost.
 
     Raises:
         OSError: If the folder cannot be read.
     """
-    rescued = []
-    for unfinished in sorted(folder.glob(f".{proxy_id}-*.jsonl.open")):
-        closed = unfinished.with_name(unfinished.name.removeprefix(".").removesuffix(".open"))
+    own = OwnFiles(folder, proxy_id)
+    for name, unfinished in own.unfinished():
+        closed = folder / name.closed(proxy_id)
         try:
             size = _close(unfinished, closed)
         except OSError as error:
@@ -30,17 +50,15 @@ def rescue(folder: Path, proxy_id: str) -> list[Path]:
             )
             continue
         if size is not None:
-            rescued.append(closed)
             structlog.get_logger().info("access log: closed a file of an earlier run", file=str(closed), size=size)
-    return rescued
+    losses = (_loss_of(own, boot_id, sign) for boot_id, sign in own.alive())
+    return [loss for loss in losses if loss is not None]
 
 
 def _close(unfinished: Path, closed: Path) -> int | None:
     """Returns its size; None where there was nothing to close."""
-    with unfinished.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with _locked(unfinished) as is_locked:
+        if not is_locked:
             return None
         size = unfinished.stat().st_size
         if size == 0:
@@ -50,3 +68,47 @@ def _close(unfinished: Path, closed: Path) -> int | None:
             raise FileExistsError(f"{closed} is there already")
         unfinished.rename(closed)
         return size
+
+
+def _loss_of(own: OwnFiles, boot_id: str, sign: Path) -> Loss | None:
+    """What a run lost; None if it lives, or if that cannot be found out."""
+    try:
+        with _locked(sign) as is_locked:
+            return _loss(own, boot_id) if is_locked else None
+    except OSError as error:
+        structlog.get_logger().warning("access log: an earlier run cannot be looked into", error=str(error))
+        return None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Whether nobody else had it locked."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _loss(own: OwnFiles, boot_id: str) -> Loss:
+    """What is known of a run that was killed."""
+    now = time.time_ns()
+    tails = (_tail(path) for name, path in reversed(own.closed()) if name.boot_id == boot_id)
+    last = next((tail for tail in tails if tail is not None), None)
+    since = now if last is None else round(last.end.timestamp() * 1e9)
+    structlog.get_logger().warning("access log: an earlier run was killed", boot_id=boot_id)
+    return Loss(boot_id, "killed", "", None, 0 if last is None else last.seq + 1, None, since, now)
+
+
+def _tail(path: Path) -> _Tail | None:
+    """The last whole line of a file."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        for line in reversed(file.read().splitlines()):
+            try:
+                return _DECODER.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+    return None

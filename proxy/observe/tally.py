@@ -2,16 +2,66 @@
 
 Totals are wanted at any time, lines only at the end of an interval. So a stream or limiter that was looked at in
 between has a mark: what of it the totals hold already.
+
+All counts of an interval are taken at one moment, which is quick; what they come to is worked out afterwards.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from limiter.journal import Journal
 from limiter.limiter import Limiter
 from limiter.stream import Stream
-from limiter.usage import LimiterUsage, StreamUsage
+from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.observe.changes import LIMITER, OBSERVED, STREAM, Counts, Values
 from proxy.observe.totals import NamespaceTotals
+
+
+class Taken(NamedTuple):
+    """Counts of one usage at the end of an interval, at its begin, and when the totals last looked in between."""
+
+    values: Values
+    before: Values
+    mark: Values | None
+
+
+class TakenObserved(NamedTuple):
+    """What a stream's observed limits counted in an interval."""
+
+    counts: Taken
+    delay_max_ns: int
+    held_messages: int
+
+
+class TakenStream(NamedTuple):
+    """What a stream counted in an interval.
+
+    Args:
+        stream: Which.
+        counts: Of its usage.
+        delay_max_ns: The longest delay.
+        delays: The histogram and sum of delays, if there were any.
+        held: Messages and bytes that were held at the end.
+        waiting_ns: For how long something had been held at the end; None: nothing was.
+        spared: What no limit was charged for; None: nothing was ever spared.
+        observed: The same of observed limits; None: there were never any.
+    """
+
+    stream: Stream
+    counts: Taken
+    delay_max_ns: int
+    delays: tuple[tuple[int, ...], int] | None
+    held: tuple[int, int]
+    waiting_ns: int | None
+    spared: Passed | None
+    observed: TakenObserved | None
+
+
+class TakenLimiter(NamedTuple):
+    """What a limiter counted in an interval, and its largest entry's messages and bytes."""
+
+    limiter: Limiter
+    counts: Taken
+    largest: tuple[int, int]
 
 
 class Tally:
@@ -37,40 +87,68 @@ class Tally:
                 level = self._totals.of_level(limiter.scope.direction, limiter.scope.level)
                 level.add(self._look(LIMITER, limiter.usage, now))
 
-    def of_stream(self, stream: Stream, now: int) -> dict[str, Any]:
-        """What a stream's line says that was counted; ends its interval."""
-        name, usage = stream.name, stream.usage
-        totals = self._totals.of(name.tenant, name.namespace, name.direction)
-        changes, uncounted = self._take(STREAM, usage, now)
-        totals.add(uncounted)
-        fields: dict[str, Any] = {**changes, "delay_max_ms": usage.delay_max_ns / 1e6}
-        fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
-        usage.delay_max_ns = 0
-        if stream.by_entry or usage.spared is not None:
-            fields |= _charged(stream, changes)
+    def take_stream(self, stream: Stream, now: int) -> TakenStream:
+        """A stream's counts, up to now; ends its interval."""
+        usage, observed = stream.usage, None
+        delay_max_ns, usage.delay_max_ns = usage.delay_max_ns, 0
         if stream.observed is not None:
-            changes, uncounted = self._take(OBSERVED, stream.observed.usage, now)
+            would = stream.observed.usage
+            observed = TakenObserved(self._take(OBSERVED, would, now), would.delay_max_ns, would.held_messages)
+            would.delay_max_ns = 0
+        return TakenStream(
+            stream,
+            self._take(STREAM, usage, now),
+            delay_max_ns,
+            usage.delays.take() if usage.delays else None,
+            (usage.held_messages, usage.held_size),
+            usage.throttled.running_ns(now) if stream.held else None,
+            None if usage.spared is None else usage.spared.take(usage.passed),
+            observed,
+        )
+
+    def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
+        """A limiter's counts, up to now; ends its interval."""
+        usage = limiter.usage
+        largest = usage.largest_messages, usage.largest_size
+        usage.largest_messages = usage.largest_size = 0
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest)
+
+    def of_stream(self, taken: TakenStream) -> dict[str, Any]:
+        """What the stream's line says that was counted; adds it to the totals."""
+        name = taken.stream.name
+        totals = self._totals.of(name.tenant, name.namespace, name.direction)
+        changes, uncounted = _changes(STREAM, taken.counts)
+        totals.add(uncounted)
+        fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
+        fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
+        fields["held_messages"], fields["held_bytes"] = taken.held
+        if taken.delays is not None:
+            fields["delay_hist"], delay_sum_ns = taken.delays
+            fields["delay_sum_ms"] = delay_sum_ns / 1e6
+        if taken.stream.by_entry or taken.spared is not None:
+            fields |= _charged(taken.stream, changes, taken.spared or (0, 0, 0))
+        if taken.observed is not None:
+            changes, uncounted = _changes(OBSERVED, taken.observed.counts)
             totals.add_observed(uncounted)
-            fields |= _would(changes, stream.observed.usage)
+            fields |= _would(changes, taken.observed)
         return fields
 
-    def of_limiter(self, limiter: Limiter, now: int) -> dict[str, Any]:
-        """What a limiter's line says that was counted; ends its interval."""
-        usage, scope = limiter.usage, limiter.scope
-        changes, uncounted = self._take(LIMITER, usage, now)
-        if not limiter.is_observed:
+    def of_limiter(self, taken: TakenLimiter) -> dict[str, Any]:
+        """What the limiter's line says that was counted; adds it to the totals."""
+        scope = taken.limiter.scope
+        changes, uncounted = _changes(LIMITER, taken.counts)
+        if not taken.limiter.is_observed:
             self._totals.of_level(scope.direction, scope.level).add(uncounted)
         fields: dict[str, Any] = {
             **changes,
-            "largest_entry_messages": usage.largest_messages,
-            "largest_entry_bytes": usage.largest_size,
+            "largest_entry_messages": taken.largest[0],
+            "largest_entry_bytes": taken.largest[1],
         }
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
-        usage.largest_messages = usage.largest_size = 0
         return fields
 
     def end(self) -> None:
-        """All that did something has had its line."""
+        """Everything of this interval has been taken."""
         self._marks.clear()
 
     def _look(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> dict[str, int]:
@@ -80,21 +158,21 @@ class Tally:
         self._marks[usage] = values
         return counts.changes(values, before)
 
-    def _take(
-        self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """What was counted since the last line, and what of it the totals do not hold yet."""
+    def _take(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> Taken:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
-        changes = counts.changes(values, before)
-        mark = self._marks.get(usage)
-        return changes, changes if mark is None else counts.changes(values, mark)
+        return Taken(values, before, self._marks.get(usage))
 
 
-def _charged(stream: Stream, changes: dict[str, int]) -> dict[str, int]:
+def _changes(counts: Counts, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
+    """What was counted since the last line, and what of it the totals do not hold yet."""
+    changes = counts.changes(taken.values, taken.before)
+    return changes, changes if taken.mark is None else counts.changes(taken.values, taken.mark)
+
+
+def _charged(stream: Stream, changes: dict[str, int], spared: Passed) -> dict[str, int]:
     """What of it counts against limits, where that is not the same."""
-    usage = stream.usage
-    entries, messages, size = usage.spared.take(usage.passed) if usage.spared is not None else (0, 0, 0)
+    entries, messages, size = spared
     charged = {
         "messages": stream.charged(changes["passed_entries"] - entries, changes["passed_messages"] - messages),
         "bytes": changes["passed_bytes"] - size,
@@ -102,12 +180,12 @@ def _charged(stream: Stream, changes: dict[str, int]) -> dict[str, int]:
     return {f"charged_{unit}": count for unit, count in charged.items() if count != changes[f"passed_{unit}"]}
 
 
-def _would(changes: dict[str, int], usage: StreamUsage) -> dict[str, Any]:
-    """What limits in mode `observe` would have done."""
-    delay_max_ns, usage.delay_max_ns = usage.delay_max_ns, 0
-    return {
-        "would_hold_messages": usage.held_messages,
+def _would(changes: dict[str, int], taken: TakenObserved) -> dict[str, Any]:
+    """What limits in mode `observe` would have done; what is 0 is left out."""
+    would = {
+        "would_hold_messages": taken.held_messages,
         "would_throttle_ms": changes["throttled_ns"] / 1e6,
-        "would_delay_max_ms": delay_max_ns / 1e6,
+        "would_delay_max_ms": taken.delay_max_ns / 1e6,
         "would_exceed_messages": changes["exceeded_messages"],
     }
+    return {name: value for name, value in would.items() if value}

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from limiter.levels import Setting
-from limiter.rates import Direction, Limit
+from limiter.rates import DIRECTIONS, Direction, Limit
 from proxy.policies.bodies import NO_LIMIT, kept_as_own, kept_as_pulsar_s
 from proxy.policies.book import Book
 from proxy.policies.dynamic import place_of
-from proxy.policies.group_body import DIRECTIONS, OwnGroup, kept_as_own_group
+from proxy.policies.group_body import OwnGroup, kept_as_own_group
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import Layer, Place
 from proxy.policies.policy_set import MEMBERS, Member, PolicySet, attached_by, limit_at, path_of
@@ -115,7 +115,7 @@ def _plan_attached(book: Book, made: Plan, member: Member, wanted: Mapping[str, 
     """An empty group is what hides the file's."""
     file = {name: one.group for (of, name), one in attached_by(book.file).items() if of == member}
     at_run_time = book.attached(member)
-    held = file | at_run_time
+    held = {**file, **at_run_time}
     for name in sorted(held.keys() | wanted.keys()):
         group = wanted.get(name, "")
         if group == held.get(name, ""):

@@ -6,6 +6,7 @@ Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, su
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -14,12 +15,19 @@ from pydantic import ValidationError
 from limiter.levels import OF_ONE_TOPIC
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
+from proxy.config.problems import all_told
 from proxy.policies.key import Key, Kind, setting_of
 from proxy.policies.sections import SubscribeLimit
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What the fields hold in Pulsar."""
+MOST_MESSAGES = 2**31 - 1
+MOST_BYTES = 2**63 - 1
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=MOST_MESSAGES)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MOST_BYTES)]
+"""What the fields hold in Pulsar. A larger rate is shown as the most: Pulsar's tools cannot read more."""
+
+
+_LONGEST_REMEMBERED = 4096
+"""Characters of a kept body: 1,024 of them weigh no more than some megabytes."""
 
 
 class PublishRate(msgspec.Struct, frozen=True):
@@ -35,7 +43,7 @@ class PublishRate(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, limit: Limit) -> "PublishRate":
         """What Pulsar's tools are to see of a limit that was not written by them: here always per second."""
-        return cls(_number(limit.messages, NANOS_PER_SECOND), _number(limit.size, NANOS_PER_SECOND))
+        return cls(_number(limit.messages, 1, MOST_MESSAGES), _number(limit.size, 1, MOST_BYTES))
 
 
 class DispatchRate(msgspec.Struct, frozen=True):
@@ -54,9 +62,9 @@ class DispatchRate(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, limit: Limit) -> "DispatchRate":
         """What Pulsar's tools are to see of a limit that was not written by them."""
-        period = max([NANOS_PER_SECOND, *(r.period_ns for r in (limit.messages, limit.size) if r)])
-        messages, size = _number(limit.messages, period), _number(limit.size, period)
-        return cls(messages, size, limit.published is not None, period // NANOS_PER_SECOND)
+        period_s = max([1, *(r.period_ns // NANOS_PER_SECOND for r in (limit.messages, limit.size) if r)])
+        messages = _number(limit.messages, period_s, MOST_MESSAGES)
+        return cls(messages, _number(limit.size, period_s, MOST_BYTES), limit.published is not None, period_s)
 
 
 class SubscribeRate(msgspec.Struct, frozen=True):
@@ -73,8 +81,10 @@ class SubscribeRate(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, limit: Limit) -> "SubscribeRate":
         """What Pulsar's tools are to see of a limit that was not written by them."""
-        found = limit.messages
-        return cls(found.tokens, max(1, found.period_ns // NANOS_PER_SECOND)) if found else cls(0)
+        if limit.messages is None:
+            return cls(0)
+        period_s = max(1, limit.messages.period_ns // NANOS_PER_SECOND)
+        return cls(_number(limit.messages, period_s, MOST_MESSAGES), period_s)
 
 
 class ResourceGroup(msgspec.Struct, frozen=True):
@@ -157,16 +167,25 @@ def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
     Raises:
         BodyError: If it is none.
     """
-    written = read_body(kept, Written)
-    if written.form == "pulsar":
-        limit = read_body(bytes(written.body), _PULSAR[key.kind]).limit()
-        return limit if limit.mode == mode else replace(limit, mode=mode)
     try:
-        return _own_form(key).model_validate(msgspec.json.decode(written.body)).limit()
+        read = _remembered if len(kept) <= _LONGEST_REMEMBERED else _read_limit
+        return read(key.kind, key.setting, kept, mode)
     except ValidationError as error:
-        raise BodyError(f"{key}: {'; '.join(_told(problem) for problem in error.errors())}") from None
+        raise BodyError(f"{key}: {all_told(error)}") from None
     except (msgspec.DecodeError, KeyError):
         raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
+
+
+def _read_limit(kind: Kind, setting: str, kept: str, mode: Mode) -> Limit:
+    written = read_body(kept, Written)
+    if written.form == "pulsar":
+        limit = read_body(bytes(written.body), _PULSAR[kind]).limit()
+        return limit if limit.mode == mode else replace(limit, mode=mode)
+    return _own_form(Key(kind, setting, "")).model_validate(msgspec.json.decode(written.body)).limit()
+
+
+_remembered = lru_cache(maxsize=1024)(_read_limit)
+"""One limit for all equal bodies: 100,000 topics have few different ones."""
 
 
 def _own_form(key: Key) -> type[RateLimit | SubscribeLimit]:
@@ -185,12 +204,6 @@ def pulsar_body(key: Key, kept: str) -> msgspec.Struct:
     return read_body(bytes(written.body), form) if written.form == "pulsar" else form.of(limit_of(key, kept))
 
 
-def _told(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {problem['input']!r:.100}: {message}" if where else message
-
-
 def _limit(messages: int, size: int, period_s: int) -> Limit:
     period_ns = max(1, period_s) * NANOS_PER_SECOND
     return Limit(
@@ -199,6 +212,6 @@ def _limit(messages: int, size: int, period_s: int) -> Limit:
     )
 
 
-def _number(found: Rate | None, period_ns: int) -> int:
+def _number(found: Rate | None, period_s: int, most: int) -> int:
     """Tokens in a period of the answer, which need not be the rate's own; 0 for none, as in broker.conf."""
-    return 0 if found is None else max(1, found.tokens * period_ns // found.period_ns)
+    return 0 if found is None else min(most, max(1, found.tokens * period_s * NANOS_PER_SECOND // found.period_ns))

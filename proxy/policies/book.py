@@ -1,40 +1,34 @@
-"""All policies of a process: what the file says, what was set at run time, and how a change comes into force.
+"""All policies of a process, and how a change comes into force.
 
-change ─▶ checked ─▶ on disk, with its audit line ─▶ layers ─▶ live streams
+change ─▶ checked ─▶ on disk, with its audit line ─▶ contents ─▶ live streams
+
+A thread checks and writes. Then a small change is laid into the contents in the loop's own thread; a large one into a
+copy of them, by the other thread, and the copy takes their place in one step: nobody ever sees a part of a change.
 """
 
 import asyncio
-import functools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-import structlog
-
 from limiter.changes import Change as PolicyChange
-from limiter.levels import About, Setting
-from limiter.policies import Policies, Value
-from limiter.rates import Direction
-from proxy.policies.bodies import BodyError, limit_of
-from proxy.policies.dynamic import check_dynamic, dynamic_value, place_of
-from proxy.policies.group_body import group_limits
+from limiter.levels import Setting
+from limiter.policies import Policies
+from proxy.collector import paused_collector
+from proxy.policies.contents import Contents, Meaning
 from proxy.policies.keeper import Keeper
-from proxy.policies.key import Key, Kind, rate_key, setting_of
-from proxy.policies.layers import FilePolicies, Layer, Layers, Place
+from proxy.policies.key import Key, Kind
+from proxy.policies.layers import FilePolicies, Layer, Layers
 from proxy.policies.store import Change, Store
+from proxy.policies.telling import Telling
+from proxy.policies.who import Who
 
-_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
+LAID_AT_ONCE = 100
+"""Values that are laid in one go: 1 ms."""
 Planner = Callable[[], Awaitable[Mapping[Key, str | None]]]
 """Finds out what is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Who:
-    """Who changes something, for the audit log."""
-
-    name: str
-    address: str
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +37,60 @@ class Around:
 
     Args:
         before: Before values change, so that no line of the access log mixes two of them.
-        after: After they changed, with what changed.
-        changed: With each change, between the two.
+        after: After they changed, with what changed; of many, only what it is about.
+        changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
+            told later than others.
         keepers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
     """
 
     before: Callable[[], None]
     after: Callable[[list[PolicyChange]], None]
-    changed: Callable[[Change, Who], None] = lambda _change, _who: None
+    changed: Callable[[Change, Who, int], None] = lambda _change, _who, _at_ns: None
     keepers: Mapping[Kind, Keeper] = field(default_factory=dict)
 
 
-class Book:
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """Contents as they are to be.
+
+    Args:
+        contents: These.
+        changes: What that changes: each stream's outermost limit, as it were, so that all streams follow.
+    """
+
+    contents: Contents
+    changes: list[PolicyChange]
+
+
+@dataclass(frozen=True, slots=True)
+class _Laying:
+    """What comes into force.
+
+    Args:
+        lay: Lays it into contents; it cannot fail.
+        aside: Contents into which that has been done, if it is much.
+    """
+
+    lay: Callable[[Contents], None]
+    aside: _Aside | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What is on disk and not yet in force.
+
+    Args:
+        kept: Changes of what the keepers keep.
+        limits: Changes of limits.
+        laying: How these come into force.
+    """
+
+    kept: list[Change]
+    limits: list[Change]
+    laying: _Laying
+
+
+class Book(Contents):
     """Keeps policies, and puts them in force.
 
     Args:
@@ -76,49 +112,16 @@ class Book:
         around: Around,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.store = store
-        self.layers = Layers(policies)
-        self.file = file
-        self.dynamic: dict[str, str] = {}
-        """Keys of the dynamic configuration that are set."""
-        self._attached: dict[Key, str] = {}
-        self._groups: set[str] = set()
+        super().__init__(Layers(policies), store)
         self._around, self._wall = around, wall
+        self._telling = Telling(around.changed)
         self._turn = asyncio.Lock()
-        self._changing: set[asyncio.Task[list[Change]]] = set()
-        self._lay_file(file, file.values)
-        for key, kept in store.policies():
-            keeper = around.keepers.get(key.kind)
-            if keeper is not None:
-                keeper.load(key, kept)
-            else:
-                self._load(key, kept)
-        self._lay_attachments()
-        self.layers.changes()  # nobody is there yet whom they concern
+        self._changing: set[asyncio.Task[int]] = set()
+        self.lay_file(file, file.values)
+        self.lay(self._kept())
+        self.layers.forget_changes()  # nobody is there yet whom they concern
 
-    def read(self, key: Key) -> str | None:
-        """What was set at run time under a key, as it was written; None if nothing was."""
-        return self.store.read(key)
-
-    def groups(self) -> set[str]:
-        """The names of all resource groups."""
-        return self._groups | self.groups_of_file()
-
-    def groups_of_file(self) -> set[str]:
-        """Those that the file names."""
-        limited = {name for _, setting, name in self.file.values if setting is Setting.RESOURCE_GROUP}
-        return limited | {*self.file.groups_of_tenants.values(), *self.file.groups_of_namespaces.values()}
-
-    def attached(self, setting: str) -> dict[str, str]:
-        """What was attached at run time: groups by namespace or tenant; empty is none, whatever the file says."""
-        return {key.name: group for key, group in self._attached.items() if key.setting == setting}
-
-    def is_attached(self, group: str) -> bool:
-        """Whether a tenant or namespace is attached to it."""
-        policies = self.layers.policies
-        return group in {*policies.groups_of_tenants.values(), *policies.groups_of_namespaces.values()}
-
-    async def change(self, wanted: Mapping[Key, str | None], who: Who) -> list[Change]:
+    async def change(self, wanted: Mapping[Key, str | None], who: Who) -> int:
         """Set and take back, all or nothing: on disk first, then in force on live streams.
 
         Args:
@@ -126,7 +129,7 @@ class Book:
             who: For the audit log.
 
         Returns:
-            What changed; what was as wanted already is not in it.
+            How many changed: what was as wanted already did not.
 
         Raises:
             BodyError: If a body cannot be read. Nothing has changed then.
@@ -134,7 +137,7 @@ class Book:
         """
         return await self.rework(lambda: wanted, who)
 
-    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> list[Change]:
+    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> int:
         """The same, with what is wanted found out when no other change is under way, and by what is in force then."""
 
         async def planner() -> Mapping[Key, str | None]:
@@ -142,155 +145,138 @@ class Book:
 
         return await self.rework_slowly(planner, who)
 
-    async def rework_slowly(self, plan: Planner, who: Who) -> list[Change]:
+    async def rework_slowly(self, plan: Planner, who: Who) -> int:
         """The same, where finding it out takes a while."""
         changing = asyncio.get_running_loop().create_task(self._change(plan, who))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
 
-    def prepare(self, file: FilePolicies) -> Callable[[], bool]:
-        """Get another file ready to hold: compare it with the one that does, in any thread, one at a time.
+    async def look(self, look: Callable[[Contents], T]) -> T:
+        """Look at all there is, in a thread, while no change is under way.
+
+        Args:
+            look: What to look at; everything together is the same moment's.
+        """
+        async with self._turn:
+            return await asyncio.to_thread(look, self)
+
+    async def take_file(
+        self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T], None]
+    ) -> bool:
+        """Let another file hold.
+
+        Args:
+            file: That one.
+            compare: Given the one that holds, in a thread: what it returns is given to `beside`.
+            beside: Called in the step in which values change, before they do.
 
         Returns:
-            Puts it in force, in the loop's thread, at the cost of what is another. Says whether anything is.
+            Whether that changes anything.
+
+        Raises:
+            BodyError: If a body cannot be read under it. Nothing has changed then.
+            StoreError: If the store cannot be read. Nothing has changed then.
         """
-        changed = self.layers.difference(Layer.FILE, file.values)
-        groups = replace(file, values={})
-        if not changed and groups == replace(self.file, values={}):
-            return lambda: False
-        return functools.partial(self._take, groups, changed)
-
-    def _take(self, file: FilePolicies, changed: Mapping[Place, Value | None]) -> bool:
-        self._around.before()
-        self._lay_file(file, changed)
-        self._around.after(self.layers.changes())
-        return True
-
-    async def _change(self, plan: Planner, who: Who) -> list[Change]:
         async with self._turn:
-            wanted = await plan()
+            seen, laying = await asyncio.to_thread(self._file_drafted, file, compare)
+            if laying is None:
+                beside(seen)
+                return False
+            await self._come_into_force(laying, lambda: beside(seen))
+            return True
+
+    async def close(self) -> None:
+        """Let what is under way come to its end, and give the store back."""
+        while self._changing:
+            await asyncio.wait(self._changing)
+        async with self._turn:
+            await self._telling.done()
+            await asyncio.to_thread(self.store.close)
+
+    def _kept(self) -> Iterator[Meaning]:
+        for key, kept in self.store.policies():
+            keeper = self._around.keepers.get(key.kind)
+            if keeper is None:
+                yield self.meaning(key, kept)
+            else:
+                keeper.load(key, kept)
+
+    async def _change(self, plan: Planner, who: Who) -> int:
+        async with self._turn:
+            await self._telling.room()
+            draft = await asyncio.to_thread(self._drafted, await plan(), who)
+            if not draft.limits:
+                self._hand_over(draft.kept, who)
+            else:
+                at_ns = await self._come_into_force(draft.laying, lambda: self._hand_over(draft.kept, who))
+                self._telling.tell(draft.limits, who, at_ns)
+        return len(draft.limits) + len(draft.kept)
+
+    def _drafted(self, wanted: Mapping[Key, str | None], who: Who) -> _Draft:
+        """Check all, get it ready, and write all last: what is on disk comes into force."""
+        keepers, meanings = self._around.keepers, list[Meaning]()
+        with paused_collector():
             for key, kept in wanted.items():
-                self._check(key, kept)
+                if key.kind in keepers:
+                    keepers[key.kind].check(key, kept)
+                else:
+                    meanings.append(self.meaning(key, kept))
             before = {key: self.store.read(key) for key in wanted}
             changes = [Change(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
+            new = [meaning for meaning in meanings if before[meaning.key] != meaning.kept]
+            laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
-                await asyncio.to_thread(self.store.write, changes, self._wall(), who.name, who.address)
-                self._put_in_force(changes, who)
-        for change in changes:
-            _log(change, who)
-        return changes
+                self.store.write(changes, self._wall(), who.name, who.address)
+            kept_by_keepers = [change for change in changes if change.key.kind in keepers]
+            limits = [change for change in changes if change.key.kind not in keepers]
+            return _Draft(kept_by_keepers, limits, laying)
 
-    def _check(self, key: Key, kept: str | None) -> None:
-        keeper = self._around.keepers.get(key.kind)
-        if keeper is not None:
-            keeper.check(key, kept)
+    def _file_drafted(self, file: FilePolicies, compare: Callable[[FilePolicies], T]) -> tuple[T, _Laying | None]:
+        """Find out what is another, and get it ready."""
+        with paused_collector():
+            seen = compare(self.file)
+            changed = self.layers.difference(Layer.FILE, file.values)
+            if not changed and self.attaches_as(file):
+                return seen, None
+            over = [meaning for place, value in changed.items() for meaning in self.meanings_over(place, value)]
+            size = len(changed) + len(file.groups_of_tenants) + len(file.groups_of_namespaces)
+            return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
+
+    def _laying(self, size: int, lay: Callable[[Contents], None]) -> _Laying:
+        """How `size` values come into force."""
+        if size <= LAID_AT_ONCE:
+            return _Laying(lay, None)
+        contents = self.copy()
+        lay(contents)
+        abouts = {change.about for change in contents.layers.changes()}
+        return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
+
+    def _hand_over(self, changes: list[Change], who: Who) -> None:
+        self._telling.tell(changes, who, self._wall())
+        for change in changes:
+            self._around.keepers[change.key.kind].take(change.key, change.after)
+
+    async def _come_into_force(self, laying: _Laying, beside: Callable[[], None]) -> int:
+        """Lay it here, or let the copy into which it was laid take this one's place.
+
+        Returns:
+            When, nanoseconds since 1970.
+        """
+        self._around.before()
+        at_ns = self._wall()
+        beside()
+        aside = laying.aside
+        if aside is None:
+            laying.lay(self)
+            self._around.after(self.layers.changes())
         else:
-            self._effects(key, kept)
-
-    def _put_in_force(self, changes: Iterable[Change], who: Who) -> None:
-        keepers = self._around.keepers
-        limits = [change for change in changes if change.key.kind not in keepers]
-        if limits:
-            self._around.before()
-        for change in changes:
-            self._around.changed(change, who)
-            if change.key.kind in keepers:
-                keepers[change.key.kind].take(change.key, change.after)
-        if limits:
-            self._put_limits(limits)
-
-    def _put_limits(self, changes: Iterable[Change]) -> None:
-        for change in changes:
-            self._load(change.key, change.after)
-        self._lay_attachments()
-        self._around.after(self.layers.changes())
-
-    def _load(self, key: Key, kept: str | None) -> None:
-        """Make memory say what the store says; attachments are laid when all are there."""
-        if key.kind is Kind.ATTACHMENT:
-            _put(self._attached, key, kept)
-        elif key.kind is Kind.DYNAMIC:
-            _put(self.dynamic, key.name, kept)
-            self._lay_dynamic(place_of(key.name))
-        else:
-            if key.kind is Kind.GROUP:
-                (self._groups.discard if kept is None else self._groups.add)(key.name)
-            for layer, place, value in self._effects(key, kept):
-                self.layers.put(layer, place, value)
-
-    def _effects(self, key: Key, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
-        """The values that a kept body means; of some kinds there are none, but the body is checked."""
-        if key.kind is Kind.DYNAMIC:
-            check_dynamic(key.name, kept)
-            return []
-        if key.kind is Kind.ATTACHMENT:
-            return []
-        if key.kind is Kind.GROUP:
-            return _of_group(key.name, kept)
-        if key.kind is Kind.BLOCK:
-            raise BodyError(f"{key}: nobody here keeps blocks")
-        layer, place = _where(key)
-        return [(layer, place, None if kept is None else self._value(layer, place, key, kept))]
-
-    def _value(self, layer: Layer, place: Place, key: Key, kept: str) -> Value:
-        """A limit that the file observes or rejects by stays so where Pulsar's tools set its numbers only."""
-        file = self.layers.written(Layer.FILE, place)
-        return Value(limit_of(key, kept, file.limit.mode if file else "enforce"), layer.origin)
-
-    def _lay_dynamic(self, place: Place) -> None:
-        file = self.layers.written(Layer.FILE, place)
-        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self.dynamic, file))
-
-    def _lay_file(self, file: FilePolicies, changed: Mapping[Place, Value | None]) -> None:
-        for place, value in changed.items():
-            self.layers.put(Layer.FILE, place, value)
-            self._refresh(place)
-        self.file = replace(file, values=self.layers.of_layer(Layer.FILE))
-        for name in self.dynamic:
-            self._lay_dynamic(place_of(name))
-        self._lay_attachments()
-
-    def _refresh(self, place: Place) -> None:
-        """The file's mode holds for Pulsar's bodies over it too."""
-        for layer in (Layer.GLOBAL, Layer.REST):
-            if self.layers.written(layer, place) is not None and place[1] is not Setting.RESOURCE_GROUP:
-                key = rate_key(*place, is_global=layer is Layer.GLOBAL)
-                self._load(key, self.store.read(key))
-
-    def _lay_attachments(self) -> None:
-        of_tenants = {**self.file.groups_of_tenants, **self.attached("tenant")}
-        self.layers.attach(of_tenants, {**self.file.groups_of_namespaces, **self.attached("namespace")})
+            self.exchange(aside.contents)
+            self._around.after(aside.changes)
+            await asyncio.to_thread(_dissolve, aside.contents)
+        return at_ns
 
 
-def _of_group(name: str, kept: str | None) -> list[tuple[Layer, Place, Value | None]]:
-    limits = group_limits(name, kept) if kept is not None else {}
-    values = {direction: Value(limit, Layer.REST.origin) for direction, limit in limits.items()}
-    return [(Layer.REST, (about, Setting.RESOURCE_GROUP, name), values.get(about)) for about in _BOTH]
-
-
-def _where(key: Key) -> tuple[Layer, Place]:
-    setting, is_global = setting_of(key)
-    about: About = "publish" if key.kind is Kind.PUBLISH else "dispatch" if key.kind is Kind.DISPATCH else "subscribe"
-    return Layer.GLOBAL if is_global else Layer.REST, (about, setting, key.name)
-
-
-K = TypeVar("K")
-
-
-def _put(kept: dict[K, str], key: K, value: str | None) -> None:
-    if value is None:
-        kept.pop(key, None)
-    else:
-        kept[key] = value
-
-
-def _log(change: Change, who: Who) -> None:
-    structlog.get_logger().info(
-        "policy changed",
-        policy=str(change.key),
-        before=change.before,
-        after=change.after,
-        by=who.name,
-        address=who.address,
-    )
+def _dissolve(contents: Contents) -> None:
+    with paused_collector():
+        contents.layers.dissolve()

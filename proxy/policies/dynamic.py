@@ -12,7 +12,7 @@ from dataclasses import replace
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
-from proxy.policies.bodies import BodyError
+from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
 from proxy.policies.layers import Layer, Place
 
 _PUBLISH_BROKER: Place = ("publish", Setting.PROXY, "")
@@ -61,7 +61,6 @@ _PARTS: dict[str, tuple[Place, Callable[[Limit, int], Limit]]] = {
 """Where each key belongs, and how it changes the limit there."""
 
 DYNAMIC_KEYS = frozenset(_PARTS)
-_LARGEST = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -71,10 +70,16 @@ def read_dynamic(name: str, text: str) -> int:
     Raises:
         ValueError: If it is not a number that Pulsar could hold.
     """
-    value = int(text) if _NUMBER.fullmatch(text) else None
-    if value is None or not -_LARGEST - 1 <= value <= _LARGEST:
-        raise ValueError(f"{name}: {text[:60]!r} is not a whole number of 64 bits; 0 or -1 means no limit")
+    value, most = int(text) if _NUMBER.fullmatch(text) else None, _most(name)
+    if value is None or not -most - 1 <= value <= most:
+        bits = most.bit_length() + 1
+        raise ValueError(f"{name}: {text[:60]!r} is not a whole number of {bits} bits; 0 or -1 means no limit")
     return value
+
+
+def _most(name: str) -> int:
+    """What its field of Pulsar's can hold: bytes are `long`, messages, subscribes and seconds `int`."""
+    return MOST_BYTES if name in _PARTS and _PARTS[name][1] is _size else MOST_MESSAGES
 
 
 def place_of(name: str) -> Place:

@@ -19,4 +19,4 @@ class Keeper(Protocol):
         """It was kept by an earlier run: in force before the first client connects."""
 
     def take(self, key: Key, kept: str | None) -> None:
-        """It is on disk: in force from now on. Cannot fail."""
+        """It is on disk: in force from now on. Is not to fail, as nothing takes it off the disk again."""

@@ -18,7 +18,7 @@ from enum import IntEnum
 from limiter.changes import Change, change_of
 from limiter.levels import About, Setting
 from limiter.policies import Policies, Value
-from limiter.rates import Direction
+from limiter.rates import DIRECTIONS
 
 Place = tuple[About, Setting, str]
 """What a value is for: what it is about, setting, and the setting's name."""
@@ -26,11 +26,19 @@ Place = tuple[About, Setting, str]
 
 @dataclass(frozen=True, slots=True)
 class FilePolicies:
-    """What the configuration file says: values, and resource groups by whom they are attached to."""
+    """What the configuration file says.
+
+    Args:
+        values: Limits by place.
+        groups_of_tenants: Resource groups by the tenant that is attached to them.
+        groups_of_namespaces: The same by namespace.
+        groups: The names of all resource groups, of those too that limit nothing and to which nothing is attached.
+    """
 
     values: Mapping[Place, Value]
     groups_of_tenants: Mapping[str, str]
     groups_of_namespaces: Mapping[str, str]
+    groups: frozenset[str] = frozenset()
 
 
 class Layer(IntEnum):
@@ -44,10 +52,10 @@ class Layer(IntEnum):
     @property
     def origin(self) -> str:
         """As people see it."""
-        return self.name.lower()
+        return _ORIGINS[self]
 
 
-_BOTH: tuple[Direction, ...] = ("publish", "dispatch")
+_ORIGINS = {layer: layer.name.lower() for layer in Layer}
 _FROM_THE_TOP = tuple(reversed(Layer))
 
 
@@ -63,6 +71,17 @@ class Layers:
         self._written: dict[Layer, dict[Place, Value]] = {layer: {} for layer in Layer}
         self._before: dict[Place, Value | None] = {}
         self._regrouped: set[tuple[Setting, str]] = set()
+
+    def copy(self) -> "Layers":
+        """The same, over policies of its own; in any thread, while nobody writes here."""
+        other = Layers(self.policies.copy())
+        other._written = {layer: dict(values) for layer, values in self._written.items()}
+        return other
+
+    def exchange(self, other: "Layers") -> None:
+        """Hold what another one holds, and it what this one does, in one step; `policies` stays the same object."""
+        self.policies.exchange(other.policies)
+        self._written, other._written = other._written, self._written  # noqa: SLF001 - of the same class
 
     def put(self, layer: Layer, place: Place, value: Value | None) -> None:
         """Write a value; None takes it back."""
@@ -85,10 +104,6 @@ class Layers:
         """What one layer says, be it hidden or not."""
         return self._written[layer].get(place)
 
-    def under(self, layer: Layer, place: Place) -> Value | None:
-        """What would hold if `layer` and all above it said nothing."""
-        return self._first(place, below=layer)
-
     def of_layer(self, layer: Layer) -> Mapping[Place, Value]:
         """Everything that one layer says."""
         return self._written[layer]
@@ -103,10 +118,23 @@ class Layers:
     def changes(self) -> list[Change]:
         """Where another value holds than when this was last called, and whose resource group is another."""
         found = [change_of(place, before, self._visible(place)) for place, before in self._before.items()]
-        found += [Change(about, *whose) for about in _BOTH for whose in self._regrouped]
+        found += [Change(about, *whose) for about in DIRECTIONS for whose in self._regrouped]
+        self.forget_changes()
+        return [change for change in found if change is not None]
+
+    def forget_changes(self) -> None:
+        """Nobody is there yet whom they concern."""
         self._before.clear()
         self._regrouped.clear()
-        return [change for change in found if change is not None]
+
+    def dissolve(self) -> None:
+        """Take everything out, in any thread: to free 100,000 values in one go would hold all other threads up."""
+        held = [item for values in self._written.values() for item in values.items()]
+        for values in self._written.values():
+            values.clear()
+        self.policies.clear()
+        while held:
+            held.pop()
 
     def _visible(self, place: Place) -> Value | None:
         about, setting, name = place
@@ -116,9 +144,9 @@ class Layers:
         self._before.setdefault(place, self._visible(place))
         self.policies.put(*place, self._first(place))
 
-    def _first(self, place: Place, below: int = len(Layer)) -> Value | None:
+    def _first(self, place: Place) -> Value | None:
         for layer in _FROM_THE_TOP:
-            found = self._written[layer].get(place) if layer < below else None
+            found = self._written[layer].get(place)
             if found is not None and not (layer is Layer.REST and self._yields(place, found)):
                 return found
         return None

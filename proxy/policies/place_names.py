@@ -6,12 +6,13 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from limiter.levels import About, Setting
 from protocol.topic_name import parse_topic
+from proxy.config.problems import told
 from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
 from proxy.policies.layers import Place
 from proxy.policies.policy_set import ABOUTS, split_subscription
 
-_LONGEST = 2500
-"""Characters: a subscription's name and a topic's."""
+LONGEST = 4200
+"""Characters: a subscription's name and a topic's three, each as long as Pulsar's paths have it."""
 _OF_SUBSCRIPTIONS = frozenset(
     {
         *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
@@ -78,13 +79,12 @@ def read_place(direction: str, setting: str, name: str) -> Place:
     if found not in SETTINGS[about]:
         known = ", ".join(sorted(SETTINGS[about]))
         raise ValueError(f"setting: {setting!r} has no {about} limit; one of {known}")
-    if len(name) > _LONGEST or not name.isprintable():
-        raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {_LONGEST} characters")
+    if len(name) > LONGEST or not name.isprintable():
+        raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {LONGEST} characters")
     try:
         return about, found, _FORMS[found].validate_python(name)
     except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ValueError(f"name: {name[:200]!r}: {message}") from None
+        raise ValueError(f"name: {told(error.errors()[0])}") from None
 
 
 def read_about(word: str) -> About:

@@ -8,9 +8,10 @@ from limiter.levels import About, Setting
 from limiter.policies import Value
 from limiter.rates import Limit
 from protocol.topic_name import parse_topic
-from proxy.config.limits import Limits, file_policies
+from proxy.config.file_policies import file_policies
+from proxy.config.limits import Limits
 from proxy.config.yaml_text import Taken
-from proxy.policies.book import Book
+from proxy.policies.contents import Contents
 from proxy.policies.layers import FilePolicies, Layer, Place
 from proxy.policies.sections import section_of
 
@@ -49,7 +50,7 @@ class PolicySet:
         return limited | {one.group for one in self.attached.values()}
 
 
-def in_force(book: Book) -> PolicySet:
+def in_force(book: Contents) -> PolicySet:
     """What holds now."""
     policies, attached = book.layers.policies, dict[tuple[Member, str], Attached]()
     of_members = {"tenant": policies.groups_of_tenants, "namespace": policies.groups_of_namespaces}
@@ -64,7 +65,7 @@ def in_force(book: Book) -> PolicySet:
         for setting in Setting
         for name, value in policies.put_under(about, setting).items()
     }
-    return replace(_limiting(values, attached, book.groups()), lasting=frozenset(book.groups_of_file()))
+    return replace(_limiting(values, attached, book.groups()), lasting=book.groups_of_file())
 
 
 def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:

@@ -4,13 +4,15 @@ A change and its line of the audit log are one transaction, and on disk before a
 file the same is kept in memory, and ends with the process.
 
 Reads have a connection of their own, as one that waits for the disk would let its readers wait too: they read on the
-event loop, writes run in a thread.
+event loop, writes run in a thread. SQLite must not be closed under either.
 """
 
 import fcntl
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,11 @@ CREATE TABLE audit (
 _PATIENCE_S = 2.0
 _IN_USE = "another process uses it; give each proxy a file of its own"
 _NO_FOLDER = "cannot be opened; its folder must exist and be writable"
+_GONE = (
+    "has been removed or replaced under the running proxy: put it back; or else `sluice export` what is in force, "
+    "restart, and `sluice apply` it"
+)
+_CLOSED = "is closed: the proxy ends"
 
 
 class StoreError(Exception):
@@ -67,16 +74,19 @@ class Store:
     """
 
     def __init__(self, path: Path | None, audit_rows: int = 100_000) -> None:
-        self._path = path
+        self._path = Path(os.path.realpath(path)) if path else None  # else a link is another name for the lock
         self._audit_rows = audit_rows
         self._opened = ExitStack()
+        self._is_open = True
+        self._in_use = {"read": threading.Lock(), "write": threading.Lock()}
         self._take_lock()
         try:
             self._base = self._reading = self._connect()
             self._set_up()
             if path is not None:
                 self._reading = self._connect()
-        except sqlite3.Error as error:
+            self._file = self._file_now()
+        except (sqlite3.Error, OSError) as error:
             self.close()
             raise StoreError(self._explain(error)) from None
 
@@ -86,11 +96,14 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        try:
-            for kind, setting, name, body in self._reading.execute("SELECT kind, setting, name, body FROM policies"):
-                yield Key(Kind(kind), setting, name), body
-        except (sqlite3.Error, ValueError) as error:
-            raise StoreError(self._explain(error)) from None
+        with self._using("read"):
+            rows = self._reading.execute("SELECT kind, setting, name, body FROM policies")
+        while True:
+            with self._using("read"):
+                read = [(Key(Kind(kind), setting, name), body) for kind, setting, name, body in rows.fetchmany(1000)]
+            if not read:
+                return
+            yield from read
 
     def read(self, key: Key) -> str | None:
         """What is kept under a key.
@@ -98,12 +111,10 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        try:
+        with self._using("read"):
             found = self._reading.execute(
                 "SELECT body FROM policies WHERE kind = ? AND setting = ? AND name = ?", _parts(key)
             ).fetchone()
-        except sqlite3.Error as error:
-            raise StoreError(self._explain(error)) from None
         return found[0] if found else None
 
     def write(self, changes: Sequence[Change], at_ns: int, who: str, address: str) -> None:
@@ -112,17 +123,16 @@ class Store:
         Raises:
             StoreError: If it cannot be written. Nothing has changed then.
         """
-        try:
+        with self._using("write"):
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 self._write(changes, at_ns, who, address)
+                self._see_that_it_is_there()
                 self._base.execute("COMMIT")
             except BaseException:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
-            raise StoreError(self._explain(error)) from None
 
     def audited(self, most: int) -> list[Audited]:
         """The latest changes, newest first.
@@ -130,21 +140,46 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        try:
+        with self._using("read"):
             rows = self._reading.execute(
                 "SELECT at_ns, who, address, kind, setting, name, before, after FROM audit ORDER BY id DESC LIMIT ?",
                 (most,),
             ).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(self._explain(error)) from None
         return [
             Audited(at_ns, who, address, Change(Key(Kind(kind), setting, name), before, after))
             for at_ns, who, address, kind, setting, name, before, after in rows
         ]
 
     def close(self) -> None:
-        """Give the file back."""
-        self._opened.close()
+        """Give the file back, once nobody reads or writes it any more."""
+        with self._in_use["read"], self._in_use["write"]:
+            self._is_open = False
+            self._opened.close()
+
+    @contextmanager
+    def _using(self, how: str) -> Iterator[None]:
+        """Whatever SQLite says against it is told as the store's trouble."""
+        with self._in_use[how]:
+            if not self._is_open:
+                raise StoreError(self._explain(_CLOSED))
+            try:
+                yield
+            except (sqlite3.Error, OSError, ValueError) as error:
+                raise StoreError(self._explain(error)) from None
+
+    def _see_that_it_is_there(self) -> None:
+        if self._file_now() != self._file:
+            raise sqlite3.OperationalError(_GONE)
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Which file is there under the name: SQLite would go on writing into one that is not any more."""
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _take_lock(self) -> None:
         """Keep other processes out; SQLite's own lock would keep our readers out too."""
@@ -166,13 +201,13 @@ class Store:
         return self._opened.enter_context(closing(opened))
 
     def _set_up(self) -> None:
-        self._base.execute("PRAGMA journal_mode = WAL")
-        self._base.execute("PRAGMA synchronous = FULL")
-        self._base.execute("BEGIN IMMEDIATE")
         version = self._base.execute("PRAGMA user_version").fetchone()[0]
         known = self._base.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if version not in {0, _VERSION} or (version == 0 and known):
             raise sqlite3.DatabaseError(f"it is not a policy store of version {_VERSION}")
+        self._base.execute("PRAGMA journal_mode = WAL")
+        self._base.execute("PRAGMA synchronous = FULL")
+        self._base.execute("BEGIN IMMEDIATE")
         if version == 0:
             for statement in _TABLES.split(";"):
                 self._base.execute(statement)

@@ -14,6 +14,7 @@ from protocol.pulsar_pb2 import ConsumerBusy, NotAllowedError, ProducerBusy, Ser
 from protocol.topic_name import TopicName
 from proxy.admission import Admission, Asked, GiveBack, NotAdmittedError, What
 from proxy.observe.connection import Connection
+from proxy.observe.rejects import Rejects
 from proxy.sessions.ends import End, EndCause
 
 _COMPACTION = "__compaction"
@@ -40,11 +41,13 @@ class Admittance:
     Args:
         admission: The bounds.
         connection: Whose session it is.
+        rejects: Told of lookups and streams that are refused.
     """
 
-    def __init__(self, admission: Admission, connection: Connection) -> None:
+    def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
         self._admission = admission
         self._connection = connection
+        self._rejects = rejects
         self._places: dict[Stream | None, tuple[GiveBack, ...]] = {}
         """By stream; None for the connection itself."""
 
@@ -76,7 +79,11 @@ class Admittance:
         Raises:
             NotAdmittedError: If it does so too often.
         """
-        self._admission.admit([(What.LOOKUP_RATE, self._address())], self._connection.client_address)
+        try:
+            self._admission.admit([(What.LOOKUP_RATE, self._address())], self._connection.client_address)
+        except NotAdmittedError as error:
+            self._rejects.note(self._connection, error.what, "", str(error))
+            raise
 
     def open(self, stream: Stream, topic: TopicName) -> None:
         """A producer or consumer is to be opened.
@@ -84,8 +91,13 @@ class Admittance:
         Raises:
             NotAdmittedError: If there are too many, or if it subscribes too often.
         """
-        if not topic.is_system:
+        if topic.is_system:
+            return
+        try:
             self._enter(stream, self._asked_by(stream), topic)
+        except NotAdmittedError as error:
+            self._rejects.note(self._connection, error.what, topic.full, str(error))
+            raise
 
     def close(self, stream: Stream) -> None:
         """It is over, however it ended."""

@@ -142,6 +142,7 @@ class SessionBlocks:
         rule = self._of_stream(name)
         if rule is not None:
             self._blocklist.refused(rule)
+            self._streams.rejects.note(self._streams.connection, "blocked", name.topic, str(rule))
             self._reply(request_refused(request_id, error, str(rule)))
             return True
         if (name.direction, name.stream_id) in self._leaving:

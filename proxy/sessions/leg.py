@@ -11,6 +11,8 @@ from proxy.sessions.throttle import Cause, ThrottleTracker
 WRITE_BUFFER_HIGH = 512 * 1024
 WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+GATHER_MOST = 64 * 1024
+"""Bytes that wait for the end of the loop's turn; from so many on, the copy costs as much as the call saves."""
 
 _LEFT = frozenset({7, 8})
 """TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
@@ -61,6 +63,8 @@ class Leg(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
         self._is_ended = False
+        self._gathered: list[Bytes] = []
+        self._gathered_size = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -100,12 +104,28 @@ class Leg(asyncio.Protocol):
         return self._transport is not None
 
     def write(self, part: Bytes) -> None:
-        """Send bytes; a leg that is gone, or that was told the end, swallows them."""
-        if self._transport is not None and not self._is_ended:
+        """Send bytes at once; a leg that is gone, or that was told the end, swallows them."""
+        if self._gathered:
+            self._gathered.append(part)
+            self._write_gathered()
+        elif self._transport is not None and not self._is_ended:
             self._transport.write(part)
+
+    def write_soon(self, part: Bytes) -> None:
+        """Send bytes together with what else is to be sent in this turn of the loop.
+
+        Each write of the transport is a call of the system, which costs more than all else that is done for a frame.
+        """
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._write_gathered)
+        self._gathered.append(part)
+        self._gathered_size += len(part)
+        if self._gathered_size >= GATHER_MOST:
+            self._write_gathered()
 
     def write_eof(self) -> None:
         """Send what is written, then say that no more will come."""
+        self._write_gathered()
         if self._transport is not None and not self._transport.is_closing():
             self._is_ended = True
             self._transport.write_eof()
@@ -159,10 +179,16 @@ class Leg(asyncio.Protocol):
 
     def close(self, patience: float) -> None:
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
+        self._write_gathered()
         transport = self._transport
         if transport is not None and self._abort_timer is None:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
+
+    def _write_gathered(self) -> None:
+        if self._gathered:
+            parts, self._gathered, self._gathered_size = self._gathered, [], 0
+            self.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
 def address_of(peername: object) -> str:

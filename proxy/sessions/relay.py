@@ -224,7 +224,7 @@ class Relay:
             self._is_skipping = not whole
             return
         if self._collecting is None:
-            self.outlet.pass_on(part, mid_frame=not whole)
+            self.outlet.pass_piece(part, mid_frame=not whole)
             if whole and self.sent is not None:
                 self.sent.ended()
             return
@@ -250,14 +250,14 @@ class Relay:
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
             if stream.is_rejected:
                 self.rejections.accepted(stream, _command_of(data, piece))
-            self.outlet.pass_on(view[piece.start : piece.stop], mid_frame=not piece.whole)
+            self.outlet.pass_piece(view[piece.start : piece.stop], mid_frame=not piece.whole)
             if self.sent is not None:
                 self.sent.passing(piece.owner, whole=piece.whole)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
             self._is_skipping = not piece.whole
         else:
             charged = stream.charged(1, piece.messages)
-            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now, charged)
+            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now, charged=charged)
             if piece.whole:
                 self._hold(stream, entry)
             else:
@@ -285,7 +285,7 @@ class Relay:
         frame = data[piece.start : piece.stop]
         answer = self._handle(piece.kind, _command_of(data, piece), frame)
         if answer is not None:
-            self.outlet.pass_on(answer, mid_frame=not piece.whole)
+            self.outlet.pass_piece(answer, mid_frame=not piece.whole)
 
 
 def _charged(stream: Stream, tally: Tally) -> int:

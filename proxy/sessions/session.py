@@ -91,12 +91,12 @@ class Session:
     def _wire(self) -> None:
         """Build both directions; no byte flows yet."""
         engine, limit = self._engine, max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
-        self._to_broker = Relay(SEND, limit, Outlet(self.broker.write), engine.gate, engine.clock)
-        self._to_client = Relay(MESSAGE, limit, Outlet(self.client.write), engine.gate, engine.clock)
+        self._to_broker = Relay(SEND, limit, Outlet(self.broker), engine.gate, engine.clock)
+        self._to_client = Relay(MESSAGE, limit, Outlet(self.client), engine.gate, engine.clock)
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
-        self._admittance = Admittance(engine.admission, self.connection)
+        self._admittance = Admittance(engine.admission, self.connection, engine.rejects)
         self._lookups = SessionLookups(engine, self._tasks, self._replies, self._admittance)
         reply = self._replies.send
         self._blocks = SessionBlocks(engine.blocklist, self._streams, self._requests, reply, self._to_broker.outlet)

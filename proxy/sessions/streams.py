@@ -47,7 +47,8 @@ class Streams:
         self.connection = connection
         self._to_broker = to_broker
         self._to_client = to_client
-        self._admittance = Admittance(engine.admission, connection)
+        self.rejects = engine.rejects
+        self._admittance = Admittance(engine.admission, connection, engine.rejects)
         self._closing: set[Stream] = set()
         self._opening: set[Stream] = set()
 

@@ -1,11 +1,10 @@
-import shutil
-
 import pytest
 
 from compliance.gather import gather
-from compliance.ingest import Folders, ingest
-from compliance.report import make_report
+from compliance.report.report import make_report
 from compliance.session import spark_session
+from compliance.tables import read_log
+from tests.compliance.modelled import write_modelled
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.scenarios import write_scenarios
 
@@ -19,14 +18,21 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def planted_report(spark, tmp_path_factory):
-    """The report on all planted logs, read in two runs; the log folder is gone before the sums are made."""
-    folders = Folders(tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("work"))
-    write_scenarios(folders.access_log)
+def planted_logs(spark, tmp_path_factory):
+    """The report on all planted logs, read in two runs, and where their files are now: not where they were read."""
+    folder, moved = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("moved") / "log"
+    write_scenarios(folder)
+    write_modelled(folder)
     for ignored in ("_open.jsonl", ".open.jsonl", "notes.txt"):
-        write_file(folders.access_log, ignored, planted("ignored", 3).encoded())
-    ingest(spark, folders, lambda _: None)
-    write_file(folders.access_log, "later.jsonl", planted("later", 5).encoded())
-    ingest(spark, folders, lambda _: None)
-    shutil.rmtree(folders.access_log)
-    return make_report(gather(spark, folders, lambda _: None))
+        write_file(folder, ignored, planted("ignored", 3).encoded())
+    work = tmp_path_factory.mktemp("work")
+    read_log(spark, folder, work, lambda _: None)
+    write_file(folder, "later.jsonl", planted("later", 5).encoded())
+    tables = read_log(spark, folder, work, lambda _: None)
+    folder.rename(moved)
+    return make_report(gather(spark, tables, lambda _: None)), moved
+
+
+@pytest.fixture(scope="session")
+def planted_report(planted_logs):
+    return planted_logs[0]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
-from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine
+from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine
 from compliance.schema import row_schema
 
 ROW_NAMES = row_schema().names
@@ -106,6 +106,20 @@ class PlantedLog:
         said = {"who": "ann", "address": "192.0.2.1", "what": "publish", "setting": "topic", "name": self.topic}
         self.lines.append(ChangeLine(**(self._head | moment | said | {"before": None, "after": '{"a": 1}'} | more)))
 
+    def loss(self, of_boot, lost_lines, **more):
+        """The proxy says that lines are lost."""
+        moment = {"end": self._head["start"], "duration_ms": 0.0, "lost_until": self._head["start"]}
+        said = {"cause": "killed", "detail": "", "first_seq": 0, "last_seq": None, "lost_from": self.begin}
+        self.lines.append(
+            LossLine(**(self._head | moment | said | {"of_boot": of_boot, "lost_lines": lost_lines} | more))
+        )
+
+    def reject(self, rejected, **more):
+        """Lookups, producers or consumers are refused."""
+        said = {"connection_id": 1, "client_address": "127.0.0.1:5000", "topic": self.topic}
+        why = {"reason": "admission.lookups", "detail": "too many lookups", "rejected": rejected}
+        self.lines.append(RejectLine(**(self._head | said | why | more)))
+
     def beat(self, **more):
         """Ends the second."""
         self.lines.append(HeartbeatLine(**(self._head | {"dropped_lines": 0, "last": False} | more)))
@@ -150,7 +164,8 @@ def row_of(line):
 
 
 def frame(spark, logs, kind=None):
-    """The lines of some planted logs as a data frame, with the day that the parser would add."""
+    """The lines of some planted logs as a data frame, with the day and the place that the job would add."""
     rows = [row_of(line) for log in logs for line in log.lines]
-    made = spark.createDataFrame(rows, row_schema()).withColumn("day", F.to_date("start"))
+    place = {"file": F.lit("a.jsonl"), "line": F.col("seq") + 1}
+    made = spark.createDataFrame(rows, row_schema()).withColumns({"day": F.to_date("start"), **place})
     return made if kind is None else made.where(F.col("kind") == kind)

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import msgspec
+
 from tests.compliance.planted import PlantedLog, planted, topic_of, write_file
 
 
@@ -17,6 +19,8 @@ def write_scenarios(folder):
         unlimited(),
         only_observed(),
         rejecting(),
+        refusing(),
+        declared(),
         bypassed(),
         byte_bound(),
         batches(),
@@ -33,6 +37,7 @@ def write_scenarios(folder):
     write_duplicates(folder)
     write_torn(folder)
     write_restarted(folder)
+    write_killed(folder)
 
 
 def over_by_one():
@@ -106,6 +111,29 @@ def rejecting():
         log.interval(passed, offered=300, held_messages=0, held_bytes=0, rejected_messages=300 - passed)
         log.limit(passed, mode="reject", throttled_ms=0.0, rejected_messages=300 - passed)
         log.beat()
+    return log
+
+
+def refusing():
+    """Lookups and a consumer are refused, on two connections; the limit is kept."""
+    log = planted("refusing", 5)
+    log.reject(7)
+    log.reject(3, connection_id=2)
+    log.reject(1, reason="blocked", detail="by order")
+    log.beat()
+    return log
+
+
+def declared():
+    """The disk was full: two numbers are missing, and the proxy says so, in heartbeats and in a line of its own."""
+    log = planted("declared", 5)
+    lost = log.lines[-3:-1]
+    log.lines[-1] = msgspec.structs.replace(log.lines[-1], dropped_lines=2)
+    log.loss("boot-1", 2, cause="disk", detail="No space left", first_seq=lost[0].seq, last_seq=lost[1].seq)
+    for _ in range(3):
+        log.tick(100)
+        log.lines[-1] = msgspec.structs.replace(log.lines[-1], dropped_lines=2)
+    log.lines = [line for line in log.lines if line not in lost]
     return log
 
 
@@ -184,7 +212,7 @@ def hostile():
     """Names are the client's."""
     log = PlantedLog(proxy_id="hostile", topic=HOSTILE_TOPIC)
     log.interval(1, tenant='=HYPERLINK("http://x")', namespace="-legit.name", throttled_ms=9e9)
-    log.limit(1)
+    log.limit(1, throttled_ms=0.0)
     log.beat()
     return log
 
@@ -216,3 +244,14 @@ def write_restarted(folder):
     second = planted("restarted", 10, boot_id="boot-2", begin=first.begin + timedelta(seconds=10))
     write_file(folder, "restarted-1.jsonl", first.encoded())
     write_file(folder, "restarted-2.jsonl", second.encoded())
+
+
+def write_killed(folder):
+    """Killed; no number is missing, but the next run says that nobody knows what is lost behind the last line."""
+    first = planted("killed", 10)
+    second = planted("killed", boot_id="boot-2", begin=first.begin + timedelta(seconds=30))
+    second.loss("boot-1", None, first_seq=30)
+    for _ in range(5):
+        second.tick(100)
+    write_file(folder, "killed-1.jsonl", first.encoded())
+    write_file(folder, "killed-2.jsonl", second.encoded())

@@ -37,7 +37,7 @@ def test_without_spark_it_says_what_to_install(tmp_path):
 
 
 @pytest.mark.spark
-def test_the_command_writes_three_files_in_silence(tmp_path):
+def test_the_command_writes_page_json_and_tables_in_silence(tmp_path):
     log = exact_log(5)
     log.tick(500)
     write_file(tmp_path / "log", "a.jsonl", log.encoded())
@@ -50,3 +50,34 @@ def test_the_command_writes_three_files_in_silence(tmp_path):
         (row,) = csv.DictReader(file)
     assert row["passed_messages"] == "1010"
     assert "persistent://acme/orders/new" in (out / "report.html").read_text()
+
+
+@pytest.mark.spark
+def test_tables_that_a_job_keeps_give_the_same_report_as_its_log(tmp_path):
+    log = exact_log(5)
+    log.tick(500)
+    write_file(tmp_path / "log", "a.jsonl", log.encoded())
+    compliance = [sys.executable, "-m", "sluice", "compliance", "run"]
+    places = ["--access-log", str(tmp_path / "log"), "--out", str(tmp_path / "tables")]
+    subprocess.run([*compliance, *places], check=True, timeout=300, env=os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA})
+    for origin, name in (("--tables", "tables"), ("--access-log", "log")):
+        assert report(origin, tmp_path / name, "--out", tmp_path / f"of-{name}").returncode == 0
+    of_tables, of_log = ((tmp_path / f"of-{name}" / "report.json").read_text() for name in ("tables", "log"))
+    assert of_tables == of_log
+    assert '"passed_messages": 1010' in of_log
+
+
+def test_either_a_log_or_tables_are_reported_on(tmp_path):
+    for both in ([], ["--access-log", tmp_path, "--tables", tmp_path]):
+        ended = report(*both, "--out", tmp_path / "out")
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("sluice report: give either --access-log")
+
+
+def test_proposed_limits_that_do_not_fit_are_named_before_anything_is_read(tmp_path):
+    (tmp_path / "limits.yaml").write_text("limits: [{level: topic}]")
+    ended = report("--access-log", tmp_path, "--out", tmp_path / "out", "--what-if", tmp_path / "limits.yaml")
+    assert ended.returncode == 1
+    said = "limits[0]: messages and bytes: give at least one of them"
+    assert ended.stderr == f"sluice report: --what-if {tmp_path}/limits.yaml: {said}\n"
+    assert not (tmp_path / "out").exists()

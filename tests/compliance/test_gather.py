@@ -5,10 +5,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from compliance.gather import CHARTS, MOST_STEPS, chart_step_s, charted_topics
-from tests.compliance.facts_made import topic_fact
+from compliance.report.subjects import CHARTS
 from tests.compliance.planted import BEGIN
-from tests.compliance.scenarios import HOSTILE_TOPIC
 
 C, V, U, N = "compliant", "violated", "unknown", "no limit"
 
@@ -31,6 +29,9 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("unlimited", N, N),
         ("observed", N, N),
         ("rejecting", C, C),
+        ("refusing", C, C),
+        ("declared", U, U),
+        ("killed", U, U),
         ("bypassed", V, C),
         ("bytes", C, C),
         ("batches", C, C),
@@ -117,6 +118,30 @@ def test_held_is_what_the_last_lines_say_and_the_account_balances(planted_report
 
 
 @pytest.mark.spark
+def test_what_was_rejected_was_offered_and_did_not_pass_and_is_told_as_pain(planted_report):
+    topic, limiter = topic_of(planted_report, "rejecting"), limiter_of(planted_report, "rejecting")
+    assert (topic.offered_messages, topic.passed_messages, topic.rejected_messages) == (3600, 1210, 2390)
+    assert (limiter.rejected_messages, limiter.throttled_s) == (2390, 0)
+
+
+@pytest.mark.spark
+def test_requests_that_were_refused_are_counted_by_reason(planted_report):
+    refusals = [(row.reason, row.rejected, row.connections) for row in planted_report.throttling.refusals]
+    assert refusals == [("admission.lookups", 10, 2), ("blocked", 1, 1)]
+
+
+@pytest.mark.spark
+def test_what_a_proxy_says_is_lost_is_listed_and_nothing_of_it_is_confirmed(planted_report):
+    losses = {(row.proxy_id, row.of_boot): row.lost_lines for row in planted_report.quality.losses}
+    assert losses == {("declared", "boot-1"): 2, ("killed", "boot-1"): None}
+    first, second = runs_of(planted_report, "killed")
+    # All numbers are there, and yet it is not known whether that is all.
+    assert (first.missing, first.coverage, first.is_lossy) == (0, 1, True)
+    assert not second.is_lossy
+    assert limiter_of(planted_report, "killed").coverage < 1
+
+
+@pytest.mark.spark
 def test_usage_is_split_at_midnight_utc(planted_report):
     usage = [(row.day, row.passed_messages) for row in planted_report.usage if row.topic.endswith("/midnight")]
     assert usage == [("2026-11-21", 11), ("2026-11-22", 1100)]
@@ -131,30 +156,20 @@ def test_the_whole_is_as_bad_as_its_worst_part(planted_report):
 
 
 @pytest.mark.spark
-def test_charts_show_the_most_throttled_and_say_how_many_are_left_out(planted_report):
-    charted = {(rate.topic, rate.direction) for rate in planted_report.rates}
+def test_charts_show_the_gravest_limits_and_say_how_many_are_left_out(planted_report):
+    charted = {(rate.proxy_id, rate.name) for rate in planted_report.rates}
     assert len(charted) == CHARTS
-    assert (HOSTILE_TOPIC, "publish") in charted
-    assert planted_report.charts_left_out == len(planted_report.topics) - CHARTS
-
-
-def test_steps_are_as_fine_as_the_chart_can_hold():
-    end = BEGIN + timedelta(hours=1)
-    step_s = chart_step_s(topic_fact(first=BEGIN, last=end))
-    assert step_s > 1
-    assert 3600 / step_s <= MOST_STEPS
-    assert chart_step_s(topic_fact(first=BEGIN, last=BEGIN + timedelta(seconds=30))) == 1
-
-
-def test_topics_with_more_throttling_are_charted_first():
-    topics = [topic_fact(topic=f"t{number}", throttled_s=float(number)) for number in range(20)]
-    assert [topic.topic for topic in charted_topics(topics)] == [f"t{number}" for number in range(19, 11, -1)]
+    violated = {(limiter.proxy_id, limiter.name) for limiter in planted_report.limiters if limiter.is_violated}
+    assert violated & charted == min(violated, charted, key=len)
+    limited = [limiter for limiter in planted_report.limiters if limiter.containment != "no limit"]
+    assert planted_report.charts_left_out == len(limited) - CHARTS
 
 
 @pytest.mark.spark
 def test_a_report_survives_its_json(planted_report):
     assert msgspec.json.decode(msgspec.json.encode(planted_report), type=type(planted_report)) == planted_report
-    assert planted_report.overall.first == datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
+    (run,) = runs_of(planted_report, "exact")
+    assert run.first == datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
 
 
 def limiter_of(report, proxy_id):

@@ -3,10 +3,23 @@ from pathlib import Path
 
 import pytest
 
-from compliance.export import USAGE_COLUMNS
-from compliance.job import ReportError, closed_files, prepare, write
-from compliance.report import make_report
-from tests.compliance.facts_made import facts
+from compliance.job import LITTLE_BYTES, Origin, ReportError, closed_files, prepare, run, settings_for, write
+from compliance.report.export import USAGE_COLUMNS
+from compliance.report.report import make_report
+from tests.compliance.judging.facts_made import facts
+
+
+@pytest.mark.parametrize("given", [{}, {"access_log": Path("log"), "tables": "tables"}])
+def test_exactly_one_origin_is_given(given):
+    with pytest.raises(ReportError, match=r"either --access-log .* or --tables"):
+        Origin(**given)
+
+
+def test_tables_that_are_none_are_named(tmp_path):
+    with pytest.raises(ReportError, match=r"--tables .*/nowhere: no tables of `sluice compliance run`"):
+        run(Origin(tables=f"{tmp_path}/nowhere"), tmp_path / "out", on_step=print)
+    with pytest.raises(ReportError, match=r"--tables .*a\[1\]: Spark reads .* as a pattern"):
+        run(Origin(tables=f"{tmp_path}/a[1]"), tmp_path / "out", on_step=print)
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -44,6 +57,18 @@ def test_an_out_that_cannot_be_written_is_named(tmp_path):
         prepare(tmp_path / "out", Path("log"), fresh=False)
 
 
+def test_only_little_data_does_without_the_second_compiler(tmp_path):
+    work = tmp_path / "work"
+    (tmp_path / "a.jsonl").touch()
+    assert settings_for([tmp_path / "a.jsonl"], work)
+    with (tmp_path / "b.jsonl").open("wb") as file:
+        file.truncate(LITTLE_BYTES)
+    assert settings_for([tmp_path / "b.jsonl"], work) == {}
+    (work / "rows" / "step=0").mkdir(parents=True)
+    (tmp_path / "b.jsonl").rename(work / "rows" / "step=0" / "kept.parquet")
+    assert settings_for([tmp_path / "a.jsonl"], work) == {}
+
+
 def test_each_access_log_has_its_own_work_folder_which_fresh_empties(tmp_path):
     work = prepare(tmp_path, tmp_path / "log-1", fresh=False)
     assert work != prepare(tmp_path, tmp_path / "log-2", fresh=False)
@@ -52,7 +77,11 @@ def test_each_access_log_has_its_own_work_folder_which_fresh_empties(tmp_path):
     assert list(prepare(tmp_path, tmp_path / "log-1", fresh=True).iterdir()) == []
 
 
-def test_the_three_files_and_no_halves_are_left(tmp_path):
+def test_page_json_and_tables_are_left_no_halves_and_no_older_tables(tmp_path):
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "what-if.csv").touch()
     write(make_report(facts()), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "usage.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "report.html", "report.json", "usage.csv"]
+    assert {"limits.csv", "verdicts.csv"} <= {path.name for path in (tmp_path / "csv").iterdir()}
+    assert not [path for path in (tmp_path / "csv").iterdir() if path.suffix != ".csv" or path.stem == "what-if"]
     assert (tmp_path / "usage.csv").read_text() == ",".join(USAGE_COLUMNS) + "\n"

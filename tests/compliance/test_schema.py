@@ -3,10 +3,11 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from pyspark.sql.types import DoubleType, LongType, StringType, TimestampType
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, TimestampType
 
 from accesslog.record import Kinds
 from compliance.schema import (
+    count_list_fields,
     defaulted_fields,
     line_schema,
     nullable_fields,
@@ -44,7 +45,9 @@ def test_types_are_those_of_the_record():
     assert types["duration_ms"] is types["limit_messages"] is DoubleType
     assert types["direction"] is types["topic"] is StringType
     assert types["start"] is TimestampType
-    assert time_fields() == ["start", "end", "held_since"]
+    assert time_fields() == ["start", "end", "held_since", "lost_from", "lost_until"]
+    assert row_schema()["delay_hist"].dataType == ArrayType(LongType())
+    assert count_list_fields() == ["delay_hist"]
     assert "seq" in number_fields()
     assert "last" not in number_fields()
 

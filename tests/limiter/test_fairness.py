@@ -148,7 +148,7 @@ def test_a_topic_that_was_slow_has_saved_up_no_turns_at_the_total() -> None:
     fast = world.greedy(total, entries=repeat((1, 1)))
     world.run(30)
     own.retune(Limit(rate(5000)), "raised", world.clock.now)
-    world.gate.woken([own], world.clock.now)
+    world.gate.serve(own, world.clock.now)
     before = world.messages_of(slow), world.messages_of(fast)
     world.run(1)
     gained = world.messages_of(slow) - before[0], world.messages_of(fast) - before[1]

@@ -123,7 +123,7 @@ class Crossing(Clockwork):
         self.ledger.values_changed()
         before = self.tokens()
         self.all[whose].retune(limit, "changed", self.now)
-        self.world.gate.woken([self.all[whose]], self.now)
+        self.world.gate.serve(self.all[whose], self.now)
         self.gave_nothing(before)
 
 

@@ -1,10 +1,11 @@
+from collections import Counter
 from itertools import repeat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.limiter import Limiter
+from limiter.limiter import MOST_GATHERING_NS, Limiter
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry
 from tests.limiter.world import World, limiter
@@ -113,7 +114,7 @@ def test_places_are_counted_anew_when_the_value_changes(factor: int) -> None:
     old = world.greedy(one, entries=repeat((10, 10)))
     world.run(5)
     one.retune(Limit(rate(factor)), "raised", world.clock.now)
-    world.gate.woken([one], world.clock.now)
+    world.gate.serve(one, world.clock.now)
     new = world.greedy(one, entries=repeat((factor // 1000, 10)))
     world.run(2)
     assert world.messages_of(old) >= 0.9 * factor
@@ -141,3 +142,45 @@ def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:
     assert not one.is_idle(0)
     assert not one.is_idle(SECOND // 10 - 1)
     assert one.is_idle(SECOND // 10)
+
+
+@pytest.mark.parametrize(
+    ("per_second", "burst", "waiting", "gathered"),
+    [
+        (1000, None, 3, 3),  # 1 ms each: all of them
+        (100_000, None, 600, 500),  # 5 ms of them
+        (1000, None, 600, 5),
+        (300, None, 600, 1),
+        (19, None, 600, 1),
+        (100_000, 400, 600, 100),  # a quarter of what the bucket has room for
+        (100, 1, 600, 1),
+    ],
+)
+def test_of_many_who_wait_several_go_at_one_time(
+    per_second: int, burst: int | None, waiting: int, gathered: int
+) -> None:
+    world, one = World(), limiter(per_second, burst=burst)
+    for _ in range(waiting):
+        world.greedy(one, entries=repeat((1, 1)))
+    assert one.gathering_ns(0) == (gathered - 1) * SECOND // per_second <= MOST_GATHERING_NS
+    world.run(1)
+    alarms = Counter(passed.at for passed in world.log if passed.at > SECOND // 2)
+    least = -(-per_second // 1000)  # of a limiter's wake-ups there are at most 1000 a second
+    assert set(alarms.values()) == {max(gathered, least)}
+
+
+def test_nobody_is_gathered_where_nobody_waits_or_somebody_waits_elsewhere_too() -> None:
+    world, busy, slow = World(), limiter(1000, name="busy"), limiter(1, name="slow")
+    assert busy.gathering_ns(0) == 0
+    busy.charge(100, 1, 0)
+    slow.charge(1, 1, 0)
+    for _ in range(5):
+        world.offer(world.stream(busy), 2, 2)
+    assert busy.gathering_ns(0) > 0
+    world.offer(world.stream(busy, slow), 1, 1)  # smaller, so it is the first at both
+    assert busy.claimant is not None
+    assert busy.gathering_ns(0) == slow.gathering_ns(0) == 0
+    world.gate.leave(busy.claimant, 0)
+    assert busy.claimant is None
+    assert busy.gathering_ns(SECOND // 2) == 0
+    assert busy.gathering_ns(SECOND) > 0

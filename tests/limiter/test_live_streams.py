@@ -5,7 +5,7 @@ import pytest
 from limiter.changes import Change
 from limiter.levels import ANYBODY, Client, Setting
 from limiter.live_streams import LiveStreams
-from limiter.rates import Direction
+from limiter.rates import DIRECTIONS, Direction
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
 
@@ -18,9 +18,8 @@ def stream_of(topic: str, direction: Direction = "publish") -> Stream:
 
 def live(*topics: str) -> LiveStreams:
     streams = LiveStreams()
-    directions: tuple[Direction, ...] = ("publish", "dispatch")
     for topic in topics:
-        for direction in directions:
+        for direction in DIRECTIONS:
             streams.put(stream_of(topic, direction), parse_topic(topic), ANYBODY)
     return streams
 
@@ -55,4 +54,5 @@ def test_nothing_is_left_of_streams_that_are_over() -> None:
     assert streams[stream][1] == Client("p")
     streams.remove(stream)
     streams.remove(stream)
-    assert (list(streams), streams.get(stream), streams._of_topics) == ([], None, {})
+    assert (list(streams), streams.get(stream)) == ([], None)
+    assert (streams._of_topics, streams._of_namespaces) == ({}, {})

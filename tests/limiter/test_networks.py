@@ -62,3 +62,12 @@ def test_ipv4_clients_are_told_apart_by_address_and_ipv6_clients_by_their_64_bit
 
 def test_two_addresses_of_one_ipv6_network_are_one_client() -> None:
     assert counted_as(str(ip_address("2001:db8::1"))) == counted_as(str(ip_address("2001:db8::ffff")))
+
+
+def test_a_copy_is_changed_without_the_first() -> None:
+    table: Networks[int] = Networks()
+    table.put("10.0.0.0/8", 1)
+    other = table.copy()
+    other.put("10.0.0.0/8", 2)
+    other.put("10.1.0.0/16", 3)
+    assert (table.find("10.1.2.3"), other.find("10.1.2.3"), other.find("10.2.2.3")) == (1, 3, 2)

@@ -268,3 +268,22 @@ def test_a_subscribe_rate_that_limits_nothing_counts_as_not_set() -> None:
     policies.put("subscribe", Setting.TOPIC, "persistent://acme/shop/orders", Value(Limit(), "rest"))
     policies.put("subscribe", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(2)), "file"))
     assert policies.subscribe_rate(parse_topic("acme/shop/orders")) == (rate(2), "namespace file")
+
+
+def test_what_is_changed_in_a_copy_comes_into_force_in_one_step() -> None:
+    policies = policies_of((Setting.TOPIC, TOPIC, value(7)), (Setting.ADDRESS, "10.0.0.0/8", value(5)))
+    policies.groups_of_tenants["t"] = "gold"
+    aside = policies.copy()
+    aside.put("publish", Setting.TOPIC, TOPIC, None)
+    aside.put("publish", OF_NAMESPACE, "t/n", value(9))
+    aside.put("publish", Setting.ADDRESS, "10.1.0.0/16", value(6))
+    aside.groups_of_tenants.clear()
+
+    seen = []
+    for _ in range(2):
+        limits = in_force(policies, client=Client(address="10.1.2.3"))
+        seen.append(([messages for _, _, messages, _ in limits], policies.groups_of_tenants))
+        policies.exchange(aside)
+
+    assert seen == [([7, 5], {"t": "gold"}), ([9, 6], {})]
+    assert [messages for _, _, messages, _ in in_force(aside, client=Client(address="10.1.2.3"))] == [9, 6]

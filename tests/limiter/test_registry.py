@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter import registry as module
+from limiter import limiters as module
+from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.limiter import Limiter
 from limiter.policies import Policies, Value
@@ -161,7 +162,7 @@ def test_applying_what_is_in_force_changes_nothing() -> None:
 def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWEEP_AT", 8)
     place = Place()
-    place.registry._sweep_at = 8
+    place.registry._limiters._sweep_at = 8
     used = limiter_of(place.open("used"))
     indebted = place.open("indebted")
     place.offer(indebted, 10**6, 1)
@@ -177,7 +178,7 @@ def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out(monkeypatc
     """The total was made, swept as idle while the topic's limiter was made, and so made twice: twice the limit."""
     monkeypatch.setattr(module, "_SWEEP_AT", 1)
     place = Place(total=value(100))
-    place.registry._sweep_at = 1
+    place.registry._limiters._sweep_at = 1
     x, y = place.open("x"), place.open("y")
     assert x.chain[0] is y.chain[0]
     assert set(x.chain) | set(y.chain) <= set(place.registry.limiters.values())
@@ -186,7 +187,7 @@ def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out(monkeypatc
 def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWEEP_AT", 1)
     place = Place()
-    place.registry._sweep_at = 1
+    place.registry._limiters._sweep_at = 1
     streams = [place.open(topic) for topic in "uvwxyz"]
     place.set(value(20), value(100))
     place.apply()
@@ -197,7 +198,7 @@ def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping(monkeypatch
 @given(steps=st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(0, 2)), max_size=120))
 def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tuple[int, bool, int]]) -> None:
     place = Place(total=value(50))
-    place.registry._sweep_at = 4
+    place.registry._limiters._sweep_at = 4
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_SWEEP_AT", 4)
         for topic, opens, seconds in steps:
@@ -251,3 +252,27 @@ def test_a_consumers_permits_are_free_when_it_closes() -> None:
     assert second.permits.at_broker == 10, "the first one has the whole horizon, so this is its share beyond"
     place.registry.close(first, 0)
     assert second.permits.at_broker == 20
+
+
+def test_a_limiter_that_another_took_the_place_of_while_it_was_still_to_be_tuned_stays_out() -> None:
+    """A namespace of many topics gets another value, is only observed, and holds again, faster than they follow."""
+    place = Place(value(5))
+    streams = [place.open(f"x{number}") for number in range(250)]
+    old = {limiter_of(stream) for stream in streams}
+
+    def change(limit: Limit, *, only_tunes: bool) -> None:
+        place.set(Value(limit, "file"))
+        changed = Change("publish", Setting.TOPIC_OF_NAMESPACE, "t/n", only_tunes=only_tunes)
+        place.registry.change([changed], place.clock.now)
+
+    change(Limit(rate(6)), only_tunes=True)
+    change(Limit(rate(7), mode="observe"), only_tunes=False)
+    streams += [place.open(f"x{number}") for number in range(250)]
+    assert [one for one in old & {*place.registry._to_tune} if one not in place.registry.limiters.values()]
+    change(Limit(rate(8)), only_tunes=False)
+    while place.registry.is_changing:
+        place.registry.go_on(place.clock.now)
+
+    assert {limiter_of(stream) for stream in streams} == set(place.registry.limiters.values())
+    assert all(limiter_of(stream).limit == Limit(rate(8)) for stream in streams)
+    assert not any(limiter.streams for limiter in old - set(place.registry.limiters.values()))

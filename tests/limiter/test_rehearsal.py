@@ -9,6 +9,7 @@ from limiter.levels import Setting
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Stream
 from limiter.usage import LimiterUsage, StreamUsage
+from tests.limiter.attributes import attributes
 from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.world import Governed
@@ -30,7 +31,9 @@ _STOPWATCHES = ("throttled", "withheld")
 
 def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
     """Everything that it counts."""
-    found = {name: getattr(usage, name) for name in usage.__slots__ if name not in _STOPWATCHES}
+    found = {name: value for name, value in attributes(usage).items() if name not in _STOPWATCHES}
+    if isinstance(usage, StreamUsage):
+        found["delays"] = usage.delays.read()
     return found | {name: getattr(usage, name).read(now) for name in _STOPWATCHES if hasattr(usage, name)}
 
 

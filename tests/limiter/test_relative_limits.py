@@ -239,7 +239,7 @@ def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
     place.policies.put("dispatch", Setting.TOPIC_OF_NAMESPACE, "t/n", None)
     place.registry._rewire(gone, place.clock.now)
     place.put(TEN_MORE)
-    place.registry._sweep_at = 1
+    place.registry._limiters._sweep_at = 1
     place.consumer("y")
     assert [scope.name for scope in place.registry.relative.scopes] == [parse_topic("t/n/y").full]
 

@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.usage import LimiterUsage, Spared, Stopwatch, StreamUsage
+from tests.limiter.attributes import attributes
 
 SPANS = st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=30)
 
@@ -22,7 +23,8 @@ def test_a_stopwatch_counts_the_time_in_which_it_ran_however_often_it_is_told(sp
 
 def test_everything_counts_from_zero() -> None:
     for usage in (LimiterUsage(), StreamUsage()):
-        counts = {name: getattr(usage, name) for name in usage.__slots__}
+        counts = attributes(usage)
+        assert counts.pop("passed", (0, 0, 0)) == (0, 0, 0)
         assert counts.pop("throttled").read(5) == 0
         assert counts.pop("reported") == ()
         assert (watch := counts.pop("withheld", None)) is None or watch.read(5) == 0

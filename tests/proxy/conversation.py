@@ -23,9 +23,13 @@ from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
+from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
+from proxy.observe.log_lines import Writer
+from proxy.observe.losses import Loss, Losses
+from proxy.observe.retention import KEEP_ALL, Retention
 from proxy.observe.totals import NamespaceTotals
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
@@ -125,12 +129,18 @@ def _lines(title: str, frames: list[Any]) -> list[str]:
 class RecordingFiles:
     """The access log's files, kept in memory."""
 
+    is_writing = True
+
     def __init__(self) -> None:
-        self.dropped = 0
+        self.losses = Losses("boot")
+        self.retention = Retention(KEEP_ALL, lambda _files, _size: None)
         self.data = b""
 
-    def write(self, data: bytes, _lines_in_it: int) -> None:
+    def write(self, data: bytes, _first_seq: int, _lines: int, _declares: tuple[Loss, ...] = ()) -> None:
         self.data += data
+
+    def drain(self, _patience_s: float) -> bool:
+        return True
 
     def close(self, _patience_s: float) -> bool:
         return True
@@ -140,10 +150,11 @@ class World:
     """One proxy process without sockets: what its sessions share, and the hands of its clock.
 
     Args:
+        shown: What stands for a client's address in the access log.
         settings: Configuration, as in YAML.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, shown: Shown = as_they_are, **settings: Any) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.loop.answers = self._answer
@@ -151,13 +162,13 @@ class World:
         self.counters = Counters()
         self.totals = NamespaceTotals()
         self._files = RecordingFiles()
-        self.access = AccessLog("test-proxy", "boot", cast("LogFiles", self._files))
+        self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self._files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = Engine(self.config, policies, self.counters, self.intervals.activity, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access)
-        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry)
+        self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
         self.dials: list[Dial] = []

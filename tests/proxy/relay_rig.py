@@ -55,7 +55,7 @@ class RelayRig:
         self.wakes: dict[Limiter, int] = {}
         self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
         self.written = bytearray()
-        self.outlet = Outlet(self._write)
+        self.outlet = Outlet(self)
         self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
         self.reading = Reading()
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
@@ -118,7 +118,10 @@ class RelayRig:
     def is_idle(self) -> bool:
         return not self._socket and not self.relay.backlog and not self.wakes
 
-    def _write(self, part: Bytes) -> None:
+    def write_soon(self, part: Bytes) -> None:
+        self.write(part)
+
+    def write(self, part: Bytes) -> None:
         self.written += part
         self._unsent += len(part)
         if self._unsent > self.write_limit:

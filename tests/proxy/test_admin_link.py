@@ -1,6 +1,7 @@
 """Asking an admin address, whatever locks it has: each trouble is one line with its remedy."""
 
 import asyncio
+import http.client
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -93,6 +94,55 @@ async def test_no_token_and_a_wrong_one_are_told_apart(make_admin, secrets: Path
     )
     wrong = await trouble(AdminOptions(address, secrets / "old"))
     assert wrong == f"{address}: this token is not known here (--token-file {secrets / 'old'})"
+
+
+class Elsewhere(socket.socket):
+    """A connection that says it leads to some other address than it does."""
+
+    address = ""
+
+    def getpeername(self) -> Any:
+        return self.address, 8080
+
+
+@pytest.fixture
+def leading_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def lead(address: str) -> None:
+        def connect(self: http.client.HTTPConnection) -> None:
+            self.sock = Elsewhere()
+            self.sock.address = address
+            self.sock.settimeout(5)
+            self.sock.connect((self.host, self.port))
+
+        monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
+
+    return lead
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.7", "2001:db8::7", "fe80::1%eth0", "10.0.0.1"])
+async def test_a_token_goes_to_no_other_machine_in_the_clear_unless_told(
+    make_admin, secrets: Path, leading_elsewhere: Callable[[str], None], peer: str
+) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": secrets / "tokens.yaml"})
+    address = address_of(admin)
+    leading_elsewhere(peer)
+    assert await trouble(AdminOptions(address, secrets / "ops")) == (
+        f"{address}: the token would go to {peer} in the clear: "
+        "https://HOST:PORT, or --plain-http if nobody listens on the way"
+    )
+    told = AdminOptions(address, secrets / "ops", plain_http=True)
+    assert (await asked(told, lambda link: link.get_json("/sluice/blocks")))["blocks"] == []
+    assert "a token is needed here" in await trouble(AdminOptions(address)), "without a token there is no secret"
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1"])
+async def test_on_this_machine_nobody_listens(
+    make_admin, secrets: Path, leading_elsewhere: Callable[[str], None], peer: str
+) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": secrets / "tokens.yaml"})
+    leading_elsewhere(peer)
+    options = AdminOptions(address_of(admin), secrets / "ops")
+    assert (await asked(options, lambda link: link.get_json("/sluice/blocks")))["blocks"] == []
 
 
 async def test_the_status_of_a_refusal_is_kept(make_admin) -> None:

@@ -39,16 +39,22 @@ def test_options_and_environment_name_the_same_and_options_win(app: typer.Typer)
     names = ("ADMIN", "TOKEN_FILE", "CA", "CERT", "KEY")
     environment = {f"SLUICE_{name}": name.lower() for name in names}
     runner.invoke(app, ["x"], env=environment)
-    paths = [Path(name.lower()) for name in names[1:]]
-    assert given == [AdminOptions("admin", *paths)]
+    token, ca, cert, key = (Path(name.lower()) for name in names[1:])
+    assert given == [AdminOptions("admin", token, ca, cert, key)]
     runner.invoke(app, ["x", "--admin", "a:1", "--ca", "other"], env=environment)
-    assert given[1] == AdminOptions("a:1", paths[0], Path("other"), *paths[2:])
+    assert given[1] == AdminOptions("a:1", token, Path("other"), cert, key)
+
+
+def test_tokens_go_out_in_the_clear_only_if_told(app: typer.Typer) -> None:
+    for words, environment in ((["x"], {}), (["x", "--plain-http"], {}), (["x"], {"SLUICE_PLAIN_HTTP": "1"})):
+        assert runner.invoke(app, words, env=environment).exit_code == 0
+    assert [each.plain_http for each in given] == [False, True, True]
 
 
 def test_the_commands_own_options_and_words_stay(app: typer.Typer) -> None:
     assert runner.invoke(app, ["x", "--often"]).output == "x True\n"
     shown = runner.invoke(app, ["--help"], env={"COLUMNS": "200"}).output
-    for word in ("Look at something.", "--often", "--admin", "--token-file", "--ca", "--cert", "--key", "SLUICE_ADMIN"):
+    for word in ("Look at something.", "--often", "--admin", "--token-file", "--ca", "--cert", "--key", "--plain-http"):
         assert word in shown
 
 

@@ -8,17 +8,19 @@ import pytest
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import Setting
 from proxy.change_log import ChangeLog, FileSays, difference, differing
-from proxy.config.limits import file_policies
+from proxy.config.file_policies import file_policies
 from proxy.config.model import Config
-from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, Span
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_files import LogFiles
-from proxy.policies.book import Who
+from proxy.observe.log_lines import Span, Writer
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.store import Change
+from proxy.policies.who import Who
 from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import send
 
 ANN = Who("ann", "10.0.0.1")
+AT = 1_700_000_000_000_000_000
 
 
 class Silent:
@@ -28,7 +30,7 @@ class Silent:
         pass
 
     def moment(self) -> Span:
-        return Span(1_700_000_000_000_000_000, 1_700_000_000_000_000_000, 0)
+        return Span(AT, AT, 0)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def files() -> RecordingFiles:
 
 @pytest.fixture
 def log(files: RecordingFiles) -> ChangeLog:
-    return ChangeLog(AccessLog("p", "boot", cast("LogFiles", files)), cast("Any", Silent()))
+    return ChangeLog(AccessLog(Writer("p", "boot"), cast("LogFiles", files)), cast("Any", Silent()))
 
 
 def lines(files: RecordingFiles) -> list[ChangeLine]:
@@ -52,8 +54,8 @@ def says(**values: Any) -> FileSays:
 
 def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files: RecordingFiles) -> None:
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    log.changed(Change(key, None, "new"), ANN)
-    log.changed(Change(Key(Kind.BLOCK, "", "role 'r'"), "old", None), ANN)
+    log.changed(Change(key, None, "new"), ANN, AT)
+    log.changed(Change(Key(Kind.BLOCK, "", "role 'r'"), "old", None), ANN, AT)
     first, second = lines(files)
     assert (first.who, first.address, first.duration_ms, first.start) == ("ann", "10.0.0.1", 0, first.end)
     assert (first.what, first.setting, first.name) == ("publish", key.setting, "acme/shop")
@@ -63,7 +65,7 @@ def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files:
 
 
 def test_long_texts_are_cut(log: ChangeLog, files: RecordingFiles) -> None:
-    log.changed(Change(Key(Kind.GROUP, "", "g" * 5000), "ü" * 1000, "x" * 1001), ANN)
+    log.changed(Change(Key(Kind.GROUP, "", "g" * 5000), "ü" * 1000, "x" * 1001), ANN, AT)
     (line,) = lines(files)
     assert [len(line.name), len(line.before or ""), len(line.after or "")] == [MOST_CHANGE_TEXT] * 3
     assert line.before == "ü" * 1000
@@ -81,24 +83,35 @@ def test_another_file_is_one_line_with_all_that_it_changes(log: ChangeLog, files
         },
         blocks=[{"topic": "a/b/c"}],
     )
-    log.reloaded(*difference(before, after))
+    log.reloaded(*difference(before, after), Who("SIGHUP", ""))
     (line,) = lines(files)
-    assert (line.who, line.address, line.what, line.setting, line.name) == ("file", "", "file", "", "")
+    assert (line.who, line.address, line.what, line.setting, line.name) == ("SIGHUP", "", "file", "", "")
     place = f"publish {Setting.TOPIC_OF_NAMESPACE} acme/shop"
     assert line.before == f"{place}: messages 500; block role 'r': blocked loud"
     assert line.after == f"{place}: messages 30/min; block topic 'persistent://a/b/c': blocked"
 
 
+def test_a_resource_group_that_comes_or_goes_is_a_change_though_it_limits_nothing(
+    log: ChangeLog, files: RecordingFiles
+) -> None:
+    log.reloaded(
+        *difference(says(limits={"resource_groups": {"old": {}}}), says(limits={"resource_groups": {"new": {}}})), ANN
+    )
+    (line,) = lines(files)
+    assert (line.before, line.after) == ("resource group old: there", "resource group new: there")
+
+
 def test_a_file_that_says_the_same_is_no_line(log: ChangeLog, files: RecordingFiles) -> None:
     values: dict[str, Any] = {"limits": {"tenants": {"acme": {"publish": {"messages": 5}}}}}
-    log.reloaded(*difference(says(**values), says(**values)))
+    log.reloaded(*difference(says(**values), says(**values)), ANN)
     assert files.data == b""
 
 
 def test_of_a_file_that_changes_much_the_rest_is_counted(log: ChangeLog, files: RecordingFiles) -> None:
     topics = {f"persistent://a/b/{number}": {"publish": {"messages": 5}} for number in range(200)}
-    log.reloaded(*difference(says(), says(limits={"topics": topics})))
+    log.reloaded(*difference(says(), says(limits={"topics": topics})), ANN)
     (line,) = lines(files)
+    assert (line.who, line.address, line.what) == ("ann", "10.0.0.1", "file")
     assert line.before == "… and 100 more"
     assert len(line.after or "") == MOST_CHANGE_TEXT
     assert len(list(differing(says(), says(limits={"topics": topics})))) == 200
@@ -111,7 +124,8 @@ def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_wor
     client >> send(0)
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
     world.loop.run(world.intervals.flush)
-    world.loop.run(ChangeLog(world.access, world.intervals).changed, Change(key, None, "new"), ANN)
+    at_ns = world.intervals.moment().end_wall
+    world.loop.run(ChangeLog(world.access, world.intervals).changed, Change(key, None, "new"), ANN, at_ns)
     world.advance(1)
     client >> send(1)
     world.advance(1)

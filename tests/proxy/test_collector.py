@@ -1,8 +1,11 @@
 import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
-from proxy.collector import keep_for_ever, paused_collector
+from proxy.collector import keep_for_ever, let_go, paused_collector
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:
@@ -25,6 +28,32 @@ def test_one_that_was_off_stays_off() -> None:
         gc.enable()
 
 
+def test_it_is_paused_until_the_last_of_those_who_overlap_is_through() -> None:
+    first, second = paused_collector(), paused_collector()
+    with ExitStack() as ending:
+        with first:
+            ending.enter_context(second)
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_it_goes_on_however_threads_come_and_go() -> None:
+    def pause_often() -> None:
+        for _ in range(2000):
+            with paused_collector():
+                assert not gc.isenabled()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            done = [threads.submit(pause_often) for _ in range(2)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert [each.result() for each in done] == [None, None]
+    assert gc.isenabled()
+
+
 def test_what_is_kept_for_ever_is_not_searched_any_more() -> None:
     kept: list[list[int]] = [[] for _ in range(1000)]
     try:
@@ -34,3 +63,10 @@ def test_what_is_kept_for_ever_is_not_searched_any_more() -> None:
         assert not searched & {id(each) for each in kept}
     finally:
         gc.unfreeze()
+
+
+def test_what_is_let_go_is_freed_one_by_one_however_deep() -> None:
+    inner = {"x": 1}
+    tree = {"a": {"b": inner, "c": [2]}, "d": 3}
+    let_go(tree)
+    assert (tree, inner) == ({}, {})

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import proxy.serve
+import proxy.running
 from proxy.config.model import Config
 from proxy.serve import StartError
 from sluice.cli import app
@@ -19,7 +19,7 @@ runner = CliRunner()
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that would have been served."""
     served: list[Config] = []
-    monkeypatch.setattr(proxy.serve, "run", lambda source: served.append(source.read()))
+    monkeypatch.setattr(proxy.running, "run", lambda source: served.append(source.read()))
     return served
 
 
@@ -74,7 +74,7 @@ def test_serve_tells_in_one_line_why_it_cannot_start(monkeypatch: pytest.MonkeyP
     def fail(_config: Config) -> Any:
         raise StartError("listen: cannot listen on 127.0.0.1:1: permission denied")
 
-    monkeypatch.setattr(proxy.serve, "run", fail)
+    monkeypatch.setattr(proxy.running, "run", fail)
     result = runner.invoke(app, ["serve"])
     assert result.exit_code == 1
     assert result.stderr == "sluice: listen: cannot listen on 127.0.0.1:1: permission denied\n"
@@ -85,6 +85,47 @@ def test_check_says_that_a_good_file_is_fine(tmp_path: Path) -> None:
     path.write_text("limits: {namespaces: {a/b: {publish: {messages: 300, bytes: 1MB}}}}\n")
     result = runner.invoke(app, ["check", "--config", str(path)])
     assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
+
+
+def test_check_needs_no_file_and_looks_at_flags_as_serve_does() -> None:
+    assert runner.invoke(app, ["check"]).stdout == "without a file: fine\n"
+    refused = runner.invoke(app, ["check", "--listen", "x"])
+    assert (refused.exit_code, refused.stderr) == (1, "sluice: --listen: listen: 'x': 'x' is not host:port\n")
+
+
+def test_check_shows_what_is_given_where(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("listen: 127.0.0.1:1\nadmin: 127.0.0.1:2\nlimits: {each_topic: {publish: {messages: 300}}}\n")
+    variables = {"SLUICE_ADMIN": "127.0.0.1:3", "SLUICE_ACCESS_LOG__INTERVAL": "5s"}
+    result = runner.invoke(app, ["check", "--config", str(path), "--listen", "127.0.0.1:4", "--show"], env=variables)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line for line in result.stdout.splitlines() if not line.startswith("#")] == [
+        "listen: 127.0.0.1:4  # --listen",
+        "admin: 127.0.0.1:3  # SLUICE_ADMIN",
+        "access_log:",
+        "  interval: 5s  # SLUICE_ACCESS_LOG__INTERVAL",
+        "limits:",
+        "  each_topic:",
+        "    publish:",
+        f"      messages: 300  # {path}",
+    ]
+
+
+def test_check_shows_defaults_only_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("proxy_id: p\n")
+    result = runner.invoke(app, ["check", "--config", str(path), "--show-defaults"])
+    assert "proxy_id: p  # " in result.stdout
+    assert "\nmax_connections: 10000  # default\n" in result.stdout
+    assert "\n  max_body: 64KiB  # default\n" in result.stdout
+    assert "\n  tls: null  # default\n" in result.stdout
+    path.write_text(result.stdout)
+    assert runner.invoke(app, ["check", "--config", str(path)]).exit_code == 0
+
+
+def test_check_shows_nothing_of_what_is_wrong(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["check", "--listen", "x", "--show"])
+    assert (result.exit_code, result.stdout) == (1, "")
 
 
 def test_check_tells_everything_that_is_wrong_and_ends_with_1(tmp_path: Path) -> None:

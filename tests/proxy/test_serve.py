@@ -16,13 +16,13 @@ from limiter.rates import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config.model import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.policies.book import Who
 from proxy.policies.key import rate_key
+from proxy.policies.who import Who
 from proxy.serve import Proxy, Source, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
 
-POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: a\r\n"
+POST = b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def given(broker: str, folder: Path | None = None, *, more: dict[str, Any] | None = None) -> Source:
@@ -86,9 +86,9 @@ async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> 
 @pytest.mark.parametrize(
     "said",
     [
-        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\n",
         b"\x16\x03\x01\x02\x00\r\n\r\n",
         POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         POST + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz",
@@ -132,6 +132,13 @@ async def test_a_log_folder_that_cannot_be_made_is_told_with_its_key(tmp_path: P
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match=r"^access_log.dir: .*/file/log: Not a directory$"):
         Proxy(given("127.0.0.1:1", tmp_path / "file" / "log"))
+
+
+async def test_an_address_key_that_cannot_be_used_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
+    config = Config.model_validate({"access_log": {"dir": tmp_path / "log", "address_key": tmp_path / "none"}})
+    with pytest.raises(StartError, match=r"^access_log\.address_key: .*/none: cannot be read: No such file"):
+        Proxy(Source(None, lambda: config))
+    assert not (tmp_path / "log").exists()
 
 
 async def test_a_policy_store_of_another_kind_is_told_with_its_key(tmp_path: Path) -> None:
@@ -214,7 +221,10 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
         assert (await session.post("/sluice/blocks", json={"kind": "role", "name": "r"})).status == 200
     for _ in range(2):
         file.write_text(addresses + "blocks: [{role: billing}]\n")
-        await proxy.reloader.reload("test")
+        await proxy.reloader.reload("SIGHUP")
+    file.write_text(addresses)
+    async with aiohttp.ClientSession(f"http://{admin}") as session:
+        assert (await session.post("/sluice/reload")).status == 200
     await proxy.stop()
     (written,) = log.iterdir()
     lines = [msgspec.json.decode(line, type=Line) for line in written.read_bytes().splitlines()]
@@ -222,7 +232,8 @@ async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
     assert [(line.who, line.address, line.what, line.name) for line in changes] == [
         ("anonymous", "127.0.0.1", "publish", "acme/shop"),
         ("anonymous", "127.0.0.1", "block", "role 'r'"),
-        ("file", "", "file", ""),
+        ("SIGHUP", "", "file", ""),
+        ("anonymous", "127.0.0.1", "file", ""),
     ]
     assert "publishThrottlingRateInMsg" in (changes[0].after or "")
     assert (changes[2].before, changes[2].after) == (None, "block role 'billing': blocked")

@@ -9,6 +9,7 @@ from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
+from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
@@ -19,7 +20,7 @@ from tests.proxy.wire import PING, connect, connected, unknown_command
 
 def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
-    counters, access = Counters(), AccessLog("p", "boot", None)
+    counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
     engine = Engine(config, policies_of(config.limits), counters, intervals.activity)
     return Server(engine, SessionLog(counters, intervals, access))

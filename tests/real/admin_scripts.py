@@ -186,7 +186,7 @@ DIFFERENCES = (
         "a broker takes any text for a number, and goes on as before",
         f"brokers update-dynamic-config -c {_KEY} -v many",
         "0 ",
-        f'HTTP 412 {{"reason":"{_KEY}: \'many\' is not a whole number of 64 bits',
+        f'HTTP 412 {{"reason":"{_KEY}: \'many\' is not a whole number of 32 bits',
         after=(f"brokers delete-dynamic-config -c {_KEY}",),
     ),
     Difference(

@@ -1,13 +1,19 @@
 """The report's totals are what the clients counted, to the message, and what the broker counted, to the byte."""
 
 import csv
+import json
+import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loadgen.real.jars import jars
+from loadgen.real.java import require_java
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.conftest import sluice_or_broker
 from tests.real.pulsar_rest import PulsarRest, topic_name
@@ -16,9 +22,18 @@ from tests.real.traffic import open_sender, payload, quiet_client, receive
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.usefixtures("needs_limits")]
 
-PLAIN, BATCHED, LIMITED = (topic_name("report", name) for name in ("plain", "batched", "limited"))
-COUNTS = {PLAIN: 700, BATCHED: 2300, LIMITED: 150}
-CONFIG = {"limits": {"topics": {LIMITED: {"publish": {"messages": 50}}}}}
+NAMES = ("plain", "batched", "limited", "slow", "refused", "dropped")
+PLAIN, BATCHED, LIMITED, SLOW, REFUSED, DROPPED = (topic_name("report", name) for name in NAMES)
+COUNTS = {PLAIN: 700, BATCHED: 2300, LIMITED: 150, SLOW: 120}
+LIMITS: dict[str, Any] = {
+    LIMITED: {"publish": {"messages": 50}},
+    SLOW: {"dispatch": {"messages": 40}},
+    REFUSED: {"publish": {"messages": 20, "mode": "reject"}},
+    DROPPED: {"publish": {"messages": "1/min"}},
+}
+DROPPED_COUNT = 40
+REFUSED_SOURCE = Path(__file__).with_name("RejectedPublisher.java")
+HELD_SOURCE = Path(__file__).with_name("held_publisher.py")
 
 
 def exchange(sluice: SluiceProcess) -> None:
@@ -34,6 +49,38 @@ def exchange(sluice: SluiceProcess) -> None:
         client.close()
 
 
+def refuse(sluice: SluiceProcess) -> Counter[str]:
+    """What became of each message of a Java client that sends more than the limit lets pass."""
+    command = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(REFUSED_SOURCE)]
+    command += [sluice.service_url, REFUSED, "5", "30", "300"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    fates = Counter(re.findall(r"^message \d+ (\w+)", done.stdout, re.MULTILINE))
+    assert set(fates) == {"stored", "NotAllowedException"}
+    return fates
+
+
+def drop(sluice: SluiceProcess) -> int:
+    """A client that is killed while all but its first message are held; returns how many receipts it got."""
+    command = [sys.executable, str(HELD_SOURCE), sluice.service_url, DROPPED, str(DROPPED_COUNT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        try:
+            # The first receipt may come before the last message.
+            assert client.stdout
+            assert client.stdout.readline() == "receipt\n"
+            wait_until_held(sluice, DROPPED_COUNT - 1)
+        finally:
+            client.kill()
+        return 1 + client.stdout.read().count("receipt\n")
+
+
+def wait_until_held(sluice: SluiceProcess, messages: int) -> None:
+    deadline = time.monotonic() + 20
+    while sum(stream["held_messages"] for stream in sluice.streams(DROPPED)) != messages:
+        assert time.monotonic() < deadline, sluice.streams(DROPPED)
+        time.sleep(0.02)
+
+
 def totals(usage: Path, column: str) -> dict[tuple[str, str], int]:
     sums: Counter[tuple[str, str]] = Counter()
     with usage.open(newline="") as lines:
@@ -42,34 +89,64 @@ def totals(usage: Path, column: str) -> dict[tuple[str, str], int]:
     return dict(sums)
 
 
-def make_report(access_log: Path, out: Path) -> None:
+def make_report(access_log: Path, out: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "sluice", "report", "--access-log", str(access_log), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    made: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return made
 
 
-@pytest.fixture
-def measured_broker(real_broker: StandaloneBroker, rest: PulsarRest) -> StandaloneBroker:
+@pytest.fixture(scope="module")
+def played(real_broker: StandaloneBroker, rest: PulsarRest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The report, its folder, what the clients counted (by topic: offered, passed, dropped, rejected), the broker's."""
+    folder = tmp_path_factory.mktemp("report")
     rest.ensure_namespace("report")
-    return real_broker
-
-
-def test_the_report_s_totals_are_what_was_counted(
-    measured_broker: StandaloneBroker, rest: PulsarRest, tmp_path: Path
-) -> None:
-    sluice = sluice_or_broker(tmp_path / "sluice", measured_broker, CONFIG)
+    sluice = sluice_or_broker(folder / "sluice", real_broker, {"limits": {"topics": LIMITS}})
     try:
         exchange(sluice)
-        stats = {topic: rest.stats(topic) for topic in COUNTS}
+        fates, receipts = refuse(sluice), drop(sluice)
+        stats = {topic: rest.stats(topic) for topic in (*COUNTS, REFUSED, DROPPED)}
     finally:
         sluice.stop()
-    make_report(sluice.access_log, tmp_path / "out")
-    usage = tmp_path / "out" / "usage.csv"
-    counted = {(topic, way): count for topic, count in COUNTS.items() for way in ("publish", "dispatch")}
-    assert totals(usage, "offered_messages") == counted
-    assert totals(usage, "passed_messages") == counted
-    assert totals(usage, "passed_bytes") == {
-        (topic, way): stats[topic][counter]
-        for topic in COUNTS
-        for way, counter in (("publish", "bytesInCounter"), ("dispatch", "bytesOutCounter"))
+    counted = {topic: (count, count, 0, 0) for topic, count in COUNTS.items()}
+    counted[REFUSED] = (fates.total(), fates["stored"], 0, fates["NotAllowedException"])
+    counted[DROPPED] = (DROPPED_COUNT, receipts, DROPPED_COUNT - receipts, 0)
+    return make_report(sluice.access_log, folder / "out"), folder / "out", counted, stats
+
+
+def test_the_report_s_totals_are_what_the_clients_counted(played: Any) -> None:
+    report, _, counted, _ = played
+    fields = ("offered_messages", "passed_messages", "dropped_messages", "rejected_messages")
+    published = {
+        row["topic"]: tuple(row[name] for name in fields) for row in report["topics"] if row["direction"] == "publish"
     }
+    assert published == counted
+    dispatched = {
+        row["topic"]: tuple(row[name] for name in fields) for row in report["topics"] if row["direction"] == "dispatch"
+    }
+    assert dispatched == {topic: (count, count, 0, 0) for topic, count in COUNTS.items()}
+    assert all(row["held_messages"] == 0 for row in report["topics"])
+
+
+def test_usage_is_what_clients_and_broker_counted(played: Any) -> None:
+    _, out, counted, stats = played
+    usage = out / "usage.csv"
+    dispatched = {(topic, "dispatch"): count for topic, count in COUNTS.items()}
+    offered, passed = ({(topic, "publish"): counts[place] for topic, counts in counted.items()} for place in (0, 1))
+    assert totals(usage, "offered_messages") == offered | dispatched
+    assert totals(usage, "passed_messages") == passed | dispatched
+    published = {(topic, "publish"): stats[topic]["bytesInCounter"] for topic in stats}
+    assert totals(usage, "passed_bytes") == published | {
+        (topic, "dispatch"): stats[topic]["bytesOutCounter"] for topic in COUNTS
+    }
+
+
+def test_every_limit_is_judged_and_kept(played: Any) -> None:
+    report, _, counted, _ = played
+    limits = {(row["direction"], row["name"]): row for row in report["limiters"]}
+    judged = {("publish", LIMITED), ("dispatch", SLOW), ("publish", REFUSED), ("publish", DROPPED)}
+    assert {key for key, row in limits.items() if row["containment"] == "compliant"} == judged
+    assert report["overall"]["verdict"] == "compliant"
+    assert limits["publish", REFUSED]["rejected_messages"] == counted[REFUSED][3]
+    assert report["quality"]["missing"] == report["quality"]["quarantined"] == 0

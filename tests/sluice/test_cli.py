@@ -53,6 +53,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
     assert set(COMMANDS) == {
         "serve",
         "check",
+        "compliance",
         "top",
         "block",
         "unblock",

@@ -9,15 +9,15 @@ from aiohttp import web
 from proxy.admin.doors import CALLER
 from proxy.admin.refusal import refusal
 from proxy.policies.bodies import BodyError
-from proxy.policies.book import Who
 from proxy.policies.store import StoreError
+from proxy.policies.who import Who
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 _JSON = "application/json"
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """A request cannot be done.
 
     Args:
@@ -37,10 +37,12 @@ def answering(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         try:
             return await handler(request)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             return refusal(error.status, str(error))
         except BodyError as error:
             return refusal(400, str(error))
+        except RecursionError:
+            return refusal(400, "the body is nested too deeply")
         except StoreError as error:
             return refusal(500, f"nothing has changed: {error}")
 
@@ -57,11 +59,11 @@ async def json_text(request: web.Request) -> bytes:
     """The body; empty where there is none, or where it is `null`.
 
     Raises:
-        RefusedError: If it is not said to be JSON. A browser cannot be made to say so for another site.
+        RequestRefusedError: If it is not said to be JSON. A browser cannot be made to say so for another site.
     """
     text = await request.read()
     if request.content_type != _JSON and text:
-        raise RefusedError(415, f"send the body with the header Content-Type: {_JSON}")
+        raise RequestRefusedError(415, f"send the body with the header Content-Type: {_JSON}")
     return b"" if text.strip() == b"null" else text
 
 

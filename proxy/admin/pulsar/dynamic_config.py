@@ -2,7 +2,8 @@
 
 from aiohttp import web
 
-from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, shown
+from proxy.admin.openapi.described import NOTHING, described
+from proxy.admin.pulsar.answers import RequestRefusedError, answering, caller_of, shown
 from proxy.policies.book import Book
 from proxy.policies.dynamic import DYNAMIC_KEYS, read_dynamic
 from proxy.policies.key import Key, Kind
@@ -29,30 +30,34 @@ class DynamicConfigRest:
             web.delete(f"{_ALL}/{{name}}", answering(self.delete)),
         ]
 
+    @described({200: tuple[str, ...]})
     async def names(self, _request: web.Request) -> web.Response:
         """Every key that means something here."""
         return shown(sorted(DYNAMIC_KEYS))
 
+    @described({200: dict[str, str]})
     async def values(self, _request: web.Request) -> web.Response:
         """The keys that are set, each as it was written."""
         return shown(dict(sorted(self._book.dynamic.items())))
 
+    @described({200: NOTHING}, refuses=(412,))
     async def update(self, request: web.Request) -> web.Response:
         """Set a key, live; unlike a broker, which takes any text and goes on as before, it wants a number."""
         name, value = request.match_info["name"], request.match_info["value"]
         if name not in DYNAMIC_KEYS:
-            raise RefusedError(412, "Can't update non-dynamic configuration")
+            raise RequestRefusedError(412, "Can't update non-dynamic configuration")
         try:
             read_dynamic(name, value)
         except ValueError as error:
-            raise RefusedError(412, str(error)) from None
+            raise RequestRefusedError(412, str(error)) from None
         return await self._change(request, name, value)
 
+    @described({200: NOTHING}, refuses=(412,))
     async def delete(self, request: web.Request) -> web.Response:
         """Take a key back; the file's value holds again."""
         name = request.match_info["name"]
         if name not in DYNAMIC_KEYS:
-            raise RefusedError(412, "Can't delete non-dynamic configuration")
+            raise RequestRefusedError(412, "Can't delete non-dynamic configuration")
         return await self._change(request, name, None)
 
     async def _change(self, request: web.Request, name: str, value: str | None) -> web.Response:

@@ -8,8 +8,10 @@ from aiohttp import web
 
 from limiter.levels import About, Setting
 from limiter.rates import Limit
-from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
+from proxy.admin.openapi.described import NOTHING, described
+from proxy.admin.pulsar.answers import RequestRefusedError, answering, caller_of, json_text, shown
 from proxy.admin.pulsar.names import namespace_in, subscription_in, topic_in
+from proxy.admin.questions import Either
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_pulsar_s, pulsar_body, read_body
 from proxy.policies.book import Book
 from proxy.policies.key import rate_key
@@ -22,6 +24,9 @@ _BODIES: dict[About, type[PublishRate | DispatchRate | SubscribeRate]] = {
     "dispatch": DispatchRate,
     "subscribe": SubscribeRate,
 }
+_APPLIED = Either(name="applied", meaning="true: what is in force, wherever it was set", words=("false", "true"))
+_GLOBAL = Either(name="isGlobal", meaning="true: the global value (of topics)", words=("false", "true"))
+_REFUSES = (404, 412)
 Candidates = tuple[Place, ...]
 """Where a value can be written that applies, the narrowest first. The first is the one that is set."""
 
@@ -106,16 +111,23 @@ class RateRest:
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
-        path = self._resource.path
-        handlers = answering(self.get), answering(self.post), answering(self.delete)
-        return [web.get(path, handlers[0]), web.post(path, handlers[1]), web.delete(path, handlers[2])]
+        path, body = self._resource.path, _BODIES[self._resource.about]
+        found = {self._resource.unset: NOTHING, 200: body}
+        get = described(found, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
+        post = described({204: NOTHING}, query=(_GLOBAL,), body=body | None, refuses=(*_REFUSES, 415), needs_body=False)
+        delete = described({204: NOTHING}, query=(_GLOBAL,), refuses=_REFUSES)
+        return [
+            web.get(path, get(answering(self.get))),
+            web.post(path, post(answering(self.post))),
+            web.delete(path, delete(answering(self.delete))),
+        ]
 
     async def get(self, request: web.Request) -> web.Response:
-        """What is set here; with `applied=true`, what applies here, wherever it is set."""
+        """What is set here, empty for nothing; with `applied=true`, what applies here, wherever it is set."""
         candidates = self._resource.candidates(request)
-        if _flag(request, "applied"):
+        if _flag(request, _APPLIED):
             return self._answer(self._applied(candidates))
-        if _flag(request, "isGlobal"):
+        if _flag(request, _GLOBAL):
             return self._answer(self._body(Layer.GLOBAL, candidates[0]))
         return self._answer(self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0]))
 
@@ -130,7 +142,7 @@ class RateRest:
         return await self._change(request, self._resource.candidates(request)[0], None)
 
     async def _change(self, request: web.Request, place: Place, kept: str | None) -> web.Response:
-        key = rate_key(*place, is_global=_flag(request, "isGlobal"))
+        key = rate_key(*place, is_global=_flag(request, _GLOBAL))
         await self._book.change({key: kept}, caller_of(request))
         return web.Response(status=204)
 
@@ -164,9 +176,13 @@ class RateRest:
 def refuse_replication() -> list[web.RouteDef]:
     """Rates of replication are the broker's: what replicates does not pass Sluice."""
 
+    @described({}, refuses=_REFUSES)
     @answering
     async def refuse(_request: web.Request) -> web.Response:
-        raise RefusedError(412, "replication does not pass Sluice: set this rate at the broker's own admin address")
+        """Not here: what replicates does not pass Sluice."""
+        raise RequestRefusedError(
+            412, "replication does not pass Sluice: set this rate at the broker's own admin address"
+        )
 
     return [
         route(f"{path}/replicatorDispatchRate", refuse)
@@ -175,5 +191,6 @@ def refuse_replication() -> list[web.RouteDef]:
     ]
 
 
-def _flag(request: web.Request, name: str) -> bool:
-    return request.query.get(name, "").lower() == "true"
+def _flag(request: web.Request, key: Either) -> bool:
+    """Whatever is not true is false, as with Pulsar."""
+    return request.query.get(key.name, "").lower() == "true"

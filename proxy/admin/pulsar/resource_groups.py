@@ -4,12 +4,14 @@ import msgspec
 from aiohttp import web
 
 from limiter.levels import Setting
-from limiter.rates import Direction, Limit
-from proxy.admin.pulsar.answers import RefusedError, answering, caller_of, json_text, shown
+from limiter.rates import DIRECTIONS, Direction, Limit
+from proxy.admin.openapi.described import NOTHING, described
+from proxy.admin.pulsar.answers import RequestRefusedError, answering, caller_of, json_text, shown
 from proxy.admin.pulsar.names import group_in, namespace_in
 from proxy.policies.bodies import ResourceGroup, read_body
 from proxy.policies.book import Book
-from proxy.policies.group_body import DIRECTIONS, own_group, pulsar_group
+from proxy.policies.group_body import own_group, pulsar_group
+from proxy.policies.group_changes import to_set_numbers
 from proxy.policies.key import Key, Kind
 from proxy.policies.layers import Place
 
@@ -40,68 +42,80 @@ class ResourceGroupRest:
             web.delete(_OF_NAMESPACE, answering(self.detach)),
         ]
 
+    @described({200: tuple[str, ...]})
     async def list(self, _request: web.Request) -> web.Response:
         """The names of all."""
         return shown(sorted(self._book.groups()))
 
+    @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:
         """One group's rates; what is not limited is -1."""
         return shown(_filled(self._found(group_in(request))))
 
+    @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False)
     async def put(self, request: web.Request) -> web.Response:
         """Make a group or change it: rates that the body leaves out stay as they are."""
         name = group_in(request)
         body = read_body(await json_text(request) or b"{}", ResourceGroup)
-        before = self._found(name) if name in self._book.groups() else ResourceGroup()
-        said = {field: value for field, value in msgspec.structs.asdict(body).items() if value is not None}
-        kept = msgspec.json.encode(msgspec.structs.replace(before, **said)).decode()
-        await self._book.change({Key(Kind.GROUP, "", name): kept}, caller_of(request))
+        await self._book.rework(lambda: to_set_numbers(self._book, name, body), caller_of(request))
         return web.Response(status=204)
 
+    @described({204: NOTHING}, refuses=(404, 412))
     async def delete(self, request: web.Request) -> web.Response:
         """End a group to which nothing is attached; where there is none, a broker answers 500."""
         name = group_in(request)
-        key = Key(Kind.GROUP, "", name)
-        self._found(name)
-        if self._book.read(key) is None:
-            raise RefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
-        if self._book.is_attached(name) and name not in self._book.groups_of_file():
-            raise RefusedError(412, "ResourceGroup is in use")
-        await self._book.change({key: None}, caller_of(request))
+        await self._book.rework(lambda: self._to_end(name), caller_of(request))
         return web.Response(status=204)
 
+    @described({200: str}, refuses=(412,))
     async def attached(self, request: web.Request) -> web.Response:
-        """The group that a namespace is attached to; an empty answer for none."""
+        """The group that a namespace is attached to, without quotes; empty for none."""
         group = self._book.layers.policies.groups_of_namespaces.get(namespace_in(request))
         return shown(group) if group else web.Response()
 
+    @described({204: NOTHING}, refuses=(412,))
     async def attach(self, request: web.Request) -> web.Response:
         """Attach a namespace, live."""
-        name = group_in(request)
-        if name not in self._book.groups():
-            raise RefusedError(412, "ResourceGroup does not exist")
-        return await self._attach(request, name)
+        key, name = _attachment(request), group_in(request)
 
+        def to_attach() -> dict[Key, str | None]:
+            if name not in self._book.groups():
+                raise RequestRefusedError(412, "ResourceGroup does not exist")
+            return {key: name}
+
+        await self._book.rework(to_attach, caller_of(request))
+        return web.Response(status=204)
+
+    @described({204: NOTHING}, refuses=(412,))
     async def detach(self, request: web.Request) -> web.Response:
         """Take back an attachment; the file's, if there is one, holds again."""
-        return await self._attach(request, None)
-
-    async def _attach(self, request: web.Request, group: str | None) -> web.Response:
-        key = Key(Kind.ATTACHMENT, "namespace", namespace_in(request))
-        await self._book.change({key: group}, caller_of(request))
+        await self._book.change({_attachment(request): None}, caller_of(request))
         return web.Response(status=204)
+
+    def _to_end(self, name: str) -> dict[Key, str | None]:
+        key = Key(Kind.GROUP, "", name)
+        self._found(name)
+        if self._book.read(key) is None:
+            raise RequestRefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
+        if self._book.is_attached(name) and name not in self._book.groups_of_file():
+            raise RequestRefusedError(412, "ResourceGroup is in use")
+        return {key: None}
 
     def _found(self, name: str) -> ResourceGroup:
         kept = self._book.read(Key(Kind.GROUP, "", name))
         if kept is not None and own_group(kept) is None:
             return read_body(kept, ResourceGroup)
         if name not in self._book.groups():
-            raise RefusedError(404, "ResourceGroup does not exist")
+            raise RequestRefusedError(404, "ResourceGroup does not exist")
         return pulsar_group({place[0]: self._limit(place) for place in _places(name)})
 
     def _limit(self, place: Place) -> Limit | None:
         value = self._book.layers.policies.get(*place)
         return value.limit if value else None
+
+
+def _attachment(request: web.Request) -> Key:
+    return Key(Kind.ATTACHMENT, "namespace", namespace_in(request))
 
 
 def _places(name: str) -> list[tuple[Direction, Setting, str]]:

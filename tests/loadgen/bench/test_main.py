@@ -1,13 +1,83 @@
-"""The measuring tool delivers every byte through Sluice; what it measures is no test's business."""
+"""The command line; what is measured is no test's business."""
+
+import sys
+from dataclasses import replace
 
 import pytest
 
-from loadgen.bench.__main__ import BARE, PEERS, measure
-from loadgen.bench.ends import Load, send_frame
+from loadgen.bench import __main__ as bench
+from loadgen.bench.errors import BenchError
+from loadgen.bench.figures import is_met
+from loadgen.bench.peers import bare, sluice
+from loadgen.bench.peers.plan import Plan
+from loadgen.bench.table import MARKS
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer != BARE])
-def test_every_form_of_sluice_delivers_everything(peer):
-    rate, cost = measure(peer, Load(send_frame(1000), 3001))
-    assert rate > 0
-    assert cost >= 0
+@pytest.fixture
+def called(monkeypatch):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+        return bench.main()
+
+    return call
+
+
+def test_a_short_run_of_one_row_prints_its_table(called, capsys):
+    assert called("--only", "send-1024-1", "--peer", bare.NAME, "--seconds", "0.02", "--rounds", "1") == 0
+    printed = capsys.readouterr().out
+    assert "SEND of 1,024 B, 1 connection" in printed
+    assert "measured on" in printed
+
+
+def test_a_page_gets_full_runs_only(called, capsys, tmp_path):
+    assert called("--short", "--write", str(tmp_path / "page.md")) == bench.BAD_INPUT
+    assert "full runs only" in capsys.readouterr().err
+
+
+def test_a_page_that_has_lost_a_mark_is_told_before_anything_is_measured(called, capsys, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(MARKS[0])
+    assert called("--write", str(page)) == bench.BAD_INPUT
+    assert "only one of the lines" in capsys.readouterr().err
+
+
+def measured(_arguments, chosen):
+    slow = {bare.NAME: [{"rate": 100.0, "cpu": 1.0}], sluice.NAME: [{"rate": 1.0, "cpu": 1.0}]}
+    return {row.name: slow for row in chosen}, {}
+
+
+def test_the_short_form_fails_if_sluice_is_too_slow(called, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "_measure", measured)
+    assert called("--short") == bench.MISSED
+    assert "too slow: send-1024-1: frames/s: 0.01 x bare forwarder" in capsys.readouterr().err
+
+
+def test_a_full_run_only_tells_what_it_found(called, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_measure", measured)
+    page = tmp_path / "page.md"
+    assert called("--write", str(page)) == 0
+    assert "missed: send-1024-1" in capsys.readouterr().out
+    assert "The data path" in page.read_text()
+
+
+def test_what_cannot_start_is_one_line(called, capsys, monkeypatch):
+    def fails():
+        raise BenchError("no C compiler")
+
+    monkeypatch.setattr(bench, "Native", fails)
+    assert called("--only", "send-1024-1") == bench.CANNOT_START
+    assert capsys.readouterr().err == "bench: no C compiler\n"
+
+
+def test_a_peer_that_is_not_to_be_had_is_told_and_left_out(called, capsys, monkeypatch):
+    absent = Plan(sluice.NAME, sluice.plan().command, lambda: "install it")
+    monkeypatch.setattr(bench, "PLANS", (bare.PLAN, absent))
+    assert called("--only", "send-1024-1", "--seconds", "0.02", "--rounds", "1") == 0
+    assert "without Sluice: install it" in capsys.readouterr().err
+
+
+def test_goals_of_the_guard_are_wider_than_those_of_the_table():
+    for row in bench.rows():
+        for goal in (goal for figure in row.figures for goal in figure.goals):
+            if goal.guard is not None and goal.bound is not None:
+                assert is_met(replace(goal, bound=goal.guard), goal.bound, 2)

@@ -38,6 +38,7 @@ async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
             404,
             "Not Found; Sluice serves limits only: ask the broker's own",
         ),
+        ("GET", "/lookup/v2/topic/persistent/acme/orders/x", 404, "Sluice serves limits only: ask the broker's own"),
         ("GET", "/admin/v2/brokers/configuration/runtime", 405, "Method Not Allowed; Sluice serves limits only: ask"),
         ("PUT", RATE, 405, f"PUT {RATE}: Method Not Allowed"),
         ("POST", "/metrics", 405, "POST /metrics: Method Not Allowed"),
@@ -49,6 +50,12 @@ async def test_errors_look_as_pulsars_own_do(make_admin, method: str, path: str,
     assert found == status
     assert list(answer) == ["reason"]
     assert reason in answer["reason"]
+
+
+async def test_who_asks_by_a_wrong_method_is_told_the_right_ones(make_admin) -> None:
+    admin: Admin = await make_admin()
+    async with admin.client.request("PATCH", "/sluice/limits") as response:
+        assert (response.status, response.headers["Allow"]) == (405, "DELETE,GET,HEAD,PUT")
 
 
 async def test_a_body_that_is_too_large_is_refused(make_admin) -> None:

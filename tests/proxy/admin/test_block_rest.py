@@ -92,9 +92,9 @@ async def test_a_bad_body_is_refused_with_what_is_wrong_and_the_remedy(make_admi
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ({}, "write ?kind=…&name=…"),
-        ({"kind": "role"}, "write ?kind=…&name=…"),
-        ({"kind": "role", "name": "r", "why": "x"}, "why: not known here; write ?kind=…&name=…"),
+        ({}, "kind: is needed: what is blocked"),
+        ({"kind": "role"}, "name: is needed: whose"),
+        ({"kind": "role", "name": "r", "why": "x"}, "'why' is not known here: ask by kind, name, topic, namespace"),
         ({"kind": "user", "name": "u"}, "'user' cannot be blocked"),
     ],
 )

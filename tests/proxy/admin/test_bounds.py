@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
 from proxy.admin.bounds import RequestBounds
@@ -15,6 +16,7 @@ from proxy.admin.listener import Listener
 from proxy.admin.refused import Refused
 from proxy.config.admin import AdminAccess
 from tests.proxy.admin_client import Admin
+from tests.proxy.loop_time import later
 
 BLOCKS = "/sluice/blocks"
 
@@ -92,6 +94,63 @@ async def test_a_body_that_is_packed_small_is_measured_unpacked(make_admin) -> N
     assert (await admin.ask("POST", BLOCKS, data=packed, headers={"Content-Encoding": "gzip"}))[0] == 413
 
 
+_SETS = "/sluice/policies"
+_JSON = {"Content-Type": "application/json"}
+_EMPTY_SET = b'{"limits": {}}'
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_whole_policy_set_has_a_bound_of_its_own(make_admin, *, packed: bool) -> None:
+    admin: Admin = await make_admin(admin_access={"max_body": 100, "max_policies_body": 1000})
+    said = _JSON | ({"Content-Encoding": "gzip"} if packed else {})
+    pack = gzip.compress if packed else bytes
+    for length in (50, 101, 1000):
+        assert (await admin.ask("PUT", _SETS, data=pack(_EMPTY_SET.ljust(length)), headers=said))[0] == 200
+    status, answer = await admin.ask("PUT", _SETS, data=pack(_EMPTY_SET.ljust(1001)), headers=said)
+    reason = f"PUT {_SETS}: a body of more than 1000 bytes (admin_access.max_policies_body)"
+    assert (status, answer) == (413, {"reason": reason})
+    assert (await admin.ask("POST", _SETS, data=_EMPTY_SET.ljust(101), headers=_JSON))[0] == 413
+    assert (await admin.ask("PUT", "/sluice/limits", data=_EMPTY_SET.ljust(101), headers=_JSON))[0] == 413
+
+
+async def test_of_two_large_sets_at_once_the_second_is_to_come_again_and_small_ones_pass() -> None:
+    counts: Counter[str] = Counter()
+    access = AdminAccess.model_validate({"max_body": 100})
+    bounds = RequestBounds(access, Refused(counts, lambda: 0), lambda: 0)
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def apply(request: web.Request) -> web.Response:
+        if len(await request.read()) > 100:
+            begun.set()
+            await end.wait()
+        return web.Response()
+
+    app = web.Application(middlewares=[bounds.body], client_max_size=bounds.most_bytes)
+    app.add_routes([web.put(_SETS, apply)])
+    async with TestClient(TestServer(app)) as client:
+        first = asyncio.ensure_future(client.put(_SETS, data=b" " * 101))
+        await begun.wait()
+        async with client.put(_SETS, data=b" " * 101) as second:
+            assert (second.status, second.headers["Retry-After"]) == (503, "5")
+            assert "another large policy set is being read" in (await second.json())["reason"]
+        assert (await client.put(_SETS, data=b" " * 100)).status == 200
+        end.set()
+        assert (await first).status == 200
+        assert (await client.put(_SETS, data=b" " * 101)).status == 200
+    assert counts == {"busy": 1}
+
+
+async def test_a_large_set_of_a_stranger_is_not_read(make_admin, tmp_path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.touch(mode=0o600)
+    tokens.write_text("a: {access: read, token: 0123456789abcdef0}\n")
+    admin: Admin = await make_admin(admin_access={"tokens": tokens, "max_body": 10, "max_policies_body": 10})
+    body = b"x" * 100
+    assert (await admin.ask("PUT", _SETS, data=body, headers=_JSON))[0] == 401
+    reader = {"Authorization": "Bearer 0123456789abcdef0"}
+    assert (await admin.ask("PUT", _SETS, data=body, headers=_JSON | reader))[0] == 403
+
+
 async def test_a_body_that_does_not_come_is_not_waited_for(make_admin) -> None:
     admin: Admin = await make_admin(admin_access={"request_timeout": "10ms"})
     never = asyncio.Event()
@@ -126,24 +185,23 @@ def test_when_to_come_again_is_said_in_whole_seconds(rate: str, seconds: int) ->
     assert request_bounds(rate=rate)._retry_after_s == seconds
 
 
-async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobodys_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("proxy.admin.connections.GRACE_S", 0.0)
+async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobodys_fault() -> None:
     counts: Counter[str] = Counter()
     refused = Refused(counts, lambda: 0)
-    bounds = RequestBounds(AdminAccess.model_validate({"request_timeout": "50ms"}), refused, lambda: 0)
+    bounds = RequestBounds(AdminAccess.model_validate({"request_timeout": "30s"}), refused, lambda: 0)
 
     async def takes_longer(_request: web.Request) -> web.Response:
-        await asyncio.sleep(0.2)
+        await later(60)
         return web.Response(text="done\n")
 
     app = web.Application(middlewares=[bounds.rate, bounds.body])
     app.add_routes([web.get("/", takes_longer)])
-    listener = Listener(app, Connections(5, 0.05, refused))
+    listener = Listener(app, Connections(5, 30, refused))
     reader, writer = await asyncio.open_connection(*(await listener.start("127.0.0.1:0")).split(":"))
     writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert (await reader.read()).endswith(b"done\n")
+    await reader.readuntil(b"done\n")
+    await later(60)
+    assert await reader.read() == b""
     writer.close()
     await listener.stop()
     assert counts == {}

@@ -234,6 +234,19 @@ def test_who_leaves_frees_a_place_at_any_time(make_room) -> None:
     assert (len(room.all), room.counts, room.loop.timers) == (0, {}, [])
 
 
+def test_work_for_nobody_but_the_client_ends_with_its_connection(make_room) -> None:
+    room: Room = make_room()
+    ends, goes_on = (room.loop.run(room.loop.create_task, asyncio.Event().wait()) for _ in range(2))
+    clients = Client(room), Client(room)
+    with clients[0].connection.taking_along(ends):
+        clients[0].leaves()
+    with clients[1].connection.taking_along(goes_on):
+        pass
+    clients[1].leaves()
+    assert (ends.cancelled(), goes_on.done()) == (True, False)
+    room.loop.run(goes_on.cancel)
+
+
 def test_a_handshake_takes_a_place_and_time(make_room) -> None:
     room: Room = make_room()
     clients = [Client(room, CONTEXT) for _ in range(3)]

@@ -9,8 +9,8 @@ import yaml
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from proxy.admin.doors import CALLER, Caller, Doors, RefusedError
-from proxy.admin.refused import Refused, Why
+from proxy.admin.doors import CALLER, Caller, Doors
+from proxy.admin.refused import CallerRefusedError, Refused, Why
 from proxy.config.admin import AdminAccess
 from proxy.config.model import ConfigError
 from tests.proxy.admin_client import Admin
@@ -182,7 +182,9 @@ async def test_new_tokens_count_once_they_are_read_again(make_admin, tokens: Pat
     admin: Admin = await make_admin(admin_access={"tokens": tokens})
     rewrite(tokens, "another-012345678")
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
-    admin.doors.reload()
+    take = admin.doors.read_again()
+    assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
+    take()
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 401
     assert (await admin.ask("GET", BLOCKS, headers=bearer("another-012345678")))[0] == 200
 
@@ -200,11 +202,11 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
     own["key"].write_text("broken")
     rewrite(tokens, "another-012345678")
     with pytest.raises(ConfigError, match=r"admin_access\.tls"):
-        doors.reload()
+        doors.read_again()
     own["key"].write_bytes(good["key"])
     tokens.write_text("broken")
     with pytest.raises(ConfigError, match=r"admin_access\.tokens"):
-        doors.reload()
+        doors.read_again()
     assert doors.context() is context
     assert doors._tokens is not None
     assert doors._tokens.find(WRITE) is not None
@@ -213,7 +215,7 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
 def test_new_certificates_are_for_new_connections(make_doors) -> None:
     doors: Doors = make_doors()
     before = doors.context()
-    doors.reload()
+    doors.read_again()()
     assert before is not None
     assert doors.context() is not before
 
@@ -228,7 +230,7 @@ def test_new_certificates_are_for_new_connections(make_doors) -> None:
 )
 def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refused: Why) -> None:
     doors: Doors = make_doors()
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(CallerRefusedError) as error:
         doors._by_certificate(certificate)
     assert (error.value.why, error.value.status) == (refused, 401)
 
@@ -236,4 +238,19 @@ def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refu
 @pytest.mark.parametrize(("name", "access"), [("alice", "write"), ("viewer", "read")])
 def test_a_certificate_may_write_unless_it_is_listed(make_doors, name: str, access: str) -> None:
     doors: Doors = make_doors(read_only=["viewer"])
+    assert doors._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "access"),
+    [
+        (["ops"], "ops", "write"),
+        (["ops"], "alice", "read"),
+        (["ops"], "viewer", "read"),
+        (["ops"], "Ops", "read"),
+        ([], "ops", "read"),
+    ],
+)
+def test_where_writers_are_listed_nobody_else_may_write(make_doors, write: list[str], name: str, access: str) -> None:
+    doors: Doors = make_doors(read_only=["viewer"], write=write)
     assert doors._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)

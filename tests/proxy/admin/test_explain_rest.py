@@ -41,7 +41,7 @@ async def test_subscribe_rates_of_the_file_are_explained(make_admin) -> None:
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("", "topic: write ?topic="),
+        ("", "topic: is needed: persistent://tenant/namespace/topic"),
         ("topic=a://b", "is not a topic name"),
         ("topic=x&address=ten", "address: 'ten' is not an address of a client"),
         ("topic=x&role=a%0Ab", "role: write it in one line"),

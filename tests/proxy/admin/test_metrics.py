@@ -148,6 +148,7 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     assert found["sluice_loop_lag_seconds_total", labels()] == 2
     assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
     assert found["sluice_access_log_lines_dropped_total", labels()] == 0
+    assert found["sluice_access_log_files_deleted_total", labels()] == 0
     assert scrape(world)["sluice_loop_lag_max_seconds", labels()] == 0, "since the last scrape"
 
 
@@ -211,3 +212,11 @@ def test_permits_are_counted_asked_granted_and_withheld(make_world: Make) -> Non
     assert found["sluice_permits_asked_total", DISPATCH] == 1000
     assert found["sluice_permits_granted_total", DISPATCH] == 3
     assert found["sluice_permits_withheld", DISPATCH] == 997
+
+
+def test_what_was_passed_on_is_told_by_what_became_of_it(make_world: Make) -> None:
+    world = make_world()
+    world.engine.counters.admin_forwarded["done"] += 2
+    found = scrape(world)
+    assert found["sluice_admin_forwarded_total", labels(outcome="done")] == 2
+    assert found["sluice_admin_forwarded_total", labels(outcome="unreachable")] == 0

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from tests.proxy.admin_client import Admin
 
 
@@ -12,6 +14,25 @@ async def test_status_tells_which_run_it_is_and_how_the_last_reload_went(make_ad
     assert (await admin.ask("POST", "/sluice/reload"))[0] == 200
     _, said = await admin.ask("GET", "/sluice/status")
     assert (said["reload"]["cause"], said["reload"]["in_force"]) == ("rest", True)
+
+
+async def test_who_asked_for_a_reload_is_told_by_the_tokens_name(make_admin, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.touch(mode=0o600)
+    tokens.write_text("ops: {access: write, token: write-0123456789}\n")
+    admin: Admin = await make_admin(admin_access={"tokens": tokens})
+    ops = {"Authorization": "Bearer write-0123456789"}
+
+    _, said = await admin.ask("POST", "/sluice/reload", headers=ops)
+    assert (said["cause"], said["who"], said["address"]) == ("rest", "ops", "127.0.0.1")
+    assert (await admin.ask("GET", "/sluice/status", headers=ops))[1]["reload"] == said
+
+
+async def test_nobody_asked_for_what_a_signal_or_the_file_caused(make_admin) -> None:
+    admin: Admin = await make_admin()
+    await admin.reloader.reload("SIGHUP")
+    _, said = await admin.ask("GET", "/sluice/status")
+    assert [said["reload"][key] for key in ("cause", "who", "address")] == ["SIGHUP", None, None]
 
 
 async def test_a_reload_of_a_broken_configuration_answers_409_with_what_is_wrong(make_admin) -> None:

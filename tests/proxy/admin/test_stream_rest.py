@@ -5,7 +5,7 @@ import pytest
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin import stream_rest
-from proxy.admin.stream_rest import MOST_SHOWN, SHOWN_UNLESS_TOLD, read_wanted
+from proxy.admin.stream_rest import LIMIT, read_wanted
 from proxy.admin.stream_view import Wanted
 from proxy.observe.connection import Connection
 from tests.proxy.admin_client import Admin
@@ -46,9 +46,9 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
     ("query", "reason"),
     [
         ("hold=1", "'hold' is not known here: ask by held, topic, tenant, limit"),
-        ("held=yes", "held: 'yes' is neither 1 (only streams of which something is held) nor 0"),
-        ("limit=10001", "limit: '10001' is not a number of streams from 0 to 10000"),
-        ("limit=-1", "limit: '-1' is not a number of streams from 0 to 10000"),
+        ("held=yes", "held: 'yes' is neither 1 nor 0"),
+        ("limit=10001", "limit: '10001' is not a number from 0 to 10000"),
+        ("limit=-1", "limit: '-1' is not a number from 0 to 10000"),
         ("limit=1&limit=2", "a key stands there twice: give each once"),
         ("topic=a//b", "topic: "),
     ],
@@ -61,13 +61,13 @@ async def test_a_bad_question_is_refused_with_what_would_be_right(make_admin, qu
 
 
 def test_the_question_is_read() -> None:
-    assert read_wanted({}) == Wanted(held=False, topic="", tenant="", most=SHOWN_UNLESS_TOLD)
-    query = {"held": "1", "topic": "a/b/c", "tenant": "a", "limit": str(MOST_SHOWN)}
-    assert read_wanted(query) == Wanted(held=True, topic="persistent://a/b/c", tenant="a", most=MOST_SHOWN)
+    assert read_wanted({}) == Wanted(held=False, topic="", tenant="", most=LIMIT.default)
+    query = {"held": "1", "topic": "a/b/c", "tenant": "a", "limit": str(LIMIT.most)}
+    assert read_wanted(query) == Wanted(held=True, topic="persistent://a/b/c", tenant="a", most=LIMIT.most)
     assert read_wanted({"limit": "0"}).most == 0
 
 
 @pytest.mark.parametrize("text", ["", "1.5", "1e3", "+5", "٣", "9" * 5000, " 5"])
 def test_a_limit_is_a_plain_number(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a number of streams"):
+    with pytest.raises(ValueError, match="is not a number from 0 to"):
         read_wanted({"limit": text})

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from proxy.admin.stream_shape import Totals
 from proxy.admin.stream_view import Choice, Wanted, view
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, flow, producer, send, sends, subscribe, varint
@@ -14,7 +15,7 @@ Make = Callable[..., World]
 ALL = Wanted(held=False, topic="", tenant="", most=1000)
 
 
-def chosen(world: World, wanted: Wanted) -> tuple[list[int], dict[str, int]]:
+def chosen(world: World, wanted: Wanted) -> tuple[list[int], Totals]:
     """The ids of the streams that are shown, and the totals."""
     choice = Choice(wanted)
     for stream in world.engine.registry.live():
@@ -25,7 +26,7 @@ def chosen(world: World, wanted: Wanted) -> tuple[list[int], dict[str, int]]:
 def views(world: World) -> list[dict[str, Any]]:
     choice = Choice(ALL)
     choice.look_at(world.engine.registry.live())
-    return [view(stream, world.clock()) for stream in choice.shown()]
+    return [dict[str, Any](view(stream, world.clock())) for stream in choice.shown()]
 
 
 def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) -> None:

@@ -150,22 +150,3 @@ def test_a_file_of_ones_own_gets_none(path: Path) -> None:
     with capture_logs() as logs:
         tokens(path, TWO)
     assert logs == []
-
-
-def test_a_changed_file_counts_once_it_is_read_again(path: Path) -> None:
-    found = tokens(path, TWO)
-    path.write_text(yaml.safe_dump({"prom": {"access": "write", "token": READ}}))
-    assert found.find(WRITE) is not None
-    found.reload()
-    assert found.find(WRITE) is None
-    holder = found.find(READ)
-    assert holder is not None
-    assert holder.access == "write"
-
-
-def test_a_broken_file_changes_nothing(path: Path) -> None:
-    found = tokens(path, TWO)
-    path.write_text("a: 1")
-    with pytest.raises(ConfigError):
-        found.reload()
-    assert found.find(WRITE) is not None

@@ -20,11 +20,12 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks, Outcome, body, kept_key
 from proxy.blocking.rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.observe.counters import Counters
 from proxy.policies.bodies import BodyError
-from proxy.policies.book import Around, Book, Who
+from proxy.policies.book import Around, Book
 from proxy.policies.key import Key as KeptKey
 from proxy.policies.key import Kind as KeptKind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
+from proxy.policies.who import Who
 
 ANN = Who("ann", "10.0.0.1")
 ROLE = read_key("role", "billing")
@@ -33,7 +34,7 @@ PRODUCER = read_key("producer", "p", topic="a/b/c")
 _BLOCKER = """
 import asyncio, sys
 from pathlib import Path
-from proxy.policies.book import Who
+from proxy.policies.who import Who
 from tests.proxy.blocking.test_kept import run_of
 from proxy.blocking.rules import read_key
 

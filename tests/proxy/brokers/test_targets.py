@@ -125,3 +125,16 @@ def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> No
 
     task = loop.run(lambda: loop.create_task(Targets([("b2.example", 1)]).connect("b2.example:1", connect)))
     assert str(task.exception()) == "10.2.0.1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        *(("broker:6650", True), ("Broker:6650", True), ("b1.example:6650", True), ("c.example:6650", True)),
+        *(("broker:6651", False), ("b1.example.org:6650", False), ("nonsense", False)),
+    ],
+)
+def test_who_may_be_wanted_is_known_before_anything_is_resolved(wanted: str, *, expected: bool) -> None:
+    allowed = Targets([("broker", 6650)], ("b*.example:6650",))
+    allowed.learn("pulsar://c.example:6650")
+    assert allowed.allows(wanted) is expected

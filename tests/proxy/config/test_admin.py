@@ -57,6 +57,7 @@ def test_an_address_for_metrics_alone_may_be_anywhere() -> None:
 def test_what_holds_by_default() -> None:
     access = Config().admin_access
     assert (access.tokens, access.tls, Config().metrics) == (None, None, None)
+    assert (access.hosts, access.max_policies_body) == ((), 16 * 1024**2)
     assert (access.max_body, access.request_timeout, access.max_connections) == (65_536, 30.0, 256)
     assert (access.rate, access.burst) == ((200, 1_000_000_000), 400)
 
@@ -89,3 +90,15 @@ def test_a_name_that_leads_elsewhere_too_is_not_loopback(monkeypatch: pytest.Mon
 
 def test_a_name_that_leads_nowhere_is_not_taken_for_loopback() -> None:
     assert not is_loopback("x" * 70)
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"write": ["ops", "a"], "read_only": ["b", "a"], "client_ca": "ca"}, "'a' is in read_only and in write"),
+        ({"write": []}, "write needs client_ca"),
+    ],
+)
+def test_who_may_write_is_said_once_and_of_somebody(more: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        AdminAccess.model_validate({"tls": {**TLS, **more}})

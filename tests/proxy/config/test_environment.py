@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.config import environment
 from proxy.config.environment import OF_COMMANDS, _is_for_others, read_environment, variables
 from proxy.config.model import Config, ConfigError, load_config
 
@@ -154,3 +155,9 @@ def test_no_two_keys_share_a_variable() -> None:
     keys = [key for key, _ in variables(Config).values()]
     assert len(keys) == len(set(keys))
     assert ("admin_access", "tls", "key") in keys
+
+
+def test_no_pattern_goes_over_a_variable_longer_than_those_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _is_for_others("SLUICE_" + "A" * 63 + "_SERVICE_PORT_" + "B" * 15)
+    monkeypatch.setattr(environment, "_OF_KUBERNETES", None)
+    assert not _is_for_others("SLUICE_" + "A_SERVICE_PORT_" * 20 + "B")

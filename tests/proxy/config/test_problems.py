@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from limiter.levels import Setting
+from proxy.admin.policies_rest import read_set
 from proxy.config.environment import variables
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.problems import kind_of
+from proxy.policies.bodies import BodyError, kept_as_own, limit_of
+from proxy.policies.key import rate_key
 
 _JARGON = ("Input", "valid dictionary", "instance of", "function-", "[key]", "NoneType", "str type", "tuple", "dict")
 
@@ -64,3 +69,26 @@ def test_a_line_says_what_is_there_and_what_belongs_there(tmp_path: Any, text: s
 )
 def test_a_kind_is_named_for_people(value: object, kind: str) -> None:
     assert kind_of(value) == kind
+
+
+@pytest.mark.parametrize(
+    "section", [{"messages": "x"}, {"bytes": 0}, {"burst_bytes": 5}, {"colour": 1}, {"mode": 5}, {}]
+)
+def test_the_same_fault_is_told_in_the_same_words_in_the_file_and_in_every_request(section: Any) -> None:
+    """The file's line begins with where it stands, that of one limit with whose it is."""
+    with pytest.raises(ConfigError) as of_file:
+        load_config(None, {}, {"SLUICE_LIMITS__ROLES": yaml.safe_dump({"x": {"publish": section}})})
+    with pytest.raises(BodyError) as of_set:
+        read_set(msgspec.json.encode({"limits": {"roles": {"x": {"publish": section}}}}))
+    with pytest.raises(BodyError) as of_one:
+        limit_of(rate_key("publish", Setting.ROLE, "x"), kept_as_own(section))
+    assert f"SLUICE_LIMITS__ROLES: {of_set.value}" == str(of_file.value)
+    here = str(of_set.value).removeprefix("limits.roles.x.publish").removeprefix(".").removeprefix(": ")
+    assert str(of_one.value) == f"publish role x: {here}"
+
+
+def test_of_many_problems_in_a_request_the_first_are_told() -> None:
+    with pytest.raises(BodyError) as refused:
+        read_set(msgspec.json.encode({"limits": {"roles": {f"r{number}": 5 for number in range(30)}}}))
+    assert str(refused.value).count("; a section of keys belongs here") == 20
+    assert str(refused.value).endswith("; and 10 more")

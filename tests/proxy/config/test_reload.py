@@ -1,10 +1,16 @@
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.config.reload import Reloader
 from proxy.observe.counters import Counters
+from proxy.policies.store import StoreError
+from proxy.policies.who import Who
 
 
 class Desk:
@@ -13,9 +19,13 @@ class Desk:
     def __init__(self, **at_start: Any) -> None:
         self.written: Callable[[], Config] = lambda: Config.model_validate(at_start)
         self.other_problem = ""
+        self.fails: Exception | None = None
+        self.read_by: list[threading.Thread] = []
+        self.taken_beside = 0
         self.taken: list[Config] = []
+        self.takers: list[Who] = []
         self.counters = Counters()
-        self.reloader = Reloader(self.written(), self._read, self._check, self._prepare, self.counters)
+        self.reloader = Reloader(self.written(), self._read, self._read_beside, self._prepare, self.counters)
 
     def _read(self) -> Config:
         return self.written()
@@ -29,12 +39,21 @@ class Desk:
 
         self.written = read
 
-    def _check(self) -> None:
+    def _read_beside(self) -> Callable[[], None]:
+        self.read_by.append(threading.current_thread())
         if self.other_problem:
             raise ConfigError([self.other_problem])
 
-    def _prepare(self, config: Config) -> Callable[[], bool]:
-        def take() -> bool:
+        def take() -> None:
+            self.taken_beside += 1
+
+        return take
+
+    def _prepare(self, config: Config) -> Callable[[Who], Awaitable[bool]]:
+        async def take(who: Who) -> bool:
+            if self.fails is not None:
+                raise self.fails
+            self.takers.append(who)
             before = self.taken[-1] if self.taken else None
             self.taken.append(config)
             return config != before
@@ -71,6 +90,27 @@ async def test_a_broken_one_changes_nothing_and_says_all_that_is_wrong() -> None
     assert desk.reloader.last == outcome
 
 
+async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_it() -> None:
+    desk, ann = Desk(), Who("ann", "10.0.0.1")
+    with capture_logs() as logs:
+        asked = await desk.reloader.reload("rest", ann)
+        signalled = await desk.reloader.reload("SIGHUP")
+        desk.break_it("f: listen: no port")
+        refused = await desk.reloader.reload("rest", ann)
+
+    assert [(one.cause, one.who) for one in (asked, signalled, refused)] == [
+        ("rest", ann),
+        ("SIGHUP", None),
+        ("rest", ann),
+    ]
+    assert desk.takers == [ann, Who("SIGHUP", "")]
+    assert [(line["cause"], line.get("by"), line.get("address")) for line in logs] == [
+        ("rest", "ann", "10.0.0.1"),
+        ("SIGHUP", None, None),
+        ("rest", "ann", "10.0.0.1"),
+    ]
+
+
 async def test_a_good_one_with_a_broken_file_beside_it_changes_nothing() -> None:
     desk = Desk()
     desk.write(limits=_LIMITED)
@@ -78,6 +118,44 @@ async def test_a_good_one_with_a_broken_file_beside_it_changes_nothing() -> None
 
     assert (await desk.reloader.reload("SIGHUP")).problems == ("tokens.yaml: is not YAML",)
     assert desk.taken == []
+
+
+async def test_files_beside_it_are_read_by_a_thread_and_count_with_it() -> None:
+    desk = Desk()
+    await desk.reloader.reload("SIGHUP")
+    assert threading.current_thread() not in desk.read_by
+    assert (len(desk.read_by), desk.taken_beside) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "problem", "logged"),
+    [
+        (StoreError("policies.store: p.db: disk I/O error"), "policies.store: p.db: disk I/O error", []),
+        (
+            KeyError("x"),
+            "a mistake of Sluice, of which its log says more: KeyError: 'x'",
+            ["a reload ended as none should"],
+        ),
+    ],
+)
+async def test_one_that_fails_in_the_end_is_told_as_any_other_and_the_next_one_counts(
+    error: Exception, problem: str, logged: list[str]
+) -> None:
+    desk = Desk(proxy_id="kept")
+    desk.write(proxy_id="new", limits=_LIMITED)
+    desk.fails = error
+    with capture_logs() as logs:
+        outcome = await desk.reloader.reload("rest", Who("ann", "10.0.0.1"))
+
+    assert outcome.problems == (problem,)
+    assert desk.reloader.last == outcome
+    assert (desk.taken_beside, desk.reloader.config.proxy_id) == (0, "kept")
+    assert [line["event"] for line in logs if line.get("exc_info") is error] == logged
+    assert [line["problem"] for line in logs if line["event"] == "configuration not reloaded"] == [problem]
+
+    desk.fails = None
+    assert (await desk.reloader.reload("file changed")).problems == ()
+    assert desk.counters.reloads == {"refused": 1, "taken": 1}
 
 
 async def test_of_admission_only_the_subscribe_rate_takes_no_restart() -> None:

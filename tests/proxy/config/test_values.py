@@ -1,6 +1,24 @@
-import pytest
+from collections.abc import Callable
+from typing import Any
 
-from proxy.config.values import read_count_rate, read_rate
+import pytest
+from pydantic import TypeAdapter
+
+from proxy.config import values
+from proxy.config.values import (
+    Count,
+    HostName,
+    HostPort,
+    ListenAddress,
+    NamespaceName,
+    NetworkName,
+    TenantName,
+    WholeTopic,
+    read_count_rate,
+    read_rate,
+    read_size,
+    read_span,
+)
 
 
 def test_a_rate_of_messages_has_no_unit_of_bytes():
@@ -29,7 +47,91 @@ def test_a_period_may_be_any_span(written: str, read: tuple[int, int]) -> None:
     assert read_rate(written) == read
 
 
+def test_no_period_is_longer_than_what_pulsar_can_say() -> None:
+    assert read_rate("5/2147483647s")[1] == (2**31 - 1) * 10**9
+    with pytest.raises(ValueError, match="a period is at most 2147483647s"):
+        read_rate("5/999999999999999999999999999999d")
+
+
 @pytest.mark.parametrize("written", ["5/", "5/0s", "5/30", "5/30x", "5/-1s", "5/s/s", "5/30S"])
 def test_what_is_no_span_is_told_with_an_example(written: str) -> None:
     with pytest.raises(ValueError, match="5/30s"):
         read_rate(written)
+
+
+@pytest.mark.parametrize("read", [read_size, read_span, read_rate, read_count_rate])
+@pytest.mark.parametrize(
+    "written",
+    ["5" + " " * 60_000 + "!", " " * 60_000 + "5", "5" + " " * 60_000, "0" * 60_000 + "5", "5/1." + "0" * 100 + "s"],
+)
+def test_no_pattern_goes_over_what_is_longer_than_any_number(
+    read: Callable[[str], object], written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pattern in ("_NUMBER_AND_WORD", "_PERIOD"):
+        monkeypatch.setattr(values, pattern, None)
+    with pytest.raises(ValueError, match="at most 80 belong here; write ") as refused:
+        read(written)
+    assert len(str(refused.value)) < 200
+    assert written[:40] in str(refused.value)
+
+
+def test_as_long_as_a_number_may_be_it_is_read() -> None:
+    assert read_size("5 MB".center(80)) == 5_000_000
+    assert read_span("5 min".rjust(80)) == 300
+    assert read_rate(" 5 MB / 30 s ") == (5_000_000, 30 * 10**9)
+    assert read_count_rate("5 /min".ljust(80)) == (5, 60 * 10**9)
+
+
+@pytest.mark.parametrize("written", ["5  MB", "5 MB!", "5\tMB", "5 M B", "", " "])
+def test_at_most_one_blank_stands_before_a_unit(written: str) -> None:
+    with pytest.raises(ValueError, match="write bytes as"):
+        read_size(written)
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        (read_count_rate, "\u0661\u0662"),
+        (read_count_rate, "\u0661\u0662/s"),
+        (read_count_rate, "5/\u0663s"),
+        (read_count_rate, "5²"),
+        (read_rate, "\u0661KB/s"),
+        (read_size, "\u0661\u0662"),
+        (read_span, "\u0661s"),
+    ],
+)
+def test_digits_are_those_of_ascii(read: Callable[[str], object], written: str) -> None:
+    with pytest.raises(ValueError, match=r"^write (a rate|bytes|a duration)"):
+        read(written)
+
+
+def test_a_count_with_blanks_around_it_is_no_longer_than_any_number() -> None:
+    count = TypeAdapter[int](Count)
+    assert count.validate_python("5".rjust(80)) == 5
+    with pytest.raises(ValueError, match="at most 80"):
+        count.validate_python("5".rjust(81))
+
+
+@pytest.mark.parametrize("kind", [HostPort, ListenAddress, HostName, NetworkName])
+def test_no_address_is_longer_than_a_name_in_the_dns_with_its_port(kind: Any) -> None:
+    with pytest.raises(ValueError, match="at most 300"):
+        TypeAdapter[str](kind).validate_python("1" * 301)
+
+
+_LONGEST, _TOO_LONG = "x" * 1024, "x" * 1025
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TenantName, _LONGEST),
+        (NamespaceName, f"{_LONGEST}/{_LONGEST}"),
+        (WholeTopic, f"non-persistent://{_LONGEST}/{_LONGEST}/{_LONGEST}"),
+    ],
+)
+def test_names_are_as_long_as_pulsar_s_paths_take_them(kind: Any, name: str) -> None:
+    read = TypeAdapter[str](kind).validate_python
+    assert read(name) == name
+    for wrong in {name.replace(_LONGEST, _TOO_LONG), name.replace(_LONGEST, _TOO_LONG, 1), name + "x"}:
+        with pytest.raises(ValueError, match="at most"):
+            read(wrong)

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.watching import changes_of, fingerprint
+from proxy.config import watching
+from proxy.config.watching import changes_of, fingerprints
 
 _PATIENCE_S = 20
 
 
 async def noticed(file: Path, change: Callable[[], object]) -> None:
-    """Returns when the change is noticed. It is made again until the watch stands, which nobody tells."""
+    """Returns when the change is noticed."""
 
     async def first() -> None:
-        async for _ in changes_of([file]):
+        async for _ in changes_of(fingerprints([file])):
             return
 
     noticing = asyncio.get_running_loop().create_task(first())
+    await asyncio.sleep(0)  # the watch stands after its first step
+    change()
     async with asyncio.timeout(_PATIENCE_S):
-        while not noticing.done():
-            change()
-            await asyncio.wait([noticing], timeout=0.2)
-    await noticing
+        await noticing
 
 
 def rewrite(file: Path) -> Callable[[], object]:
@@ -52,6 +52,13 @@ def swap(file: Path) -> Callable[[], object]:
     return change
 
 
+@pytest.fixture
+def no_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the watch is left to tell."""
+    monkeypatch.setattr(watching, "_LOOK_MS", 3_600_000)
+
+
+@pytest.mark.usefixtures("no_looking")
 @pytest.mark.parametrize("change", [rewrite, replace])
 async def test_a_file_that_is_written_anew_is_noticed(
     tmp_path: Path, change: Callable[[Path], Callable[[], object]]
@@ -61,6 +68,7 @@ async def test_a_file_that_is_written_anew_is_noticed(
     await noticed(file, change(file))
 
 
+@pytest.mark.usefixtures("no_looking")
 async def test_a_swapped_symlink_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "sluice.yaml"
     change = swap(file)
@@ -69,12 +77,31 @@ async def test_a_swapped_symlink_is_noticed(tmp_path: Path) -> None:
     await noticed(file, change)
 
 
+async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_noticed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_LOOK_MS", 10)
+    file, elsewhere = tmp_path / "watched" / "sluice.yaml", tmp_path / "sluice.yaml"
+    file.parent.mkdir()
+    elsewhere.touch()
+    file.symlink_to(elsewhere)
+    seen = fingerprints([file])
+    elsewhere.write_text("#")
+    changes = changes_of(seen)
+    async with asyncio.timeout(_PATIENCE_S):
+        await anext(changes)
+        elsewhere.write_text("##")
+        await anext(changes)
+    await changes.aclose()
+
+
 def test_a_file_that_is_not_there_differs_from_one_that_is(tmp_path: Path) -> None:
     file = tmp_path / "sluice.yaml"
-    before = fingerprint([file])
+    before = fingerprints([file])
     file.touch()
-    assert before == (None,)
-    assert fingerprint([file]) != before
-    assert fingerprint([file])[0] is not None
+    assert before == {file: None}
+    there = fingerprints([file])
+    assert there[file] is not None
+    assert fingerprints([file]) == there
     os.utime(file, ns=(1, 1))
-    assert fingerprint([file]) == fingerprint([file])
+    assert fingerprints([file]) != there

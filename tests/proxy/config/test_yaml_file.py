@@ -73,3 +73,14 @@ def test_an_error_is_one_line(error: yaml.YAMLError | RecursionError) -> None:
 def test_a_long_value_is_cut() -> None:
     assert cut("x" * 200) == "x" * 200
     assert cut("x" * 201) == "x" * 200 + "…"
+
+
+@pytest.mark.parametrize("tag", ["", "!!int ", "!!float "])
+def test_no_number_is_built_from_more_than_some_thousand_characters(tag: str) -> None:
+    assert parse_yaml(f"a: 1{':1' * 3}") == {"a": 219661}
+    with pytest.raises(yaml.YAMLError, match="put text in quotes"):
+        parse_yaml(f"a: {tag}1{':1' * 2500}")
+
+
+def test_text_of_any_length_is_read() -> None:
+    assert parse_yaml(f"a: 1{'x' * 5000}\nb: '1{':1' * 2500}'") == {"a": "1" + "x" * 5000, "b": "1" + ":1" * 2500}

@@ -1,10 +1,14 @@
 """The configuration as text."""
 
+from typing import Any
+
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.config import yaml_text as yaml_text_module
+from proxy.config.yaml_file import parse_yaml
 from proxy.config.yaml_text import Taken, yaml_text
 
 
@@ -45,6 +49,48 @@ def test_names_are_read_back_as_they_are(name: str) -> None:
     assert yaml.safe_load(yaml_text("", [Taken((name, "a"), (name,), "o")])) == {name: {"a": [name]}}
 
 
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: "e" not in str(number))
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+    | st.sampled_from(["500/s", "127.0.0.1:6650", "::1", "1:30", "2001-01-01", "0x10", "~", "=", "<<", "1e3", "."])
+)
+
+
+@given(
+    st.recursive(
+        _SCALARS,
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="ascii")), inner, max_size=3)
+        ),
+    )
+)
+def test_any_value_is_read_back_as_it_is(value: Any) -> None:
+    assert parse_yaml(yaml_text("", [Taken(("a", "b"), value, "o")])) == {"a": {"b": value}}
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))
 def test_any_name_is_read_back_as_it_is(name: str) -> None:
     assert yaml.safe_load(yaml_text("", [Taken((name, "a"), 1, "o")])) == {name: {"a": 1}}
+
+
+@pytest.mark.parametrize("name", ["x" * 997, "x" * 998, "x" * 5000, "\x01" * 1000, "é" * 1023, "a b" * 400])
+def test_a_name_of_any_length_is_read_back_as_a_key(name: str) -> None:
+    values = [Taken(("a", name, "b", "c"), 1, "o"), Taken(("a", name, "d"), {name: [{name: 2}]}, "o")]
+    expected = {"a": {name: {"b": {"c": 1}, "d": {name: [{name: 2}]}}}}
+    assert parse_yaml(yaml_text("", values)) == expected
+
+
+def test_long_texts_are_not_remembered() -> None:
+    calls: list[str] = []
+
+    @yaml_text_module._remembered
+    def write(text: str) -> str:
+        calls.append(text)
+        return text
+
+    for text in ("x" * 4096, "x" * 4097):
+        assert (write(text), write(text)) == (text, text)
+    assert [len(text) for text in calls] == [4096, 4097, 4097]

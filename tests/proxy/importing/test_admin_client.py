@@ -70,13 +70,44 @@ async def test_silence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await refused({}) == "no answer within 60 s"
 
 
-async def test_a_redirect_is_followed_with_the_token_also_to_another_broker() -> None:
-    async with broker_admin(question={"a": 1}) as owner, broker_admin() as asked:
-        location = f"{owner.url}/admin/v2/question"
-        asked.answers["question"] = lambda: web.Response(status=307, headers={"Location": location})
-        async with connected(URL(asked.url), "secret") as admin:
+def redirecting_to(location: str) -> Any:
+    return lambda: web.Response(status=307, headers={"Location": location})
+
+
+@pytest.mark.parametrize("base", ["", "{url}"])
+async def test_a_redirect_within_the_host_is_followed_with_the_token(base: str) -> None:
+    async with broker_admin(other={"a": 1}) as broker:
+        broker.answers["question"] = redirecting_to(base.format(url=broker.url) + "/admin/v2/other")
+        async with connected(URL(broker.url), "secret") as admin:
             assert await admin.get("question", dict[str, int]) == {"a": 1}
-        assert (owner.tokens, asked.tokens) == ({"Bearer secret"}, {"Bearer secret"})
+        assert (broker.asked, broker.tokens) == (["question", "other"], {"Bearer secret"})
+
+
+async def test_a_redirect_to_another_broker_is_followed_without_a_token() -> None:
+    async with broker_admin(question={"a": 1}) as owner, broker_admin() as asked:
+        asked.answers["question"] = redirecting_to(f"{owner.url}/admin/v2/question")
+        async with connected(URL(asked.url), "") as admin:
+            assert await admin.get("question", dict[str, int]) == {"a": 1}
+        assert (owner.tokens, asked.tokens) == ({None}, {None})
+
+
+async def test_the_token_goes_to_no_other_port_than_the_one_that_was_given() -> None:
+    async with broker_admin(question={"a": 1}) as other, broker_admin() as asked:
+        asked.answers["question"] = redirecting_to(f"{other.url}/admin/v2/question")
+        async with connected(URL(asked.url), "secret") as admin:
+            with pytest.raises(ImportFailed, match=f"redirected to {other.url}, .* sent to {asked.url} only"):
+                await admin.get("question", dict[str, int])
+        assert (other.asked, asked.asked) == ([], ["question"])
+
+
+@pytest.mark.parametrize("location", ["http://localhost:{port}/", "https://127.0.0.1:{port}/", "//[::1]:{port}/"])
+async def test_the_token_goes_to_no_other_name_nor_scheme(location: str) -> None:
+    async with broker_admin() as asked:
+        asked.answers["question"] = redirecting_to(location.format(port=URL(asked.url).port))
+        async with connected(URL(asked.url), "secret") as admin:
+            with pytest.raises(ImportFailed, match="token is sent to"):
+                await admin.get("question", dict[str, int])
+        assert asked.asked == ["question"]
 
 
 async def test_redirects_in_a_circle_end() -> None:

@@ -163,3 +163,26 @@ def test_names_and_topics_that_could_not_be_read_are_told() -> None:
     assert [one.what for one in found.left] == ["a/b/c"]
     assert found.notes[0].startswith(f"{TOPIC}: the broker cannot list its subscriptions")
     assert "(405)" in found.notes[1]
+
+
+def test_names_longer_than_the_file_takes_them_are_left() -> None:
+    long, fits = "x" * 1025, "y" * 1024
+    policies = NamespacePolicies(publish={"here": PublishRate(1)}, resource_group="gold")
+    own = TopicPolicies(local={OfTopic("publish"): PublishRate(1)})
+    found = found_in(
+        namespaces={f"shop/{name}": policies for name in (long, fits)},
+        groups={"gold": ResourceGroup(publishRateInMsgs=1)},
+        topics={f"persistent://shop/orders/{name}": own for name in (long, fits)},
+    )
+
+    assert taken(found) == {
+        ("namespaces", f"shop/{fits}", "publish", "messages"): 1,
+        ("resource_groups", "gold", "publish", "messages"): 1,
+        ("resource_groups", "gold", "namespaces"): (f"shop/{fits}",),
+        ("topics", f"persistent://shop/orders/{fits}", "publish", "messages"): 1,
+    }
+    assert [left.what for left in found.left] == [
+        f"namespace shop/{long}: publish",
+        f"namespace shop/{long}: resource group",
+        f"persistent://shop/orders/{long}",
+    ]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.importing import properties
 from proxy.importing.properties import MalformedEscape, Property, read_properties
 
 
@@ -62,6 +63,19 @@ def test_lines_end_as_on_any_system(end: bytes) -> None:
 )
 def test_a_backslash_at_the_end_continues_a_line(content: bytes, expected: list[tuple[str, str]]) -> None:
     assert pairs(content) == expected
+
+
+def test_however_many_lines_continue_one_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    def is_continued(line: str) -> bool:
+        looked_at.append(line)
+        return line.endswith("\\")
+
+    monkeypatch.setattr(properties, "_is_continued", is_continued)
+
+    assert pairs(b"a=\\\n" + b"12345\\\n" * 100 + b"6") == [("a", "12345" * 100 + "6")]
+    assert looked_at == ["a=\\", *["12345\\"] * 100, "6"]
 
 
 def test_a_comment_is_not_continued() -> None:

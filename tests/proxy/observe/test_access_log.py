@@ -5,9 +5,10 @@ from typing import cast
 import msgspec
 
 from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
-from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, Span, new_boot_id
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, new_boot_id
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
+from proxy.observe.log_lines import Span, Writer
 from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import TOPIC, send, sends
 
@@ -23,7 +24,7 @@ def test_times_are_utc_and_spans_are_the_monotonic_clocks() -> None:
 
 def test_every_line_is_numbered_without_gaps() -> None:
     files = RecordingFiles()
-    log = AccessLog("p", "boot", cast("LogFiles", files))
+    log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
     connection = Connection(3, "192.0.2.1:5", "client", "data", "b:6650")
     log.throttle(SPAN, connection, "client", "write_buffer")
     log.connection(SPAN, connection, end_cause="client_closed", detail="", bytes_from_client=1, bytes_from_broker=2)
@@ -39,7 +40,7 @@ def test_every_line_is_numbered_without_gaps() -> None:
 
 def test_a_change_is_written_at_once() -> None:
     files = RecordingFiles()
-    log = AccessLog("p", "boot", cast("LogFiles", files))
+    log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
     said = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
     log.change(Span(5_000_000_000, 5_000_000_000, 0), **said, before=None, after="x" * 2000)
     (line,) = [msgspec.json.decode(line, type=Line) for line in files.data.splitlines()]
@@ -49,7 +50,7 @@ def test_a_change_is_written_at_once() -> None:
 
 
 def test_without_files_lines_are_counted_and_kept_nowhere() -> None:
-    log = AccessLog("p", "boot", None)
+    log = AccessLog(Writer("p", "boot"), None)
     log.heartbeat(SPAN, last=False)
     assert log.lines == 1
     assert log.dropped_lines == 0
@@ -58,8 +59,8 @@ def test_without_files_lines_are_counted_and_kept_nowhere() -> None:
 
 def test_dropped_lines_are_told_in_the_heartbeat() -> None:
     files = RecordingFiles()
-    log = AccessLog("p", "boot", cast("LogFiles", files))
-    files.dropped = 7
+    log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
+    files.losses.total = 7
     log.heartbeat(SPAN, last=False)
     (line,) = [msgspec.json.decode(line, type=Line) for line in files.data.splitlines()]
     assert line.dropped_lines == 7

@@ -8,9 +8,9 @@ from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.observe.intervals import HEARTBEAT_S
+from proxy.observe.intervals import HEARTBEAT_S, SLICE
 from tests.proxy.conversation import World, publisher
-from tests.proxy.wire import send, sends
+from tests.proxy.wire import TOPIC, producer, send, sends
 
 Make = Callable[..., World]
 ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}}}}
@@ -169,3 +169,73 @@ def test_a_moment_is_not_before_the_end_of_the_spans_before_it(make_world: Make)
     moment = world.intervals.moment().fields()
     assert moment["start"] == moment["end"] == world.lines(LimitLine)[-1].end
     assert moment["duration_ms"] == 0
+
+
+def many(make_world: Make) -> World:
+    """A world in which more streams have done something than are told of in one go."""
+    world = make_world(limits=ONE_A_SECOND)
+    ids = range(2, 3 * SLICE)
+    client, _ = publisher(world, *(producer(number, f"{TOPIC}-{number}") for number in ids))
+    client >> [send(0, producer_id=number) for number in ids]
+    return world
+
+
+def turns_until(world: World, at: float, act: Callable[[], None]) -> None:
+    """Call `act` in each of some turns of the loop from that moment on."""
+
+    def turn(left: int) -> None:
+        act()
+        if left:
+            world.loop.call_soon(turn, left - 1)
+
+    world.loop.run(world.loop.call_later, at, turn, 20)
+
+
+def test_lines_of_many_streams_are_made_in_slices_and_count_up_to_the_same_moment(make_world: Make) -> None:
+    world, made = many(make_world), []
+    turns_until(world, 1.0, lambda: made.append(world.access.lines))
+    world.advance(1)
+    assert max(after - before for before, after in pairwise(made)) == SLICE
+    lines = world.lines(IntervalLine)
+    assert len(lines) == 3 * SLICE - 2
+    assert {seconds(line) for line in lines} == {(0.0, 1.0)}
+    assert world.lines()[-1] == world.lines(HeartbeatLine)[-1]
+
+
+def test_totals_are_whole_in_the_middle_of_it(make_world: Make) -> None:
+    world, seen = many(make_world), set()
+
+    def look() -> None:
+        world.intervals.settle()
+        seen.add(world.totals.by_name["acme", "shop", "publish"].passed_messages)
+
+    turns_until(world, 1.0, look)
+    world.advance(1)
+    assert seen == {3 * SLICE - 2}
+
+
+def test_who_is_about_to_change_a_value_has_all_lines_first(make_world: Make) -> None:
+    world, made = many(make_world), []
+
+    def flush() -> None:
+        world.intervals.flush()
+        made.append(len(world.lines(IntervalLine)))
+
+    turns_until(world, 1.0, flush)
+    world.advance(1)
+    assert set(made) - {0} == {3 * SLICE - 2}
+
+
+def test_what_happens_between_two_slices_is_in_the_next_interval(make_world: Make) -> None:
+    world = many(make_world)
+    streams = world.engine.registry.live()
+
+    def more() -> None:
+        for stream in streams:
+            world.engine.gate.count_dropped(stream, 1, 100)
+
+    turns_until(world, 1.0, more)
+    world.advance(3)
+    first, *_ = (line for line in world.lines(IntervalLine) if line.stream_id == 3 * SLICE - 1)
+    assert first.dropped_messages <= 1
+    assert sum(line.dropped_messages for line in world.lines(IntervalLine)) == 21 * len(streams)

@@ -1,64 +1,28 @@
 """The access log's files: names, rotation, a full queue, a broken disk."""
 
 import errno
-import shutil
 import threading
 from collections.abc import Callable, Iterator
-from io import FileIO
 from pathlib import Path
 
 import pytest
 
-from proxy.observe import log_files
-from proxy.observe.log_files import LogFiles, Rotation
+from proxy.observe import log_file
+from proxy.observe.log_file import LogFile
+from proxy.observe.log_writer import LogWriter, Notices, Rotation
+from proxy.observe.losses import Lines, Loss, Losses
+from proxy.observe.retention import Keep
+from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name
 
-LONG = Rotation(size=10**9, age_s=3600, queue=10**6)
-
-
-class Disk:
-    """Log files in a folder, with what they tell of their troubles."""
-
-    def __init__(self, folder: Path, rotation: Rotation) -> None:
-        self.folder = folder
-        self.told: list[str] = []
-        self._changed = threading.Condition()
-        self.files = LogFiles(folder, "stem", rotation, self._trouble)
-
-    def _trouble(self, error: OSError | None) -> None:
-        with self._changed:
-            self.told.append("" if error is None else type(error).__name__)
-            self._changed.notify_all()
-
-    def wait_for_told(self, number: int) -> list[str]:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.told) >= number, 10), self.told
-            return list(self.told)
-
-    def wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Until the thread has done it; fails if it does not."""
-        pause = threading.Event()
-        for _ in range(2000):
-            if is_so():
-                return
-            pause.wait(0.005)
-        raise AssertionError(f"closed {self.closed()}, told {self.told}, dropped {self.files.dropped}")
-
-    def remove_folder(self) -> None:
-        shutil.rmtree(self.folder)
-
-    def open_names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.glob(".*"))
-
-    def closed(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in sorted(self.folder.glob("[!.]*"))}
+Make = Callable[..., Disk]
 
 
 @pytest.fixture
-def make_disk(tmp_path: Path) -> Iterator[Callable[[Rotation], Disk]]:
+def make_disk(tmp_path: Path) -> Iterator[Make]:
     disks: list[Disk] = []
 
-    def make(rotation: Rotation = LONG) -> Disk:
-        disks.append(Disk(tmp_path / "log", rotation))
+    def make(rotation: Rotation = LONG, queue: int = 10**6) -> Disk:
+        disks.append(Disk(tmp_path / "log", rotation, queue))
         return disks[-1]
 
     yield make
@@ -66,44 +30,27 @@ def make_disk(tmp_path: Path) -> Iterator[Callable[[Rotation], Disk]]:
         assert disk.files.close(10)
 
 
-class FussyFile(FileIO):
-    """A file on a disk that may refuse."""
-
-    refuses_to_open: OSError | None = None
-    refuses_to_write: OSError | None = None
-    takes_at_most: int | None = None
-
-    def __init__(self, path: Path, mode: str) -> None:
-        if FussyFile.refuses_to_open:
-            raise FussyFile.refuses_to_open
-        super().__init__(path, mode)
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]  # only what is used
-        if FussyFile.refuses_to_write:
-            raise FussyFile.refuses_to_write
-        return super().write(data[: FussyFile.takes_at_most])
-
-
 @pytest.fixture
 def fussy(monkeypatch: pytest.MonkeyPatch) -> type[FussyFile]:
-    monkeypatch.setattr(log_files, "FileIO", FussyFile)
+    monkeypatch.setattr(log_file, "FileIO", FussyFile)
     for name in ("refuses_to_open", "refuses_to_write", "takes_at_most"):
         monkeypatch.setattr(FussyFile, name, None)
     return FussyFile
 
 
-Make = Callable[..., Disk]
+def lost(disk: Disk) -> list[tuple[str, int | None, int, int | None]]:
+    return [(loss.cause, loss.lost_lines, loss.first_seq, loss.last_seq) for loss in disk.losses.take()]
 
 
 def test_a_file_has_its_name_only_when_it_is_closed(make_disk: Make) -> None:
     disk = make_disk()
-    disk.files.write(b"one\n", 1)
-    disk.wait_for(lambda: disk.open_names() == [".stem-000000.jsonl.open"])
+    disk.write(b"one\n")
+    disk.wait_for(lambda: disk.open_names() == [open_name(0)])
     assert disk.closed() == {}
-    disk.files.write(b"two\n", 1)
+    disk.write(b"two\n")
     assert disk.files.close(10)
-    assert disk.closed() == {"stem-000000.jsonl": b"one\ntwo\n"}
-    assert disk.open_names() == []
+    assert disk.closed() == {closed_name(0): b"one\ntwo\n"}
+    assert list(disk.folder.glob(".*")) == []
     assert disk.told == []
 
 
@@ -114,61 +61,76 @@ def test_without_a_line_there_is_no_file(make_disk: Make) -> None:
 
 
 def test_a_file_is_closed_at_its_size_and_lines_stay_whole(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10, age_s=3600, queue=10**6))
+    disk = make_disk(Rotation(size=10, age_s=3600))
     for number in range(5):
-        disk.files.write(b"line %d\n" % number, 1)
+        disk.write(b"line %d\n" % number)
     assert disk.files.close(10)
     assert disk.closed() == {
-        "stem-000000.jsonl": b"line 0\nline 1\n",
-        "stem-000001.jsonl": b"line 2\nline 3\n",
-        "stem-000002.jsonl": b"line 4\n",
+        closed_name(0): b"line 0\nline 1\n",
+        closed_name(1): b"line 2\nline 3\n",
+        closed_name(2): b"line 4\n",
     }
 
 
 def test_a_file_is_closed_at_its_age_though_nothing_more_is_written(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10**9, age_s=0.02, queue=10**6))
-    disk.files.write(b"one\n", 1)
-    disk.wait_for(lambda: disk.closed() == {"stem-000000.jsonl": b"one\n"})
-    disk.files.write(b"two\n", 1)
+    disk = make_disk(Rotation(size=10**9, age_s=0.02))
+    disk.write(b"one\n")
+    disk.wait_for(lambda: disk.closed() == {closed_name(0): b"one\n"})
+    disk.write(b"two\n")
     disk.wait_for(lambda: len(disk.closed()) == 2)
-    assert disk.closed() == {"stem-000000.jsonl": b"one\n", "stem-000001.jsonl": b"two\n"}
+    assert disk.closed() == {closed_name(0): b"one\n", closed_name(1): b"two\n"}
     assert (disk.open_names(), disk.told) == ([], [])
 
 
-def test_a_full_queue_drops_and_counts_and_never_waits(make_disk: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    write_all = log_files._write_all
+def test_draining_closes_the_file_and_writing_goes_on(make_disk: Make) -> None:
+    disk = make_disk()
+    disk.write(b"one\n")
+    assert disk.files.drain(10)
+    assert disk.closed() == {closed_name(0): b"one\n"}
+    disk.write(b"two\n")
+    assert disk.files.close(10)
+    assert disk.closed() == {closed_name(0): b"one\n", closed_name(1): b"two\n"}
 
-    def slowly(file: FileIO, data: bytes) -> None:
+
+def test_a_full_queue_loses_and_counts_and_tells_once_and_never_waits(
+    make_disk: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    append = LogFile.append
+
+    def slowly(file: LogFile, data: bytes, lines: Lines, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
         begun.set()
         assert go_on.wait(10)
-        write_all(file, data)
+        return append(file, data, lines, declares)
 
-    monkeypatch.setattr(log_files, "_write_all", slowly)
-    disk = make_disk(Rotation(size=10**9, age_s=3600, queue=10))
-    disk.files.write(b"first\n", 1)
+    monkeypatch.setattr(LogFile, "append", slowly)
+    disk = make_disk(queue=10)
+    disk.write(b"first\n")
     assert begun.wait(10)
-    disk.files.write(b"12345\n", 1)
-    disk.files.write(b"too much\n" * 2, 2)
-    assert disk.files.dropped == 2
-    disk.files.write(b"abc\n", 1)
+    disk.write(b"12345\n")
+    for _ in range(2):
+        disk.write(b"too much\n" * 2)
+    assert (disk.losses.total, disk.told, disk.files.is_writing) == (4, ["queue begins"], False)
+    disk.write(b"abc\n")
     go_on.set()
+    assert disk.wait_for_told(2) == ["queue begins", "queue over"]
+    assert disk.files.is_writing
     assert disk.files.close(10)
-    assert disk.closed() == {"stem-000000.jsonl": b"first\n12345\nabc\n"}
+    assert disk.closed() == {closed_name(0): b"first\n12345\nabc\n"}
+    assert lost(disk) == [("queue", 4, 2, 5)]
 
 
 def test_a_folder_that_is_removed_is_made_again_and_what_was_in_it_is_counted(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=20, age_s=3600, queue=10**6))
-    disk.files.write(b"one\n", 1)
-    disk.wait_for(lambda: disk.open_names() != [])
+    disk = make_disk()
+    disk.write(b"one\n")
+    disk.wait_for_content(0)
     disk.remove_folder()
-    disk.files.write(b"two of two lines....\n", 2)
-    assert disk.wait_for_told(1) == ["FileNotFoundError"]
-    disk.files.write(b"three\n", 1)
-    assert disk.wait_for_told(2) == ["FileNotFoundError", ""]
+    disk.write(b"two of\ntwo lines\n")
+    assert disk.wait_for_told(2) == ["disk begins", "disk over"]
+    assert [path.name for path in disk.folder.glob(".*.alive")] == [f".{PROXY}-{BOOT}.alive"]
     assert disk.files.close(10)
-    assert disk.closed() == {"stem-000001.jsonl": b"three\n"}
-    assert disk.files.dropped == 3
+    assert disk.closed() == {closed_name(1): b"two of\ntwo lines\n"}
+    assert (disk.losses.total, lost(disk)) == (1, [("disk", 1, 0, 0)])
 
 
 def test_a_disk_that_refuses_is_told_once_counted_and_used_again_when_it_works(
@@ -177,51 +139,99 @@ def test_a_disk_that_refuses_is_told_once_counted_and_used_again_when_it_works(
     disk = make_disk()
     fussy.refuses_to_open = OSError(errno.EROFS, "read-only file system")
     for _ in range(3):
-        disk.files.write(b"lost\n", 1)
-    disk.wait_for(lambda: disk.files.dropped == 3)
-    assert disk.told == ["OSError"]
+        disk.write(b"lost\n")
+    disk.wait_for(lambda: disk.losses.total == 3)
+    assert disk.told == ["disk begins"]
+    assert not disk.files.is_writing
     fussy.refuses_to_open = None
-    disk.files.write(b"kept\n", 1)
-    assert disk.wait_for_told(2) == ["OSError", ""]
+    disk.write(b"kept\n")
+    assert disk.wait_for_told(2) == ["disk begins", "disk over"]
     assert disk.files.close(10)
     assert list(disk.closed().values()) == [b"kept\n"]
-    assert disk.files.dropped == 3
+    assert disk.losses.total == 3
 
 
 def test_a_full_disk_costs_the_lines_that_it_did_not_take_and_readers_get_the_rest(
     make_disk: Make, fussy: type[FussyFile]
 ) -> None:
     disk = make_disk()
-    disk.files.write(b"one\n", 1)
-    disk.wait_for(lambda: disk.open_names() != [])
+    disk.write(b"one\n")
+    disk.wait_for_content(0)
     fussy.refuses_to_write = OSError(errno.ENOSPC, "no space left")
-    disk.files.write(b"two\n", 1)
-    assert disk.wait_for_told(1) == ["OSError"]
+    disk.write(b"two\n")
+    assert disk.wait_for_told(1) == ["disk begins"]
     fussy.refuses_to_write = None
-    disk.files.write(b"three\n", 1)
+    disk.write(b"three\n")
     assert disk.files.close(10)
-    assert disk.closed() == {"stem-000000.jsonl": b"one\n", "stem-000001.jsonl": b"three\n"}
-    assert disk.files.dropped == 1
+    assert disk.closed() == {closed_name(0): b"one\n", closed_name(1): b"three\n"}
+    assert lost(disk) == [("disk", 1, 1, 1)]
 
 
-def test_a_disk_that_takes_only_a_part_has_not_taken_it(make_disk: Make, fussy: type[FussyFile]) -> None:
-    fussy.takes_at_most = 3
+def test_of_a_batch_that_was_taken_in_part_the_whole_lines_stay_and_the_torn_one_goes(
+    make_disk: Make, fussy: type[FussyFile]
+) -> None:
+    fussy.takes_at_most = 7
     disk = make_disk()
-    disk.files.write(b"123456\n", 1)
-    assert disk.wait_for_told(1) == ["OSError"]
-    disk.wait_for(lambda: disk.files.dropped == 1)
+    disk.write(b"one\ntwo two\nthree\n")
+    assert disk.wait_for_told(1) == ["disk begins"]
+    disk.wait_for(lambda: disk.closed() != {})
+    assert disk.closed() == {closed_name(0): b"one\n"}
+    assert lost(disk) == [("disk", 2, 1, 2)]
+
+
+def test_a_file_that_cannot_get_its_name_now_gets_it_later(make_disk: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def refuse(_path: Path, _target: Path) -> Path:
+        raise PermissionError(errno.EACCES, "not now")
+
+    disk = make_disk(Rotation(size=1, age_s=3600))
+    monkeypatch.setattr(Path, "rename", refuse)
+    disk.write(b"one\n")
+    assert disk.wait_for_told(1) == ["disk begins"]
+    monkeypatch.setattr(Path, "rename", rename)
+    disk.write(b"two\n")
+    assert disk.files.close(10)
+    assert disk.closed() == {closed_name(0): b"one\n", closed_name(1): b"two\n"}
+    assert disk.losses.total == 0
 
 
 def test_closing_gives_up_on_a_disk_that_hangs(make_disk: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(log_files, "_write_all", lambda _file, _data: go_on.wait(10))
+
+    def hang(_file: LogFile, *_what: object) -> tuple[int, OSError | None]:
+        go_on.wait(10)
+        return 1, None
+
+    monkeypatch.setattr(LogFile, "append", hang)
     disk = make_disk()
-    disk.files.write(b"x\n", 1)
+    disk.write(b"x\n")
+    assert not disk.files.drain(0.01)
     assert not disk.files.close(0.01)
     go_on.set()
 
 
+def test_old_files_are_deleted_when_there_are_too_many_bytes_and_told(make_disk: Make) -> None:
+    disk = make_disk(Rotation(size=4, age_s=3600, keep=Keep(size=10)))
+    for _ in range(5):
+        disk.write(b"1234\n")
+    assert disk.files.close(10)
+    assert list(disk.closed()) == [closed_name(3), closed_name(4)]
+    assert disk.files.retention.deleted_files == sum(files for files, _ in disk.deleted) == 3
+    assert disk.losses.total == 0
+
+
+def test_a_loss_is_declared_again_if_the_line_that_said_so_is_lost(make_disk: Make, fussy: type[FussyFile]) -> None:
+    disk = make_disk()
+    loss = Loss(BOOT, "disk", "", 5, 0, 4, 1, 2)
+    fussy.refuses_to_write = OSError(errno.ENOSPC, "no space left")
+    disk.files.write(b"loss\n", 5, 1, (loss,))
+    disk.wait_for(lambda: disk.losses.total == 1)
+    assert lost(disk) == [("disk", 6, 0, 5)]
+
+
 def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    notices = Notices(lambda _trouble, _error: None, lambda _files, _size: None)
     with pytest.raises(OSError, match="Not a directory"):
-        LogFiles(tmp_path / "file" / "log", "stem", LONG, lambda _error: None)
+        LogWriter(tmp_path / "file" / "log", (PROXY, BOOT), LONG, Losses(BOOT), notices)

@@ -1,5 +1,6 @@
 """Access-log files that a killed proxy left, and what its next run makes of them."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,76 +9,125 @@ from pathlib import Path
 
 import pytest
 
-from proxy.observe.log_files import LogFiles, Rotation
+from proxy.observe.log_names import alive_name
 from proxy.observe.rescue import rescue
+from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 
-_OPEN = ".east-boot1-000002.jsonl.open"
 _WRITER = """
 import sys, time
 from pathlib import Path
-from proxy.observe.log_files import LogFiles, Rotation
-files = LogFiles(Path(sys.argv[1]), "east-boot1", Rotation(10**9, 3600, 10**6), lambda _: None)
-files.write(b"one\\n", 1)
+from proxy.observe.log_files import LogFiles
+from proxy.observe.log_writer import LogWriter, Notices, Rotation
+from proxy.observe.losses import Losses
+boot, told = "20261121T112900-0a1b2c3d", Notices(lambda *_: None, lambda *_: None)
+files = LogFiles(LogWriter(Path(sys.argv[1]), ("east", boot), Rotation(10**9, 3600), Losses(boot), told), 10**6)
+files.write(b"one\\n", 0, 1)
 print("written", flush=True)
 time.sleep(600)
 """
 
 
+def line(seq: int) -> bytes:
+    return json.dumps({"kind": "heartbeat", "seq": seq, "end": "2026-11-21T11:29:01.5Z"}).encode() + b"\n"
+
+
 @pytest.mark.parametrize("left", [b"one\ntwo\n", b"one\ntw"])
 def test_what_a_killed_run_wrote_gets_its_name_a_torn_line_last(tmp_path: Path, left: bytes) -> None:
-    (tmp_path / _OPEN).write_bytes(left)
+    (tmp_path / open_name(2)).write_bytes(left)
 
-    (closed,) = rescue(tmp_path, "east")
+    rescue(tmp_path, PROXY)
 
-    assert closed.name == "east-boot1-000002.jsonl"
-    assert closed.read_bytes() == left
-    assert list(tmp_path.iterdir()) == [closed]
+    (closed,) = tmp_path.iterdir()
+    assert (closed.name, closed.read_bytes()) == (closed_name(2), left)
 
 
 def test_an_empty_file_goes(tmp_path: Path) -> None:
-    (tmp_path / _OPEN).touch()
+    (tmp_path / open_name(0)).touch()
 
-    assert rescue(tmp_path, "east") == []
+    rescue(tmp_path, PROXY)
+
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_of_another_proxy_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / _OPEN).write_bytes(b"one\n")
+@pytest.mark.parametrize("other", ["west", "eas", PROXY + "-" + BOOT, "ea.t"])
+def test_files_of_another_proxy_are_left_alone(tmp_path: Path, other: str) -> None:
+    (tmp_path / open_name(0)).write_bytes(b"one\n")
+    (tmp_path / alive_name(PROXY, BOOT)).touch()
 
-    assert rescue(tmp_path, "west") == []
-    assert (tmp_path / _OPEN).exists()
+    assert rescue(tmp_path, other) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((open_name(0), alive_name(PROXY, BOOT)))
+
+
+def test_files_of_a_proxy_with_a_longer_name_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / open_name(0).replace(PROXY, f"{PROXY}-2")).write_bytes(b"one\n")
+
+    assert rescue(tmp_path, PROXY) == []
+    assert [path.name for path in tmp_path.glob(".*")] == [open_name(0).replace(PROXY, f"{PROXY}-2")]
 
 
 def test_a_closed_file_of_the_name_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / _OPEN).write_bytes(b"new\n")
-    (tmp_path / "east-boot1-000002.jsonl").write_bytes(b"old\n")
+    (tmp_path / open_name(2)).write_bytes(b"new\n")
+    (tmp_path / closed_name(2)).write_bytes(b"old\n")
 
-    assert rescue(tmp_path, "east") == []
-    assert (tmp_path / "east-boot1-000002.jsonl").read_bytes() == b"old\n"
+    rescue(tmp_path, PROXY)
+
+    assert (tmp_path / closed_name(2)).read_bytes() == b"old\n"
 
 
-def test_a_file_that_is_being_written_is_left_until_its_process_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "first_lost"),
+    [
+        ({closed_name(0): line(0), open_name(1): line(1) + line(2)}, 3),
+        ({closed_name(0): line(0), open_name(1): line(1) + line(2)[:20]}, 2),
+        ({closed_name(0): line(0), open_name(1): line(1)[:20]}, 1),
+        ({closed_name(0): line(0) + line(1)}, 2),
+        ({closed_name(0, "20261121T112900-ffffffff"): line(7)}, 0),
+        ({}, 0),
+    ],
+)
+def test_of_a_run_that_was_killed_it_is_said_where_its_log_ends(tmp_path: Path, files, first_lost: int) -> None:
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / alive_name(PROXY, BOOT)).touch()
+
+    (loss,) = rescue(tmp_path, PROXY)
+
+    assert (loss.of_boot, loss.cause, loss.lost_lines) == (BOOT, "killed", None)
+    assert (loss.first_seq, loss.last_seq) == (first_lost, None)
+    assert not first_lost or loss.since == 1_795_260_541_500_000_000
+    assert loss.until >= loss.since
+
+
+def test_a_sign_that_cannot_be_read_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    (tmp_path / alive_name(PROXY, BOOT)).mkdir()
+
+    assert rescue(tmp_path, PROXY) == []
+
+
+def test_a_run_that_is_being_written_is_left_until_its_process_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WRITER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"written\n"
-        wait_for_content(tmp_path / ".east-boot1-000000.jsonl.open")
-        assert rescue(tmp_path, "east") == []
-        writer.send_signal(signal.SIGKILL)
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"written\n"
+            wait_for_content(tmp_path / open_name(0))
+            assert rescue(tmp_path, PROXY) == []
+        finally:
+            writer.send_signal(signal.SIGKILL)
 
-    (closed,) = rescue(tmp_path, "east")
-    assert closed.read_bytes() == b"one\n"
+    assert [loss.of_boot for loss in rescue(tmp_path, PROXY)] == [BOOT]
+    assert (tmp_path / closed_name(0)).read_bytes() == b"one\n"
 
 
-def test_a_file_of_this_very_process_is_left(tmp_path: Path) -> None:
-    files = LogFiles(tmp_path, "east-boot1", Rotation(10**9, 3600, 10**6), lambda _: None)
-    files.write(b"one\n", 1)
-    wait_for_content(tmp_path / ".east-boot1-000000.jsonl.open")
+def test_a_run_of_this_very_process_is_left(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, LONG)
+    disk.write(b"one\n")
+    wait_for_content(tmp_path / open_name(0))
 
-    assert rescue(tmp_path, "east") == []
+    assert rescue(tmp_path, PROXY) == []
 
-    assert files.close(10)
-    assert [path.name for path in tmp_path.iterdir()] == ["east-boot1-000000.jsonl"]
+    assert disk.files.close(10)
+    assert [path.name for path in tmp_path.iterdir()] == [closed_name(0)]
 
 
 def wait_for_content(file: Path) -> None:

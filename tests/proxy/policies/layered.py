@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 
 from limiter.levels import Client, Setting
 from limiter.policies import Policies
-from limiter.rates import Direction
+from limiter.rates import DIRECTIONS
 from protocol.topic_name import parse_topic
-from proxy.config.limits import file_policies
+from proxy.config.file_policies import file_policies
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Around, Book, Who
+from proxy.policies.book import Around, Book
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import FilePolicies, Place
 from proxy.policies.store import Store
+from proxy.policies.who import Who
 
 ANN = Who("ann", "10.0.0.1")
 ORDERS, LOGS = "persistent://acme/shop/orders", "persistent://acme/shop/logs"
@@ -175,10 +176,9 @@ def a_book(file: FilePolicies, set_at_run_time: list[tuple[Key, str]] | dict[Key
 def effects(book: Book) -> list[object]:
     """What every client meets on every topic."""
     policies = book.layers.policies
-    directions: tuple[Direction, ...] = ("publish", "dispatch")
     found: list[object] = [
         [(one.scope, one.limit) for one in policies.in_force(direction, parse_topic(topic), client)]
-        for direction in directions
+        for direction in DIRECTIONS
         for topic in TOPICS
         for client in CLIENTS
     ]

@@ -9,6 +9,7 @@ from proxy.policies.bodies import (
     PublishRate,
     ResourceGroup,
     SubscribeRate,
+    _remembered,
     kept_as_own,
     kept_as_pulsar_s,
     limit_of,
@@ -47,6 +48,26 @@ def test_a_section_of_the_configuration_is_shown_to_pulsar_s_tools_per_second() 
     assert pulsar_body(_PUBLISH, kept) == PublishRate(1, 1_000_000)
 
 
+@pytest.mark.parametrize(
+    ("shown", "body"),
+    [
+        (PublishRate, PublishRate(2**31 - 1, 2**63 - 1)),
+        (DispatchRate, DispatchRate(2**31 - 1, 2**63 - 1, ratePeriodInSecond=1)),
+        (SubscribeRate, SubscribeRate(2**31 - 1, 1)),
+    ],
+)
+def test_what_is_larger_than_pulsar_s_fields_is_shown_as_the_most_that_they_hold(
+    shown: type[PublishRate], body: msgspec.Struct
+) -> None:
+    """pulsar-admin could not read the answer."""
+    assert shown.of(Limit(rate(2**63 - 1), rate(2**63 - 1, 10**6))) == body
+
+
+def test_a_period_that_is_no_whole_number_of_seconds_is_shown_as_what_passes_in_whole_ones() -> None:
+    assert DispatchRate.of(Limit(rate(6, 1_500_000_000))) == DispatchRate(4, 0, ratePeriodInSecond=1)
+    assert SubscribeRate.of(Limit(rate(5, 100_000_000))) == SubscribeRate(50, 1)
+
+
 def test_a_mode_is_given_to_bodies_that_know_numbers_only() -> None:
     assert limit_of(_PUBLISH, kept_as_pulsar_s(PublishRate(1)), "reject").mode == "reject"
     assert limit_of(_PUBLISH, kept_as_own({"messages": 1}), "reject").mode == "enforce"
@@ -82,3 +103,27 @@ def test_a_resource_group_limits_both_directions() -> None:
     group = read_body('{"publishRateInMsgs":5,"dispatchRateInBytes":700}', ResourceGroup)
 
     assert group.limits() == {"publish": Limit(rate(5)), "dispatch": Limit(None, rate(700))}
+
+
+def test_equal_bodies_are_one_limit_whosever_they_are() -> None:
+    kept = kept_as_pulsar_s(PublishRate(7, 8))
+    other = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/web")
+    assert limit_of(_PUBLISH, kept) is limit_of(other, kept)
+    assert limit_of(_PUBLISH, kept) is not limit_of(_PUBLISH, kept, "observe")
+
+
+def test_long_bodies_are_read_but_not_remembered() -> None:
+    kept = f'{{"form":"sluice","body":{{"messages":7}}{" " * 5000}}}'
+    before = _remembered.cache_info().currsize
+
+    assert limit_of(_PUBLISH, kept) == Limit(rate(7))
+    assert _remembered.cache_info().currsize == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"bytes": "5" + " " * 5000}, {"messages": 5, "burst_messages": " " * 5000 + "5"}, {"bytes": "0" * 99 + "5"}],
+)
+def test_no_number_of_a_body_is_longer_than_any_number(body: dict[str, object]) -> None:
+    with pytest.raises(BodyError, match="at most 80"):
+        limit_of(_PUBLISH, kept_as_own(body))

@@ -4,25 +4,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
-from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Around, Book, Who
+from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
+from proxy.policies.book import LAID_AT_ONCE, Around, Book
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import FilePolicies, Place
+from proxy.policies.store import Change as StoredChange
 from proxy.policies.store import Store, StoreError
+from proxy.policies.who import Who
 
 _ANN = Who("ann", "10.0.0.1")
 _PLACE: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _KEY = rate_key(*_PLACE)
 _GROUP = Key(Kind.GROUP, "", "gold")
 _EMPTY = FilePolicies({}, {}, {})
+_MANY = {
+    rate_key("publish", Setting.TOPIC, f"persistent://acme/shop/{number}"): kept_as_pulsar_s(PublishRate(5))
+    for number in range(LAID_AT_ONCE + 1)
+}
 
 
 class Shelf:
@@ -36,6 +39,12 @@ class Shelf:
 
     def set(self, key: Key, kept: str | None) -> None:
         asyncio.run(self.book.change({key: kept}, _ANN))
+
+    def take(self, file: FilePolicies) -> bool:
+        async def take() -> bool:
+            return await self.book.take_file(file, lambda _before: None, lambda _seen: None)
+
+        return asyncio.run(take())
 
     def messages(self, place: Place = _PLACE) -> int | None:
         value = self.policies.get(*place)
@@ -87,7 +96,7 @@ def test_a_file_tells_what_changed_and_what_is_hidden_has_not() -> None:
         one.set(_KEY, publish(20))
         total: Place = ("dispatch", Setting.NAMESPACE, "acme/shop")
         limits = {_PLACE: Value(Limit(rate(1)), "file"), total: Value(Limit(rate(2)), "file")}
-        one.book.prepare(FilePolicies(limits, {}, {}))()
+        one.take(FilePolicies(limits, {}, {}))
 
         assert one.events[-1] == "after, 20 in force, changed: ['dispatch namespace acme/shop']"
 
@@ -111,7 +120,7 @@ def test_what_is_as_wanted_already_is_no_change() -> None:
         one.set(_KEY, publish(20))
         told = len(one.events)
 
-        assert asyncio.run(one.book.change({_KEY: publish(20)}, _ANN)) == []
+        assert asyncio.run(one.book.change({_KEY: publish(20)}, _ANN)) == 0
         assert len(one.events) == told
         assert len(one.store.audited(10)) == 1
 
@@ -156,7 +165,7 @@ def test_numbers_set_by_pulsar_s_tools_keep_the_mode_of_the_file(mode: str, afte
         one.set(_KEY, publish(20))
         assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=mode), "rest")  # type: ignore[arg-type]
 
-        one.book.prepare(file_says(Limit(rate(1), mode=after)))()  # type: ignore[arg-type]
+        one.take(file_says(Limit(rate(1), mode=after)))  # type: ignore[arg-type]
         assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=after), "rest")  # type: ignore[arg-type]
 
 
@@ -169,10 +178,17 @@ def test_a_body_of_sluice_s_own_says_burst_and_mode() -> None:
 
 def test_a_file_that_says_the_same_changes_nothing() -> None:
     with shelf(file_says(Limit(rate(1)))) as one:
-        assert not one.book.prepare(file_says(Limit(rate(1))))()
-        assert one.book.prepare(file_says(Limit(rate(2))))()
+        assert not one.take(file_says(Limit(rate(1))))
+        assert one.take(file_says(Limit(rate(2))))
         changed = ["publish topic_of_namespace acme/shop"]
         assert one.events == ["before, 1 in force", f"after, 2 in force, changed: {changed}"]
+
+
+def test_a_file_that_only_attaches_others_changes_something() -> None:
+    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as one:
+        assert one.take(FilePolicies({}, {"acme": "silver"}, {"acme/shop": "gold"}))
+        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
+        assert one.policies.groups_of_tenants == {"acme": "silver"}
 
 
 def test_the_file_s_attachment_holds_again_when_the_other_is_taken_back() -> None:
@@ -204,54 +220,65 @@ def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
         assert one.messages(place) == 30
 
 
-class AnyOrder(RuleBasedStateMachine):
-    """Sets, removals, other files and restarts, beside a plain model: rest over dynamic over file."""
+def test_a_file_under_which_what_is_kept_cannot_be_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    other: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/zoo")
+    with shelf(
+        FilePolicies({other: Value(Limit(rate(1)), "file"), _PLACE: Value(Limit(rate(1)), "file")}, {}, {})
+    ) as kept:
+        kept.set(rate_key(*_PLACE), kept_as_pulsar_s(PublishRate(9)))
+        kept.events.clear()
 
-    place: Place = ("dispatch", Setting.TOPIC_OF_BROKER, "")
+        def broken(_key: Key) -> str:
+            raise StoreError("the disk is ill")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = Store(None)
-        self.said: dict[str, int] = {}
-        self.shelf = Shelf(self.store)
-
-    def teardown(self) -> None:
-        self.store.close()
-
-    @rule(messages=st.none() | st.integers(1, 9))
-    def set_by_rest(self, messages: int | None) -> None:
-        self._say("rest", messages)
-        body = None if messages is None else kept_as_pulsar_s(DispatchRate(messages))
-        self.shelf.set(rate_key(*self.place), body)
-
-    @rule(messages=st.none() | st.integers(1, 9))
-    def set_dynamically(self, messages: int | None) -> None:
-        self._say("dynamic", messages)
-        key = Key(Kind.DYNAMIC, "", "dispatchThrottlingRatePerTopicInMsg")
-        self.shelf.set(key, None if messages is None else str(messages))
-
-    @rule(messages=st.none() | st.integers(1, 9))
-    def read_another_file(self, messages: int | None) -> None:
-        self._say("file", messages)
-        self.shelf.book.prepare(self._file())()
-
-    @rule()
-    def restart(self) -> None:
-        self.shelf = Shelf(self.store, self._file())
-
-    @invariant()
-    def the_highest_that_says_something_holds(self) -> None:
-        said = [self.said[origin] for origin in ("rest", "dynamic", "file") if origin in self.said]
-        assert self.shelf.messages(self.place) == (said[0] if said else None)
-
-    def _say(self, origin: str, messages: int | None) -> None:
-        self.said.pop(origin, None)
-        if messages is not None:
-            self.said[origin] = messages
-
-    def _file(self) -> FilePolicies:
-        return file_says(Limit(rate(self.said["file"])), self.place) if "file" in self.said else _EMPTY
+        monkeypatch.setattr(kept.store, "read", broken)
+        with pytest.raises(StoreError):
+            kept.take(
+                FilePolicies({other: Value(Limit(rate(2)), "file"), _PLACE: Value(Limit(rate(2)), "file")}, {}, {})
+            )
+        assert (kept.events, kept.messages(other), kept.messages()) == ([], 1, 9)
 
 
-TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+def test_what_cannot_be_got_ready_is_not_written_so_it_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with shelf() as kept:
+        with monkeypatch.context() as patch:
+            patch.setattr(kept.book, "copy", lambda: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                asyncio.run(kept.book.change(_MANY, _ANN))
+        assert not list(kept.store.policies())
+        assert asyncio.run(kept.book.change(_MANY, _ANN)) == LAID_AT_ONCE + 1
+        assert len(kept.policies.put_under("publish", Setting.TOPIC)) == LAID_AT_ONCE + 1
+
+
+def test_a_file_is_compared_when_it_is_its_turn() -> None:
+    """A change of much that comes between takes away what a thread would have been looking at."""
+    file = {_PLACE: Value(Limit(rate(1)), "file")}
+    with shelf(FilePolicies(file, {}, {})) as kept:
+        compared: list[int] = []
+
+        async def both() -> None:
+            change = asyncio.ensure_future(kept.book.change(_MANY, _ANN))
+            for _ in range(2):
+                await asyncio.sleep(0)
+            assert kept.book._turn.locked()
+            await kept.book.take_file(_EMPTY, lambda before: compared.append(len(before.values)), lambda _seen: None)
+            assert change.done()
+
+        asyncio.run(both())
+        assert (compared, kept.messages()) == ([1], None)
+
+
+def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
+    told: list[StoredChange] = []
+    store = Store(None)
+    around = Around(lambda: None, lambda _changes: None, lambda change, _who, _at_ns: told.append(change))
+
+    async def close_within() -> None:
+        book = Book(policies := Policies(), _EMPTY, store, around)
+        change = asyncio.ensure_future(book.change(_MANY, _ANN))
+        await asyncio.sleep(0)
+        await book.close()
+        assert change.done()
+        assert len(policies.put_under("publish", Setting.TOPIC)) == len(told) == len(_MANY)
+
+    asyncio.run(close_within())

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
+from limiter.levels import Setting
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
 
@@ -124,3 +126,45 @@ async def test_audit_shows_who_changed_what(make_admin) -> None:
     cells = [cell.strip() for cell in row.split("│")[2:-1]]
     assert cells[:4] == ["anonymous", "127.0.0.1", "publish topic_of_namespace acme/shop", "-"]
     assert cells[4].startswith("publishThrottlingRateInMsg 5")
+
+
+async def test_a_group_of_which_only_the_name_is_said_is_exported_compared_and_applied(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(limits={"resource_groups": {"gold": {}}})
+    other: Admin = await make_admin()
+    file = tmp_path / "limits.yaml"
+    assert (await sluice(admin, "export", "--output", file)).exit_code == 0
+    assert yaml.safe_load(file.read_text()) == {"limits": {"resource_groups": {"gold": {"namespaces": []}}}}
+    assert (await sluice(admin, "diff", file)).exit_code == 0
+    told = await sluice(other, "diff", file)
+    assert told.stdout.splitlines() == ["limits.resource_groups.gold", "  file:     there", "  in force: -"]
+    assert (await sluice(other, "apply", file)).exit_code == 0
+    assert await other.ask("GET", "/admin/v2/resourcegroups") == (200, ["gold"])
+    await other.ask("POST", "/admin/v2/namespaces/acme/shop/resourcegroup/gold")
+    assert "resource group: gold" in (await sluice(other, "explain", "acme/shop/orders")).stdout
+
+    file.write_text("limits: {}")
+    assert (await sluice(admin, "apply", file)).exit_code == 0
+    assert await admin.ask("GET", "/admin/v2/resourcegroups") == (200, ["gold"]), "it stands in the proxy's own file"
+
+
+@pytest.mark.slow
+async def test_100_000_topics_are_applied_with_the_bounds_that_hold_by_default(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin()
+    file = tmp_path / "many.yaml"
+    names = (f"persistent://acme/shop-{number % 500}/orders-{number}" for number in range(100_000))
+    file.write_text("limits:\n  topics:\n" + "".join(f"    {name}: {{publish: {{messages: 5}}}}\n" for name in names))
+    done = await sluice(admin, "apply", file)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert len(admin.engine.registry.policies.put_under("publish", Setting.TOPIC)) == 100_000
+
+
+async def test_a_set_over_the_bound_is_refused_with_the_key_that_widens_it(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(admin_access={"max_body": 100, "max_policies_body": 100})
+    file = tmp_path / "limits.yaml"
+    file.write_text(
+        "limits: {roles: {" + ", ".join(f"r{number}: {{publish: {{messages: 5}}}}" for number in range(9)) + "}}"
+    )
+    refused = await sluice(admin, "apply", file)
+    reason = "PUT /sluice/policies: a body of more than 100 bytes (admin_access.max_policies_body)"
+    assert (refused.exit_code, refused.stderr) == (1, f"sluice: {reason}\n")
+    assert admin.engine.registry.policies.put_under("publish", Setting.ROLE) == {}

@@ -4,7 +4,9 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.exchange import decoded, encoded
 from proxy.policies.layers import Place
+from proxy.policies.policy_set import PolicySet
 
 _TOPICS: Place = ("publish", Setting.TOPIC_OF_BROKER, "")
 _MESSAGES, _BYTES = "maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes"
@@ -36,7 +38,7 @@ def test_every_key_changes_the_place_that_it_belongs_to() -> None:
         assert [part.tokens for part in (found.limit.messages, found.limit.size) if part] == [5], name
 
 
-@pytest.mark.parametrize("text", ["", "ten", "1.5", "--1", "5" * 30, "9223372036854775808"])
+@pytest.mark.parametrize("text", ["", "ten", "1.5", "--1", "5" * 30, "2147483648", "9223372036854775808"])
 def test_what_is_no_number_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=_MESSAGES):
         read_dynamic(_MESSAGES, text)
@@ -50,4 +52,34 @@ def test_count_and_period_of_subscribes_are_keys_of_their_own() -> None:
     assert found == Value(Limit(rate(3, 30 * 10**9, 3)), "dynamic")
 
     found = dynamic_value(place, keys | {"subscribeRatePeriodPerConsumerInSecond": "10"}, None)
+    assert found == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")
+
+
+@pytest.mark.parametrize("name", sorted(DYNAMIC_KEYS))
+def test_the_most_of_each_key_is_what_pulsar_s_field_holds(name: str) -> None:
+    bits = 64 if "Byte" in name else 32
+    most = 2 ** (bits - 1) - 1
+
+    assert read_dynamic(name, str(most)) == most
+    assert read_dynamic(name, str(-most - 1)) == -most - 1
+    for wrong in (most + 1, -most - 2):
+        with pytest.raises(ValueError, match=f"{name}: '{wrong}' is not a whole number of {bits} bits;"):
+            read_dynamic(name, str(wrong))
+
+
+def test_the_most_of_all_keys_can_be_exported_and_read_back() -> None:
+    keys = {name: str(2**63 - 1 if "Byte" in name else 2**31 - 1) for name in DYNAMIC_KEYS}
+    places = {place_of(name) for name in DYNAMIC_KEYS}
+    values = {place: value for place in places if (value := dynamic_value(place, keys, None))}
+
+    assert len(values) == len(places)
+    assert decoded(encoded(PolicySet(values))).values == values
+
+
+def test_a_count_of_subscribes_keeps_the_file_s_period() -> None:
+    place: Place = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+    file = Value(Limit(rate(5, 10 * 10**9, 5)), "file")
+
+    found = dynamic_value(place, {"subscribeThrottlingRatePerConsumer": "3"}, file)
+
     assert found == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 
 from limiter.policies import Policies
-from proxy.policies.book import Around, Book, Who
+from proxy.policies.book import Around, Book
 from proxy.policies.key import Key, Kind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store
+from proxy.policies.who import Who
 
 _KEY = Key(Kind.BLOCK, "", "x")
 
@@ -37,19 +38,26 @@ def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_
     assert second.events == ["load body"]
 
 
-def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_before_it_acts() -> None:
+def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_it_acts() -> None:
     notes = Notes()
     with contextlib.closing(Store(None)) as store:
         key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
         asyncio.run(_book(store, notes).change({_KEY: "body", key: "gold"}, Who("ann", "")))
-    assert notes.events == ["check body", "before", "told None body ann", "take body", "told None gold ann", "after"]
+    assert notes.events == ["check body", "before", "told None body ann", "take body", "after", "told None gold ann"]
 
 
 def _book(store: Store, notes: Notes) -> Book:
     around = Around(
         lambda: notes.events.append("before"),
         lambda _: notes.events.append("after"),
-        lambda change, who: notes.events.append(f"told {change.before} {change.after} {who.name}"),
+        lambda change, who, _at_ns: notes.events.append(f"told {change.before} {change.after} {who.name}"),
         {Kind.BLOCK: notes},
     )
     return Book(Policies(), FilePolicies({}, {}, {}), store, around)
+
+
+def test_changes_of_what_is_kept_so_are_counted() -> None:
+    with contextlib.closing(Store(None)) as store:
+        book = _book(store, Notes())
+        assert asyncio.run(book.change({_KEY: "body"}, Who("ann", ""))) == 1
+        assert asyncio.run(book.change({_KEY: "body"}, Who("ann", ""))) == 0

@@ -38,8 +38,10 @@ def test_the_file_changes_under_what_hides_it() -> None:
     layers.put(Layer.FILE, _TOPICS, value(11, Layer.FILE))
 
     assert shown(layers) == value(20, Layer.REST)
-    assert layers.under(Layer.REST, _TOPICS) == value(11, Layer.FILE)
-    assert layers.under(Layer.FILE, _TOPICS) is None
+    assert layers.written(Layer.FILE, _TOPICS) == value(11, Layer.FILE)
+
+    layers.put(Layer.REST, _TOPICS, None)
+    assert shown(layers) == value(11, Layer.FILE)
 
 
 def test_of_a_layer_that_is_to_be_another_only_what_differs_is_to_be_written() -> None:

@@ -3,6 +3,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
+from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
 from proxy.policies.layers import FilePolicies
 from proxy.policies.policy_set import Attached, PolicySet, as_tree, in_force, of_file, path_of, split_subscription
@@ -16,7 +17,10 @@ def test_what_limits_nothing_is_not_in_it() -> None:
 
 
 def test_a_files_groups_are_there_even_when_nothing_is_said_of_them() -> None:
-    said = of_file(Limits.model_validate({"resource_groups": {"gold": {}, "on": {"tenants": ["acme"]}}}), (5, 10**9))
+    limits = Limits.model_validate({"resource_groups": {"gold": {}, "on": {"tenants": ["acme"]}}})
+    assert file_policies(limits, None).groups == {"gold", "on"}
+    assert in_force(a_book(file_policies(limits, None), {})).lasting == {"gold", "on"}
+    said = of_file(limits, (5, 10**9))
     assert said.groups == {"gold", "on"}
     assert said.attached == {("tenant", "acme"): Attached("on", "file")}
     assert said.values[("subscribe", Setting.TOPIC_OF_BROKER, "")].limit == Limit(rate(5, burst=5))

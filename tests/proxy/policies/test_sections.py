@@ -9,12 +9,14 @@ from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.policies.sections import SubscribeLimit, section_of, section_text
 
 _TOKENS = st.integers(1, 2**62)
+_MOST_BURST = 2**63 - 1
+"""That can be written; a peak needs one that is."""
 _PERIODS = st.integers(1, 10**15) | st.sampled_from([10**9, 60 * 10**9, 30 * 10**9, 3600 * 10**9, 86400 * 10**9])
 _RATES = st.builds(rate, _TOKENS, _PERIODS, st.none() | st.integers(1, 2**60))
 
 
 def a_peak(draw: st.DrawFn, sustained: Rate | None) -> Rate | None:
-    if sustained is None or not draw(st.booleans()):
+    if sustained is None or sustained.burst > _MOST_BURST or not draw(st.booleans()):
         return None
     return rate(sustained.tokens + draw(st.integers(1, 10**6)), sustained.period_ns)
 

@@ -3,6 +3,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,21 @@ def test_a_file_belongs_to_one_process(path: Path) -> None:
         Store(path)
 
 
+def test_a_link_to_it_is_no_other_file(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with opened(path), pytest.raises(StoreError, match="another process uses it"):
+        Store(link)
+    with opened(link), pytest.raises(StoreError, match="another process uses it"):
+        Store(path)
+
+
+def test_a_link_that_leads_in_circles_cannot_be_opened(path: Path) -> None:
+    path.symlink_to(path)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(path)
+
+
 def test_a_file_that_is_something_else_is_refused_and_left_alone(path: Path) -> None:
     path.write_bytes(b"something else " * 100)
 
@@ -154,3 +170,55 @@ def test_a_store_whose_process_was_killed_can_be_opened_at_once(path: Path) -> N
 
     with opened(path) as store:
         assert store.read(_GROUP) == "1"
+
+
+def test_somebody_else_s_sqlite_file_is_refused_and_not_written_into(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE theirs (one TEXT)")
+    before = path.read_bytes()
+
+    with pytest.raises(StoreError, match="it is not a policy store of version 1"):
+        Store(path)
+
+    assert path.read_bytes() == before
+
+
+def test_what_is_told_as_written_is_on_disk_and_not_only_with_the_operating_system(path: Path) -> None:
+    with opened(path) as store:
+        assert store._base.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        assert store._base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_into_a_file_that_is_gone_or_another_one_nothing_is_written_and_the_writer_is_told(path: Path) -> None:
+    """SQLite would go on in what has no name any more, and all of it would end with the process."""
+    change = [Change(_TOPIC, None, "5")]
+    with opened(path) as store:
+        aside = path.rename(path.with_name("aside"))
+        with pytest.raises(StoreError, match=r"policies\.db: has been removed or replaced under the running proxy"):
+            store.write(change, 1, "ann", "here")
+        path.touch()
+        with pytest.raises(StoreError, match="replaced"):
+            store.write(change, 1, "ann", "here")
+        aside.rename(path)
+        assert (store.read(_TOPIC), store.audited(9)) == (None, [])
+        store.write(change, 2, "ann", "here")
+    with opened(path) as store:
+        assert store.read(_TOPIC) == "5"
+
+
+def test_it_is_not_closed_under_who_writes_and_afterwards_says_that_it_is_closed(path: Path) -> None:
+    store = Store(path)
+    many = [
+        Change(rate_key("publish", Setting.TOPIC, f"persistent://a/b/{number}"), None, "5") for number in range(9000)
+    ]
+    writer = threading.Thread(target=store.write, args=(many, 1, "ann", "here"))
+    writer.start()
+    while not store._in_use["write"].locked() and writer.is_alive():
+        pass
+    store.close()
+    writer.join()
+    with opened(path) as again:
+        assert len(again.audited(10_000)) == len(list(again.policies())) == len(many)
+    for use in (lambda: store.read(_TOPIC), lambda: store.write(many[:1], 1, "", ""), lambda: list(store.policies())):
+        with pytest.raises(StoreError, match="is closed"):
+            use()

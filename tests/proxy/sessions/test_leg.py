@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from limiter.testing import ManualClock
-from proxy.sessions.leg import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
+from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
+from proxy.sessions.outlet import Bytes
 from proxy.sessions.throttle import Cause
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -145,3 +146,73 @@ def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -
 )
 def test_addresses_are_written_as_people_write_them(peername: object, address: str) -> None:
     assert address_of(peername) == address
+
+
+@pytest.fixture
+def calls(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The transport's writes, each a call of the system."""
+    made: list[bytes] = []
+    write = wired.transport.write
+
+    def noted(part: Bytes) -> None:
+        made.append(bytes(part))
+        write(part)
+
+    monkeypatch.setattr(wired.transport, "write", noted)
+    return made
+
+
+def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:
+    def turn() -> None:
+        for part in (b"a", memoryview(b"b"), b"c"):
+            wired.leg.write_soon(part)
+        assert calls == []
+
+    wired.loop.run(turn)
+    assert calls == [b"abc"]
+    wired.loop.run(wired.leg.write_soon, b"d")
+    assert calls == [b"abc", b"d"]
+
+
+def test_what_is_written_at_once_takes_with_it_what_was_to_go_soon(wired: Wired, calls: list[bytes]) -> None:
+    def turn() -> None:
+        wired.leg.write_soon(b"a")
+        wired.leg.write(b"b")
+        assert calls == [b"ab"]
+        wired.leg.write(b"c")
+
+    wired.loop.run(turn)
+    assert calls == [b"ab", b"c"]
+
+
+def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_the_turn(
+    wired: Wired, calls: list[bytes]
+) -> None:
+    def turn() -> None:
+        wired.leg.write_soon(bytes(GATHER_MOST - 1))
+        assert not calls
+        wired.leg.write_soon(b"x")
+        assert len(calls[0]) == GATHER_MOST
+        wired.leg.write_soon(b"y")
+
+    wired.loop.run(turn)
+    assert calls[1:] == [b"y"]
+
+
+@pytest.mark.parametrize("end", ["write_eof", "close"])
+def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None:
+    def turn() -> None:
+        wired.leg.write_soon(b"last")
+        wired.leg.write_eof() if end == "write_eof" else wired.leg.close(1)
+        assert wired.transport.written == b"last"
+
+    wired.loop.run(turn)
+
+
+def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
+    def turn() -> None:
+        wired.leg.write_soon(b"late")
+        wired.transport.break_off(None)
+
+    wired.loop.run(turn)
+    assert wired.transport.written == b""

@@ -99,6 +99,7 @@ def test_the_view_says_what_is_configured_and_what_is_measured(make_world: Make)
     assert limit["relative_to_publish_rate"] is True
     assert (limit["messages_per_s"], limit["published_messages_per_s"]) == pytest.approx((110, 100), rel=0.02)
     assert limit["published_bytes_per_s"] is None
+    assert shown["waits_on"] is not None
     assert shown["waits_on"]["published_messages_per_s"] == limit["published_messages_per_s"]
 
 

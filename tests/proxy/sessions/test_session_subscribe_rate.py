@@ -6,10 +6,11 @@ from collections.abc import Callable
 from limiter.levels import Setting
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.policies.bodies import SubscribeRate, kept_as_pulsar_s
-from proxy.policies.book import Around, Book, Who
+from proxy.policies.book import Around, Book
 from proxy.policies.key import rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store
+from proxy.policies.who import Who
 from tests.proxy.conversation import BROKER, NOTHING, World
 from tests.proxy.sessions.test_session_admission import subscribed
 from tests.proxy.wire import body, close_consumer, error, subscribe

@@ -25,7 +25,7 @@ def test_in_between_others_have_theirs(world: World) -> None:
 
     def flood() -> None:
         client.transport.receive(PING * 10 * MOST_PIECES)
-        seen.append((len(broker.transport.written), client.is_read))
+        world.loop.call_soon(lambda: seen.append((len(broker.transport.written), client.is_read)))
 
     world.loop.run(flood)
     assert seen == [(MOST_PIECES * len(PING), False)]

@@ -6,7 +6,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import Direction, Limit, rate
+from limiter.rates import DIRECTIONS, Limit, rate
 from limiter.stream import Stream
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
 from protocol.scanner import MESSAGE, SEND
@@ -21,6 +21,7 @@ from proxy.sessions.streams import Streams, TooManyStreamsError
 from proxy.shared_budget import Share
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, active, message, messages
+from tests.proxy.written import Written
 
 Make = Callable[..., World]
 
@@ -30,10 +31,9 @@ class Opened:
 
     def __init__(self, world: World) -> None:
         gate = world.engine.gate
-        self.written: list[bytes] = []
-        to_client = Outlet(lambda part: self.written.append(bytes(part)))
-        self.to_broker = Relay(SEND, 10_000, Outlet(lambda _part: None), gate, world.clock)
-        self.to_client = Relay(MESSAGE, 10_000, to_client, gate, world.clock)
+        self.written = Written()
+        self.to_broker = Relay(SEND, 10_000, Outlet(Written()), gate, world.clock)
+        self.to_client = Relay(MESSAGE, 10_000, Outlet(self.written), gate, world.clock)
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
@@ -56,8 +56,7 @@ class Opened:
 
 @pytest.fixture
 def opened(world: World) -> Iterator[Opened]:
-    directions: tuple[Direction, ...] = ("publish", "dispatch")
-    for direction in directions:
+    for direction in DIRECTIONS:
         world.engine.registry.policies.put(direction, Setting.TOPIC, TOPIC, Value(Limit(rate(1)), "file"))
     opened = Opened(world)
     yield opened

@@ -28,6 +28,15 @@ async def test_json_may_say_in_which_characters_it_is(header: str) -> None:
         assert (await pulsar.ask("POST", _PATH, data=text, headers=headers))[0] == 204
 
 
+async def test_a_body_that_is_nested_without_end_is_refused() -> None:
+    async with serving() as pulsar:
+        text, headers = '{"more":' * 5000, {"Content-Type": "application/json"}
+        assert await pulsar.ask("POST", _PATH, data=text, headers=headers) == (
+            400,
+            {"reason": "the body is nested too deeply"},
+        )
+
+
 async def test_of_changes_at_the_same_time_the_audit_log_knows_each_with_what_was_before() -> None:
     async with serving() as pulsar:
         bodies: list[dict[str, Any]] = [{"publishThrottlingRateInMsg": number} for number in range(1, 6)]

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin.pulsar.answers import RefusedError
+from proxy.admin.pulsar.answers import RequestRefusedError
 from proxy.admin.pulsar.names import group_in, namespace_in, subscription_in, topic_in
 
 _GIVEN = {
@@ -30,7 +30,7 @@ def test_names_are_put_together() -> None:
 @pytest.mark.parametrize("name", ["a b", "a/b", "é", "", "x" * 1025])
 def test_tenants_and_namespaces_have_pulsar_s_characters(name: str) -> None:
     for names in ({"tenant": name}, {"namespace": name}):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(RequestRefusedError) as refused:
             namespace_in(request(**names))
         assert refused.value.status == 412
 
@@ -42,10 +42,10 @@ def test_topics_subscriptions_and_groups_are_one_line_of_a_bounded_length(name: 
         (subscription_in, {"subscription": name}),
         (group_in, {"group": name}),
     ):
-        with pytest.raises(RefusedError):
+        with pytest.raises(RequestRefusedError):
             read(request(**names))
 
 
 def test_a_partition_has_no_policy_of_its_own() -> None:
-    with pytest.raises(RefusedError, match="set it for persistent://acme/shop/orders"):
+    with pytest.raises(RequestRefusedError, match="set it for persistent://acme/shop/orders"):
         topic_in(request(topic="orders-partition-3"))

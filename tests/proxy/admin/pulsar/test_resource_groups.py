@@ -1,15 +1,19 @@
 """What is asked and answered here was seen at a 4.0.8 broker, but for what the names of tests say."""
 
+import asyncio
+
 import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.layers import FilePolicies
+from proxy.policies.layers import FilePolicies, Place
 from tests.proxy.admin.pulsar.serving import serving
 
 _OF_NAMESPACE = "/namespaces/acme/shop/resourcegroup"
-_FILE = FilePolicies({("publish", Setting.RESOURCE_GROUP, "old"): Value(Limit(rate(3)), "file")}, {}, {"a/b": "old"})
+_FILE = FilePolicies(
+    {("publish", Setting.RESOURCE_GROUP, "old"): Value(Limit(rate(3)), "file")}, {}, {"a/b": "old"}, frozenset({"old"})
+)
 
 
 async def test_a_group_is_made_changed_and_ended() -> None:
@@ -65,6 +69,23 @@ async def test_a_group_of_the_file_is_changed_here_but_not_ended() -> None:
         assert (await pulsar.ask("GET", "/resourcegroups/old"))[1]["publishRateInBytes"] == -1
 
 
+async def test_a_group_of_which_the_file_says_only_the_name_is_one_like_others() -> None:
+    async with serving(FilePolicies({}, {}, {}, frozenset({"idle"}))) as pulsar:
+        assert await pulsar.ask("GET", "/resourcegroups") == (200, ["idle"])
+        status, group = await pulsar.ask("GET", "/resourcegroups/idle")
+        assert (status, set(group.values())) == (200, {-1})
+        assert await pulsar.ask("POST", f"{_OF_NAMESPACE}/idle") == (204, "")
+        assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, "idle")
+        assert await pulsar.ask("PUT", "/resourcegroups/idle", {"publishRateInMsgs": 7}) == (204, "")
+        assert pulsar.messages("publish", Setting.RESOURCE_GROUP, "idle") == 7
+        assert await pulsar.ask("DELETE", "/resourcegroups/idle") == (204, "")
+        assert pulsar.messages("publish", Setting.RESOURCE_GROUP, "idle") is None
+        assert await pulsar.ask("DELETE", "/resourcegroups/idle") == (
+            412,
+            {"reason": "ResourceGroup stands in the configuration file: take it out there"},
+        )
+
+
 @pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "a~b@c;d"])
 async def test_any_line_may_be_a_name(name: str) -> None:
     async with serving() as pulsar:
@@ -77,3 +98,35 @@ async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_
     async with serving() as pulsar:
         said = {"reason": "ResourceGroup name is not valid: more than 1000 characters, or not in one line"}
         assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, said)
+
+
+async def test_rates_that_the_body_leaves_out_stay_as_the_file_has_them_and_numbers_keep_its_mode() -> None:
+    dispatch = Limit(rate(30, 60 * 10**9), mode="observe")
+    limits: dict[Place, Value] = {
+        ("publish", Setting.RESOURCE_GROUP, "gold"): Value(Limit(rate(5), mode="observe"), "file"),
+        ("dispatch", Setting.RESOURCE_GROUP, "gold"): Value(dispatch, "file"),
+    }
+    async with serving(FilePolicies(limits, {}, {"a/b": "gold"}, frozenset({"gold"}))) as pulsar:
+        assert await pulsar.ask("PUT", "/resourcegroups/gold", {"publishRateInMsgs": 7}) == (204, "")
+        held = [pulsar.policies.get(*place) for place in limits]
+        assert held == [Value(Limit(rate(7), mode="observe"), "rest"), Value(dispatch, "file")]
+        assert (await pulsar.ask("GET", "/resourcegroups/gold"))[1]["publishRateInMsgs"] == 7
+
+
+async def test_of_two_at_once_that_each_say_one_rate_both_hold() -> None:
+    async with serving() as pulsar:
+        for number in range(1, 11):
+            bodies = {"publishRateInMsgs": number}, {"dispatchRateInMsgs": number}
+            await asyncio.gather(*(pulsar.ask("PUT", "/resourcegroups/g1", body) for body in bodies))
+            _, group = await pulsar.ask("GET", "/resourcegroups/g1")
+            assert (group["publishRateInMsgs"], group["dispatchRateInMsgs"]) == (number, number)
+
+
+async def test_a_group_is_ended_or_attached_but_not_both_at_once() -> None:
+    async with serving() as pulsar:
+        for _ in range(10):
+            await pulsar.ask("PUT", "/resourcegroups/g1", {})
+            asked = [("POST", f"{_OF_NAMESPACE}/g1"), ("DELETE", "/resourcegroups/g1")]
+            answers = await asyncio.gather(*(pulsar.ask(*question) for question in asked))
+            assert sorted(status for status, _ in answers) == [204, 412]
+            await pulsar.ask("DELETE", _OF_NAMESPACE)

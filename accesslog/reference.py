@@ -1,0 +1,126 @@
+"""Makes `docs/access-log.md` from the record's types and docstrings.
+
+python -m accesslog.reference > docs/access-log.md
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from accesslog.delays import BUCKETS, upper_bound_ms
+from accesslog.head import LineHead
+from accesslog.record import SCHEMA_VERSION, Kinds
+
+_HEAD = """\
+# The access log
+
+Made from the types in `accesslog/` by `python -m accesslog.reference > docs/access-log.md`. The schema of the
+compliance job is derived from the same types. How the files are written, closed and deleted:
+[operating.md](operating.md#the-access-log).
+
+JSON lines in UTF-8; `kind` says what a line is. A line is there per stream (or limiter) and interval in which something
+happened, never one per message.
+
+- **Time.** `start` and `end` are UTC, for people and for joining with other logs; `duration_ms` and all other lengths
+  are of the monotonic clock. Rates are counts by `duration_ms`: so a stepped wall clock cannot bend them.
+- **Messages** are what the broker counts: a batch of ten is ten messages and one *entry*. **Bytes** are everything
+  behind the command of a SEND or MESSAGE frame: magic, checksum, metadata, payload.
+- **Left out** are fields that have their default; the tables name it. A field without one is in every line of its kind,
+  as `null` where the table says so.
+- **Versions.** `v` is {version}. It changes when the meaning of a field does. New fields (with defaults) and new kinds
+  may come at any time; readers pass over fields that they do not know, and read older lines as if the defaults stood
+  there.
+- **Numbers.** Within a run (`proxy_id`, `boot_id`) each line has the next `seq`: a gap is a lost line, a repetition a
+  duplicate. What is lost for good is said in a `loss` line.
+
+"""
+
+_DELAYS = """\
+## Delays
+
+`delay_hist` counts messages by how long they had been held, in {buckets} buckets of fixed bounds: below 1 ms; then
+four to each doubling; from 65.536 s on. Histograms of any two lines can be added place by place, and percentiles of the
+sum are right to a quarter of themselves (percentiles of lines cannot be averaged). Bucket *n*, counted from 0, ends
+below:
+
+| bucket | ms |
+|---|---|
+"""
+
+_TYPES: dict[Any, str] = {
+    bool: "true or false",
+    int: "integer",
+    float: "number",
+    str: "text",
+    datetime: "time",
+    tuple[int, ...]: "list of integers",
+}
+
+
+def reference() -> str:
+    """The page."""
+    head = _HEAD.format(version=SCHEMA_VERSION)
+    return head + _every_line() + "".join(map(_section, Kinds.BY_NAME)) + _delays()
+
+
+def _every_line() -> str:
+    return f"## Every line\n\n{_table(LineHead, list(_fields(LineHead)))}\n"
+
+
+def _section(name: str) -> str:
+    kind = Kinds.BY_NAME[name]
+    common = {field.name for field in _fields(LineHead)}
+    own = [field for field in _fields(kind) if field.name not in common]
+    return f"## {name}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n\n{_table(kind, own)}\n"
+
+
+def _delays() -> str:
+    shown = [*range(6), *range(8, BUCKETS - 1, 4)]
+    rows = "".join(f"| {bucket} | {upper_bound_ms(bucket):,g} |\n" for bucket in shown)
+    return _DELAYS.format(buckets=BUCKETS) + rows + f"| {BUCKETS - 1} | no end |\n"
+
+
+def _table(kind: type[LineHead], fields: list[msgspec.structs.FieldInfo]) -> str:
+    meanings = field_meanings(kind)
+    rows = (f"| `{f.name}` | {_type(f.type)} | {_default(f)} | {meanings[f.name]} |\n" for f in fields)
+    return "| field | type | default | meaning |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _fields(kind: type[LineHead]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _type(python_type: Any) -> str:
+    if get_origin(python_type) is Literal:
+        return " or ".join(f"`{word}`" for word in get_args(python_type))
+    if isinstance(python_type, UnionType):
+        return " or ".join("null" if part is type(None) else _TYPES[part] for part in get_args(python_type))
+    return _TYPES[python_type]
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.NODEFAULT:
+        return ""
+    return f"`{msgspec.json.encode(field.default).decode()}`"
+
+
+def field_meanings(kind: type[LineHead]) -> dict[str, str]:
+    """What the docstring below each field of a kind says, on one line; no entry for a field without one."""
+    return dict(_documented(kind) if kind is LineHead else (*_documented(LineHead), *_documented(kind)))
+
+
+def _documented(kind: type) -> Iterator[tuple[str, str]]:
+    (body,) = (node.body for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            yield ast.unparse(field.target), " ".join(str(text.value.value).split()).replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")  # noqa: T201 - this is its job

@@ -1,0 +1,1 @@
+"""What is only measured: rates, delays, budgets, fairness, neighbours, headroom, proposals, usage, changes."""

@@ -1,0 +1,260 @@
+"""What Spark hands over for the sections that judge nobody: small sums, plain values, no Spark in them."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class LimitKey(Struct, frozen=True, kw_only=True):
+    """Which limiter of which proxy, over all its runs."""
+
+    proxy_id: str
+    direction: str
+    level: str
+    name: str
+
+
+class RateFacts(LimitKey, frozen=True, kw_only=True):
+    """One limiter (or, with an empty `proxy_id`, a topic without a limit) in one step of a chart; rates per second."""
+
+    step_s: int
+    """Length of a step, seconds."""
+    step: int
+    """Which step, counted from 1970."""
+    offered_messages: float | None
+    """Null for levels whose members the log does not name."""
+    offered_bytes: float | None
+    passed_messages: float
+    passed_bytes: float
+    limit_messages: float | None
+    limit_bytes: float | None
+    burst_messages: float | None
+    burst_bytes: float | None
+
+
+class PeakFacts(LimitKey, frozen=True, kw_only=True):
+    """A limiter's highest average rate over any aligned step of one length, and what was allowed over that long."""
+
+    step_s: int
+    unit: str
+    highest: float
+    """Per second."""
+    at: datetime
+    """Begin of that step."""
+    limit: float
+    """Per second, in force then."""
+    allowed: float
+    """Limit, burst and one entry over one step, per second."""
+
+
+class EpisodeFacts(LimitKey, frozen=True, kw_only=True):
+    """How often and how long somebody waited on one limiter."""
+
+    tenant: str
+    namespace: str
+    throttled_s: float
+    span_s: float
+    """From its first line to its last, summed over runs."""
+    episodes: int
+    """Waits without a break."""
+    longest_s: float
+    longest_start: datetime
+
+
+class DelayFacts(Struct, frozen=True, kw_only=True):
+    """How long messages were held: one topic and direction, or all topics, by the level that held them."""
+
+    tenant: str
+    namespace: str
+    topic: str
+    """Empty for all topics together."""
+    direction: str
+    reason: str
+    """Level of the limit that held; empty for all together."""
+    passed_messages: int
+    held_messages: int
+    """Of them: those that had been held."""
+    delay_sum_ms: float
+    delay_max_ms: float
+    hist: list[int]
+    """Held messages by bucket of the access log's fixed bounds: the sum of all its lines'."""
+
+
+class PauseFacts(Struct, frozen=True, kw_only=True):
+    """Pauses of reading from clients or brokers, for one cause."""
+
+    side: str
+    cause: str
+    pauses: int
+    connections: int
+    total_s: float
+    longest_s: float
+
+
+class RefusalFacts(Struct, frozen=True, kw_only=True):
+    """Lookups, producers and consumers that were refused for one reason."""
+
+    reason: str
+    """The bound that refused, by its key in the configuration's `admission`; or `blocked`."""
+    rejected: int
+    connections: int
+    """On how many connections; those without a line of their own are counted as one."""
+    first: datetime
+    last: datetime
+    example: str
+    """What the last client was told."""
+
+
+class BurnFacts(Struct, frozen=True, kw_only=True):
+    """How fast one tenant's error budget was spent, in one pair of windows."""
+
+    tenant: str
+    promise: str
+    """`containment` or `entitlement`."""
+    long_s: int
+    short_s: int
+    threshold: float
+    judged_s: float
+    """Limit-seconds that were judged: time under limits (containment) or waited on them (entitlement)."""
+    bad_s: float
+    worst: float
+    """The highest burn rate that both windows had at once: 1 spends exactly the whole budget."""
+    worst_at: datetime
+    """End of those windows."""
+    last: float
+    """The burn rate that both have at the end of the log."""
+
+
+class FairnessFacts(LimitKey, frozen=True, kw_only=True):
+    """One member of a shared limit while somebody waited on it."""
+
+    member: str
+    unit: str
+    contended_s: float
+    """Time compared: steps of ten seconds in at least half of which somebody waited."""
+    got: float
+    wanted: float
+    """What came in those steps, and what was held from before."""
+    fair: float
+    """Its max-min share of what passed: nobody gets more than wanted, and no more than others who want more."""
+
+
+class NeighbourFacts(Struct, frozen=True, kw_only=True):
+    """A stream that offered more than its limit, and one that shares its connection."""
+
+    proxy_id: str
+    boot_id: str
+    connection_id: int
+    client_address: str
+    offender: str
+    """Topic of the stream that offered too much."""
+    offender_stream: int
+    direction: str
+    ratio: float
+    """Offered over the limit, in the time in which it had one."""
+    offender_throttled_s: float
+    paused_s: float
+    """How long its connection was not read."""
+    victim: str | None
+    """Topic of another stream on that connection that kept within its own limit and yet waited; null for none."""
+    victim_throttled_s: float
+    victim_delay_max_ms: float
+    victim_reason: str
+    """Level of the limit that the victim last waited on; empty if it waited on none."""
+    victims: int
+    """How many such streams there are on the connection."""
+
+
+class HeadroomFacts(LimitKey, frozen=True, kw_only=True):
+    """How near one limiter came to its limit, ten seconds by ten seconds, and where that is going."""
+
+    steps: int
+    """Aligned steps of ten seconds with any line."""
+    near_steps: int
+    """Of them: with at least 80 % of the limit used."""
+    peak: float
+    """Share of the limit used in the fullest step; over 1 a burst."""
+    peak_at: datetime
+    typical: float
+    """Share used in the middle one of all steps with any line."""
+    days: int
+    """UTC days with a line."""
+    slope: float | None
+    """Change of the daily peak per day, by least squares; null for less than two days."""
+    slope_error: float | None
+    """Its standard error; null for less than three days."""
+    now: float | None
+    """The daily peak that the line through all of them has at the last day."""
+
+
+class ReplayFacts(LimitKey, frozen=True, kw_only=True):
+    """What a proposed limit would have done with the arrivals of one name."""
+
+    proposal: int
+    """Which of the file's limits, from 0."""
+    offered_messages: int
+    offered_bytes: int
+    held_messages: int
+    """Messages that arrived in lines at whose end something would have waited: at most these would have been held."""
+    backlog_messages: float
+    """Most that would have waited at once."""
+    delay_p50_ms: float
+    """Over all messages; each waits as long as the last of its line."""
+    delay_p95_ms: float
+    delay_p99_ms: float
+    delay_max_ms: float
+    queued_s: float
+    """Time with something waiting."""
+    left_ms: float
+    """How long the last message of the log would still have waited: large if it would never have caught up."""
+    first_at: datetime | None
+    """When something would have waited for the first time."""
+    censored_s: float
+    """Time in which somebody waited on limits then in force: who waits sends less, so more may have been wanted."""
+    limit_now_messages: float | None
+    """The lowest limit of the streams then, of any level."""
+    limit_now_bytes: float | None
+
+
+class TenantDayFacts(Struct, frozen=True, kw_only=True):
+    """One tenant in one direction on one UTC day."""
+
+    day: str
+    tenant: str
+    direction: str
+    offered_messages: int
+    offered_bytes: int
+    passed_messages: int
+    passed_bytes: int
+    peak_messages_per_s: float
+    """The highest minute's mean."""
+    peak_bytes_per_s: float
+    throttled_s: float
+    """Summed over its streams."""
+
+
+class ChangeFacts(Struct, frozen=True, kw_only=True):
+    """Something that changed what limits mean: on the same time axis as the rates."""
+
+    at: datetime
+    kind: str
+    """`set` (somebody changed something), `reload` (another file), `limit` (a limiter's line has another value)."""
+    proxy_id: str
+    what: str
+    name: str
+    before: str
+    after: str
+    who: str
+
+
+class LossFacts(Struct, frozen=True, kw_only=True):
+    """Lines that a proxy itself says are lost."""
+
+    proxy_id: str
+    of_boot: str
+    cause: str
+    detail: str
+    lost_lines: int | None
+    """Null if nobody knows."""
+    lost_from: datetime
+    lost_until: datetime

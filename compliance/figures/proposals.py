@@ -1,0 +1,79 @@
+"""Proposed limits, read from a YAML file: what `sluice report --what-if` replays over the log."""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from compliance.figures.levels import LEVELS
+
+MOST_PROPOSALS = 100
+DEFAULT_BURST_S = 0.1
+"""A tenth of a second's worth, Sluice's own default."""
+
+
+class ProposalError(Exception):
+    """The file of proposed limits cannot be used, for a reason that its author can mend."""
+
+
+class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One proposed limit. Each name that fits it has a limit of its own, on each proxy."""
+
+    level: str
+    """`proxy`, `tenant`, `namespace`, `partitioned_topic`, `topic`, `subscription`, `producer`, `role` or `address`."""
+    name: str = "*"
+    """As in limit lines: a topic's full name, `tenant/namespace`, `producer@topic` …; `*` stands for any text."""
+    direction: str = "publish"
+    """`publish` or `dispatch`."""
+    messages: float | None = None
+    """Messages per second; null for no limit of messages."""
+    bytes: float | None = None
+    """Bytes per second."""
+    burst_messages: float | None = None
+    """Capacity of the bucket; null for a tenth of a second's worth."""
+    burst_bytes: float | None = None
+
+
+class Proposals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    limits: list[Proposal]
+
+
+def read_proposals(file: Path) -> list[Proposal]:
+    """The limits of a YAML file.
+
+    Raises:
+        ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
+    """
+    try:
+        proposals = msgspec.yaml.decode(file.read_bytes(), type=Proposals).limits
+    except OSError as error:
+        raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise ProposalError(f"--what-if {file}: {error} (what may stand there: docs/compliance.md, What-if)") from error
+    except msgspec.DecodeError as error:
+        raise ProposalError(f"--what-if {file}: no YAML: {' '.join(str(error).split())}") from error
+    if not 0 < len(proposals) <= MOST_PROPOSALS:
+        raise ProposalError(f"--what-if {file}: limits: give 1 to {MOST_PROPOSALS}, not {len(proposals)}")
+    for place, proposal in enumerate(proposals):
+        if fault := _fault(proposal):
+            raise ProposalError(f"--what-if {file}: limits[{place}]: {fault}")
+    return proposals
+
+
+def _fault(proposal: Proposal) -> str | None:
+    if proposal.level not in LEVELS:
+        return f"level: {proposal.level!r} is none of {', '.join(LEVELS)}"
+    if proposal.direction not in ("publish", "dispatch"):
+        return f"direction: {proposal.direction!r} is neither publish nor dispatch"
+    if proposal.messages is None and proposal.bytes is None:
+        return "messages and bytes: give at least one of them"
+    numbers = ("messages", "bytes", "burst_messages", "burst_bytes")
+    bad = [name for name in numbers if not (getattr(proposal, name) is None or 0 < getattr(proposal, name) < 1e15)]
+    if bad:
+        return f"{bad[0]}: give a number above 0 and below 1e15"
+    lone = [
+        unit for unit in ("messages", "bytes") if getattr(proposal, f"burst_{unit}") and not getattr(proposal, unit)
+    ]
+    return f"burst_{lone[0]}: there is no limit of {lone[0]} that it could be of" if lone else None

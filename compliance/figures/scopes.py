@@ -1,0 +1,63 @@
+"""Which limits a stream's line would be charged to: its names at every level that the line itself tells of.
+
+What it does not tell is the resource group, so shared groups have no members here.
+"""
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from compliance.figures.levels import LEVELS
+
+
+def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+    """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
+
+    The members of a proxy's limit are tenants, of a tenant's namespaces, of a namespace's topics; of all others the
+    streams' own names.
+    """
+    scopes = F.array(*(_scope(*names) for names in _names() if names[0] in levels))
+    # A stream without a producer name or role has no limit of that level.
+    kept = interval_lines.withColumn("scope", F.explode(scopes)).where(F.col("scope.name").isNotNull())
+    return kept.withColumns({name: F.col(f"scope.{name}") for name in ("level", "name", "member")}).drop("scope")
+
+
+def _names() -> tuple[tuple[str, Column, Column], ...]:
+    namespace = F.concat_ws("/", "tenant", "namespace")
+    whole_topic = F.regexp_replace("topic", r"-partition-\d+$", "")
+    is_publish = F.col("direction") == "publish"
+    who = F.when(is_publish, F.col("producer_name")).otherwise(F.col("subscription"))
+    stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
+    subscribed = F.when(F.col("subscription") != "", F.concat_ws("@", "subscription", "topic"))
+    produced = F.when(F.col("producer_name") != "", F.concat_ws("@", F.col("producer_name"), whole_topic))
+    role = F.nullif(F.coalesce("client_role", F.lit("")), F.lit(""))
+    address = F.regexp_replace("client_address", r":\d+$", "")
+    return (
+        ("proxy", F.lit(""), F.col("tenant")),
+        ("tenant", F.col("tenant"), namespace),
+        ("namespace", namespace, F.col("topic")),
+        ("partitioned_topic", F.when(whole_topic != F.col("topic"), whole_topic), F.col("topic")),
+        ("topic", F.col("topic"), stream),
+        ("subscription", subscribed, stream),
+        ("producer", produced, stream),
+        ("role", role, F.col("topic")),
+        ("address", address, F.col("topic")),
+    )
+
+
+def _scope(level: str, name: Column, member: Column) -> Column:
+    return F.struct(F.lit(level).alias("level"), name.alias("name"), member.alias("member"))
+
+
+def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+    """The lines of the streams under some limiters.
+
+    Args:
+        interval_lines: All of them.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name` and what is wanted besides; few enough for one
+            machine.
+        levels: That they are of.
+    """
+    keys = ["proxy_id", "direction", "level", "name"]
+    return scoped(interval_lines, levels).join(F.broadcast(limiters), on=keys, how="inner")

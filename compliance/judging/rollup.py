@@ -1,0 +1,93 @@
+"""One verdict for each tenant, namespace, topic and level: the gravest of its limits', and how long they were kept."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+from compliance.judging.verdict import LimiterVerdict, Verdict, gravest
+
+Scope = Literal["tenant", "namespace", "topic", "level"]
+_TOPIC_LEVELS = ("topic", "partitioned_topic")
+_AT_TOPIC_LEVELS = ("subscription", "producer")
+
+
+class Rollup(Struct, frozen=True, kw_only=True):
+    """All limits of one tenant, one namespace, one topic or one level."""
+
+    scope: Scope
+    name: str
+    verdict: Verdict
+    containment: Verdict
+    entitlement: Verdict
+    containment_share: float | None
+    """The lowest of its limits', 0 to 1; null if none was in force."""
+    entitlement_share: float | None
+    coverage: float
+    """The lowest of its limits'."""
+    limits: int
+    violated: int
+    """Limits with a violation."""
+    worst: str
+    """The limit that decides: its direction, level and name."""
+
+
+def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
+    """By tenant, namespace, topic and level, in this order; the gravest first.
+
+    Args:
+        limiters: In the order of gravity.
+    """
+    groups: defaultdict[tuple[Scope, str], list[LimiterVerdict]] = defaultdict(list)
+    for limiter in limiters:
+        for key in scopes(limiter):
+            groups[key].append(limiter)
+    order: tuple[Scope, ...] = ("tenant", "namespace", "topic", "level")
+    rolled = [_roll(scope, name, members) for (scope, name), members in groups.items()]
+    # Within a scope as the limits are: a group came up with its gravest.
+    return sorted(rolled, key=lambda row: order.index(row.scope))
+
+
+def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
+    """What the limit belongs to. One that spans tenants belongs to its level only."""
+    yield ("level", limiter.level)
+    if limiter.tenant:
+        yield ("tenant", limiter.tenant)
+        if limiter.namespace:
+            yield ("namespace", f"{limiter.tenant}/{limiter.namespace}")
+    if topic := _topic(limiter):
+        yield ("topic", topic)
+
+
+def _topic(limiter: LimiterVerdict) -> str:
+    if limiter.level in _TOPIC_LEVELS:
+        return limiter.name
+    # Names of producers may hold an @, names of topics begin with their kind.
+    for kind in ("@persistent://", "@non-persistent://"):
+        if limiter.level in _AT_TOPIC_LEVELS and kind in limiter.name:
+            return kind[1:] + limiter.name.rpartition(kind)[2]
+    return ""
+
+
+def _roll(scope: Scope, name: str, limiters: list[LimiterVerdict]) -> Rollup:
+    containment = gravest(limiter.containment for limiter in limiters)
+    entitlement = gravest(limiter.entitlement for limiter in limiters)
+    worst = limiters[0]
+    return Rollup(
+        scope=scope,
+        name=name,
+        verdict=gravest([containment, entitlement]),
+        containment=containment,
+        entitlement=entitlement,
+        containment_share=_lowest(limiter.containment_share for limiter in limiters),
+        entitlement_share=_lowest(limiter.entitlement_share for limiter in limiters),
+        coverage=min(limiter.coverage for limiter in limiters),
+        limits=len(limiters),
+        violated=sum(limiter.is_violated for limiter in limiters),
+        worst=f"{worst.direction} {worst.level} {worst.name}".strip(),
+    )
+
+
+def _lowest(shares: Iterable[float | None]) -> float | None:
+    return min((share for share in shares if share is not None), default=None)

@@ -1,0 +1,248 @@
+"""The judging: facts in, verdicts out. Its rules stand in docs/compliance.md.
+
+A verdict is `violated` when a violation was seen; else `unknown` when lines are missing that might show one; only then
+`compliant`. `no limit` where there was nothing to keep.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from compliance.judging.facts import ContainmentFacts, EntitlementFacts, Facts, KeptFacts, LimiterFacts, RunFacts
+from compliance.judging.rounding import CLOCK_RESOLUTION_S, excess_tolerance
+
+Verdict = Literal["compliant", "violated", "unknown", "no limit"]
+
+Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts)
+
+COMPLETE = 1 - 1e-9
+_GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
+
+
+class LimiterVerdict(Struct, frozen=True, kw_only=True):
+    """One limiter of one proxy over all its runs."""
+
+    proxy_id: str
+    direction: str
+    level: str
+    name: str
+    tenant: str
+    namespace: str
+    source: str
+    mode: str
+    """The mode last in force; a limit that is only observed is none for the verdicts."""
+    limit_messages: float | None
+    """The value last in force, per second; null for none."""
+    limit_bytes: float | None
+    burst_messages: float | None
+    burst_bytes: float | None
+    values: int
+    """How many values were in force, or of a relative limit configured; more than one: the limit was changed."""
+    is_relative: bool
+    """The limit varies with the publish rate; the value is the last one."""
+    containment: Verdict
+    entitlement: Verdict
+    shortfall_percent: float
+    """How much less than owed passed in the worst window, 0 if it got all."""
+    containment_share: float | None
+    """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
+    entitlement_share: float | None
+    """Share of the time waited that passed what was owed; 1 if nobody waited; null without a limit."""
+    lines: int
+    """Lines that were judged: each ends a window of every length."""
+    coverage: float
+    """Lowest share of time covered in any of the runs, 0 to 1."""
+    passed_messages: int
+    passed_bytes: int
+    rejected_messages: int
+    """Refused by this limit, with an error to the client."""
+    rejected_bytes: int
+    throttled_s: float
+    throttled_share: float
+    """Of the time from the limiter's first line to its last in each run."""
+    first: datetime
+    """Begin of its first line."""
+    last: datetime
+    worst_containment: ContainmentFacts | None
+    worst_entitlement: EntitlementFacts | None
+
+    @property
+    def is_violated(self) -> bool:
+        """Of the two promises at least one was broken."""
+        return "violated" in (self.containment, self.entitlement)
+
+
+class Overall(Struct, frozen=True, kw_only=True):
+    """The report in one look."""
+
+    verdict: Verdict
+    containment: Verdict
+    entitlement: Verdict
+    first: datetime | None
+    last: datetime | None
+    complete_up_to: datetime | None
+    """The earliest of what the proxies' logs are complete up to."""
+    coverage: float
+    """Lowest of all runs."""
+
+
+def gravest(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on the whole: one violation outweighs everything."""
+    return min(verdicts, key=_GRAVITY.index, default="no limit")
+
+
+def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
+    """Each limiter of each proxy, the gravest first."""
+    coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
+    containment, entitlement, kept = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept)
+    seen = (Seen(rows, containment[key], entitlement[key], kept[key]) for key, rows in _grouped(facts.limiters).items())
+    verdicts = [_judge(limiter, coverage) for limiter in seen]
+    return sorted(verdicts, key=_order)
+
+
+def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
+    """The whole. Without a single line, or a single heartbeat, nothing is known."""
+    containment = gravest(limiter.containment for limiter in limiters)
+    entitlement = gravest(limiter.entitlement for limiter in limiters)
+    coverage = min((run_coverage(run) for run in facts.runs), default=0.0)
+    # What is beyond the table has no violation, or the table would begin with it; but it may not be all there.
+    beyond: Verdict = "unknown" if facts.left_out.get("limiters") and coverage < COMPLETE else "no limit"
+    verdict = gravest([containment, entitlement, beyond]) if facts.runs else "unknown"
+    return Overall(
+        verdict=verdict,
+        containment=containment,
+        entitlement=entitlement,
+        first=min((run.first for run in facts.runs), default=None),
+        last=max((run.last for run in facts.runs), default=None),
+        complete_up_to=_complete_up_to(facts.runs),
+        coverage=coverage,
+    )
+
+
+def run_coverage(run: RunFacts) -> float:
+    """The run's coverage; never whole while a line is known to be missing, or the proxy says that one may be."""
+    return min(run.coverage, 0.9999) if run.missing or run.is_lossy else run.coverage
+
+
+def _complete_up_to(runs: list[RunFacts]) -> datetime | None:
+    latest: dict[str, datetime | None] = {}
+    for run in runs:
+        known = [time for time in (latest.get(run.proxy_id), run.complete_up_to) if time]
+        latest[run.proxy_id] = max(known, default=None)
+    times = list(latest.values())
+    return None if None in times else min((time for time in times if time), default=None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is known of one limiter of one proxy."""
+
+    rows: list[LimiterFacts]
+    containment: list[ContainmentFacts]
+    entitlement: list[EntitlementFacts]
+    kept: list[KeptFacts]
+
+
+def containment_share(seen: Seen, worst: ContainmentFacts | None) -> float:
+    """Share of the judged time in which the limit was kept.
+
+    A violation that only the lines of streams show is none of the limiter's lines: there the whole stretch counts.
+    """
+    judged_s = sum(row.judged_s for row in seen.kept)
+    over_s = sum(row.over_s for row in seen.kept)
+    if worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
+        over_s = max(over_s, (worst.end - worst.start).total_seconds())
+    return max(0.0, 1 - over_s / judged_s) if judged_s else 1.0
+
+
+def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
+    """Share of the time in which somebody waited whose last ten seconds passed what was owed.
+
+    What falls short only over the whole run counts by how much passed.
+    """
+    waited_s = sum(row.waited_s for row in seen.kept)
+    share = 1 - sum(row.short_s for row in seen.kept) / waited_s if waited_s else 1.0
+    if least and least.whole_deficit_s > CLOCK_RESOLUTION_S and least.whole_waited_s:
+        share = min(share, least.whole_served_s / least.whole_waited_s)
+    return max(0.0, share)
+
+
+def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
+    rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
+    latest = max(rows, key=lambda row: row.last)
+    was_limited = any(row.was_limited for row in rows)
+    covered = min(coverage[row.proxy_id, row.boot_id] for row in rows)
+    worst = max(containment, key=lambda window: window.excess / (window.limit or 1), default=None)
+    least = max(entitlement, key=_deficit_s, default=None)
+    is_over = any(window.excess > excess_tolerance(window.limit) for window in containment)
+    is_short = least is not None and _deficit_s(least) > CLOCK_RESOLUTION_S
+    span_s = sum((row.last - row.first).total_seconds() for row in rows)
+    throttled_s = sum(row.throttled_s for row in rows)
+    return LimiterVerdict(
+        proxy_id=latest.proxy_id,
+        direction=latest.direction,
+        level=latest.level,
+        name=latest.name,
+        tenant=latest.tenant,
+        namespace=latest.namespace,
+        source=latest.source,
+        mode=latest.mode,
+        limit_messages=latest.limit_messages,
+        limit_bytes=latest.limit_bytes,
+        burst_messages=latest.burst_messages,
+        burst_bytes=latest.burst_bytes,
+        values=max(row.values for row in rows),
+        is_relative=latest.is_relative,
+        containment=_verdict(is_violated=is_over, was_limited=was_limited, coverage=covered),
+        entitlement=_verdict(is_violated=is_short, was_limited=was_limited, coverage=covered),
+        shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,
+        containment_share=containment_share(seen, worst) if was_limited else None,
+        entitlement_share=entitlement_share(seen, least) if was_limited else None,
+        lines=sum(row.lines for row in seen.kept),
+        coverage=covered,
+        passed_messages=sum(row.passed_messages for row in rows),
+        passed_bytes=sum(row.passed_bytes for row in rows),
+        rejected_messages=sum(row.rejected_messages for row in rows),
+        rejected_bytes=sum(row.rejected_bytes for row in rows),
+        throttled_s=throttled_s,
+        throttled_share=min(1.0, throttled_s / span_s) if span_s > 0 else 0.0,
+        first=min(row.first for row in rows),
+        last=max(row.last for row in rows),
+        worst_containment=worst,
+        worst_entitlement=least,
+    )
+
+
+def _verdict(*, is_violated: bool, was_limited: bool, coverage: float) -> Verdict:
+    if not was_limited:
+        return "no limit"
+    if is_violated:
+        return "violated"
+    return "compliant" if coverage >= COMPLETE else "unknown"
+
+
+def shortfall_percent(facts: EntitlementFacts) -> float:
+    """Percent of what was owed that did not pass, in the worse of the worst window and the whole."""
+    window = 1 - facts.served_s / facts.waited_s if facts.waited_s and facts.deficit_s > 0 else 0.0
+    whole = 1 - facts.whole_served_s / facts.whole_waited_s if facts.whole_waited_s and facts.whole_deficit_s > 0 else 0
+    return 100 * max(0.0, window, whole)
+
+
+def _deficit_s(facts: EntitlementFacts) -> float:
+    return max(facts.deficit_s, facts.whole_deficit_s)
+
+
+def _order(limiter: LimiterVerdict) -> tuple[int, float, str, str, str]:
+    gravity = _GRAVITY.index(gravest([limiter.containment, limiter.entitlement]))
+    return (gravity, -limiter.throttled_s, limiter.name, limiter.direction, limiter.proxy_id)
+
+
+def _grouped(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
+    groups: defaultdict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.proxy_id, row.direction, row.level, row.name].append(row)
+    return groups

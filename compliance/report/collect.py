@@ -1,0 +1,282 @@
+"""Runs the sums of every section on Spark and hands back plain values, never more of them than one machine can hold."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
+from compliance.figures import facts as figures
+from compliance.figures.proposals import Proposal
+from compliance.judging import facts
+from compliance.judging.containment import containment_facts, judged_lines, units_in_force
+from compliance.judging.crosscheck import crosscheck_facts
+from compliance.judging.entitlement import entitlement_facts, owed_lines
+from compliance.judging.kept import kept_facts, kept_lines
+from compliance.judging.quality import gap_facts, run_facts
+from compliance.judging.verdict import LimiterVerdict, judge_limiters
+from compliance.local_frame import local_frame
+from compliance.report.logs import Logs
+from compliance.report.subjects import MOST_STEPS, Subject, charted, shared_limits
+from compliance.schema import LIMITER
+from compliance.stream.sequence import gaps
+
+MOST_LIMITS = 20_000
+MOST_TOPICS = 20_000
+MOST_USAGE = 200_000
+MOST_RUNS = 10_000
+MOST_LISTED = 1_000
+"""Rows of every other table that come out of Spark: the worst of them."""
+
+_KEYS = dict.fromkeys(rates.LIMIT_KEY, "string")
+
+T = TypeVar("T")
+Tables = dict[str, Any]
+"""Tables of `Facts` by their names there."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the reader wants to know besides.
+
+    Args:
+        objective: Share of time in which promises are to be kept: what burn rates are measured by.
+        proposals: Limits to replay over the log.
+    """
+
+    objective: float = 0.999
+    proposals: tuple[Proposal, ...] = ()
+
+
+def collect(logs: Logs, asked: Asked, on_step: Callable[[str], None]) -> facts.Facts:
+    """Everything that the report needs.
+
+    Args:
+        logs: The lines.
+        asked: What else is asked.
+        on_step: Told, in words, what is counted next.
+    """
+    found = Found()
+    on_step("checking that the log is complete")
+    tables = found.quality(logs)
+    on_step("judging the limits")
+    tables |= found.judged(logs, asked.objective)
+    on_step("adding up topics and days")
+    tables |= found.totals(logs.intervals)
+    limiters = judge_limiters(_facts(tables))
+    subjects = charted(limiters, tables["topics"])
+    on_step("drawing rates")
+    tables |= found.drawn(logs, subjects)
+    on_step("measuring waits, fairness and headroom")
+    tables |= found.measured(logs, asked)
+    tables |= found.shared(logs, shared_limits(limiters))
+    is_limited = any(limiter.containment != "no limit" for limiter in limiters)
+    of = sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
+    shown = len({(subject.proxy_id, subject.direction, subject.level, subject.name) for subject in subjects})
+    more = {"charts_left_out": of - shown, "left_out": found.left_out, "objective": asked.objective}
+    return _facts(tables | more | {"proposals": list(asked.proposals)})
+
+
+def _facts(tables: Mapping[str, Any]) -> facts.Facts:
+    empty: dict[str, Any] = {
+        name: [] for name in ("runs", "gaps", "quarantine", "limiters", "containment", "entitlement", "topics", "usage")
+    }
+    return facts.Facts(**(empty | dict(tables)))
+
+
+class Found:
+    """Runs the sums; remembers which tables were longer than what is brought out."""
+
+    def __init__(self) -> None:
+        self.left_out: dict[str, int] = {}
+
+    def rows(
+        self, name: str, frame: DataFrame, kind: type[T], *order: Column | str, most: int = MOST_LISTED
+    ) -> list[T]:
+        """The first rows of a table in that order, as values."""
+        first = frame.orderBy(*order).limit(most + 1).collect()
+        if len(first) > most:
+            self.left_out[name] = frame.count() - most
+        return [msgspec.convert(row.asDict(recursive=True), kind) for row in first[:most]]
+
+    def quality(self, logs: Logs) -> Tables:
+        """How much of the log is there."""
+        kept = logs.tables
+        runs = self.rows(
+            "runs",
+            run_facts(kept.runs, kept.seen, logs.lines, logs.others),
+            facts.RunFacts,
+            "coverage",
+            "first",
+            most=MOST_RUNS,
+        )
+        groups = kept.quarantine.groupBy("file", "reason").agg(
+            F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
+        )
+        missing = gap_facts(gaps(kept.seen), logs.lines)
+        is_gapped = any(run.missing for run in runs)
+        order = (F.desc("lines"), "file", "reason")
+        changed = changes.change_facts(logs.of("change"), logs.limits)
+        return {
+            "runs": runs,
+            "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
+            "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
+            "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
+            "changes": self.rows("changes", changed, figures.ChangeFacts, "at", "name"),
+        }
+
+    def judged(self, logs: Logs, objective: float) -> Tables:
+        """The limits, the worst ones if there are too many, with their worst windows; and how fast budgets burn."""
+        units = units_in_force(logs.limits)
+        judged = judged_lines(logs.limits, units).persist()
+        owed = owed_lines(logs.limits).persist()
+        try:
+            kept = kept_lines(judged, owed)
+            containment = containment_facts(judged).unionByName(crosscheck_facts(judged, logs.intervals, units))
+            limits = self.limits(
+                usage.limiter_facts(logs.limits), containment, entitlement_facts(owed), kept_facts(kept)
+            )
+            burned = burn.burn_facts(kept, objective)
+            return limits | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
+        finally:
+            judged.unpersist()
+            owed.unpersist()
+
+    def limits(self, limiters: DataFrame, containment: DataFrame, entitlement: DataFrame, kept: DataFrame) -> Tables:
+        """All of them, or the worst ones."""
+        more = limiters.select(*rates.LIMIT_KEY).distinct().count() - MOST_LIMITS
+        if more > 0:
+            self.left_out["limiters"] = more
+            worst = worst_limits(limiters, containment, entitlement, MOST_LIMITS)
+            limiters, containment, entitlement, kept = (
+                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi")
+                for frame in (limiters, containment, entitlement, kept)
+            )
+        return {
+            "limiters": all_rows(limiters, facts.LimiterFacts),
+            "containment": all_rows(containment, facts.ContainmentFacts),
+            "entitlement": all_rows(entitlement, facts.EntitlementFacts),
+            "kept": all_rows(kept, facts.KeptFacts),
+        }
+
+    def totals(self, intervals: DataFrame) -> Tables:
+        """Topics and days."""
+        topics, days = usage.topic_facts(intervals), usage.usage_facts(intervals)
+        tenants = usage.tenant_day_facts(intervals)
+        busiest = (F.desc("throttled_s"), F.desc("passed_messages"), "topic", "direction")
+        by_day = ("day", "tenant", "namespace", "topic", "direction")
+        return {
+            "topics": self.rows("topics", topics, facts.TopicFacts, *busiest, most=MOST_TOPICS),
+            "usage": self.rows("usage", days, facts.UsageFacts, *by_day, most=MOST_USAGE),
+            "tenant_days": self.rows(
+                "tenant_days", tenants, figures.TenantDayFacts, "day", "tenant", "direction", most=MOST_USAGE
+            ),
+        }
+
+    def drawn(self, logs: Logs, subjects: list[Subject]) -> Tables:
+        """Rates of what is charted."""
+        if not subjects:
+            return {}
+        limits, intervals = logs.limits, logs.intervals
+        spans = [(*_key(one), one.step_s, one.first.timestamp(), one.last.timestamp()) for one in subjects]
+        wanted = local_frame(
+            limits.sparkSession, spans, _KEYS | {"step_s": "long", "from_s": "double", "to_s": "double"}
+        )
+        is_limited, levels = bool(subjects[0].proxy_id), {one.level for one in subjects}
+        drawn = (
+            rates.limiter_rates(limits, intervals, wanted, levels)
+            if is_limited
+            else rates.topic_rates(intervals, wanted)
+        )
+        order = (*rates.LIMIT_KEY, "step_s", "step")
+        names = local_frame(limits.sparkSession, sorted({_key(one) for one in subjects}), _KEYS)
+        peaks = rates.peak_facts(limits, names)
+        return {
+            "rates": self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(subjects)),
+            "peaks": self.rows("peaks", peaks, figures.PeakFacts, *rates.LIMIT_KEY, "unit", "step_s")
+            if is_limited
+            else [],
+        }
+
+    def measured(self, logs: Logs, asked: Asked) -> Tables:
+        """What is judged nowhere."""
+        limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
+        tables: Tables = {
+            "episodes": self.rows(
+                "episodes", delays.episode_facts(limits), figures.EpisodeFacts, F.desc("throttled_s"), "name"
+            ),
+            "delays_by_reason": self.rows(
+                "delays_by_reason",
+                delays.delay_facts(intervals, by_topic=False),
+                figures.DelayFacts,
+                "direction",
+                "reason",
+            ),
+            "delays_by_topic": self.rows(
+                "delays_by_topic",
+                delays.delay_facts(intervals, by_topic=True),
+                figures.DelayFacts,
+                F.desc("delay_sum_ms"),
+                F.desc("delay_max_ms"),
+                "topic",
+            ),
+            "pauses": self.rows("pauses", delays.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
+            "refusals": self.rows(
+                "refusals", delays.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
+            ),
+            "neighbours": self.rows(
+                "neighbours",
+                neighbours.neighbour_facts(intervals, pauses),
+                figures.NeighbourFacts,
+                F.desc("ratio"),
+                "offender",
+            ),
+            "headroom": self.rows(
+                "headroom", headroom.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
+            ),
+        }
+        if asked.proposals:
+            replayed = replay.replay_facts(intervals, list(asked.proposals))
+            order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
+            tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
+        return tables
+
+    def shared(self, logs: Logs, limits: list[LimiterVerdict]) -> Tables:
+        """Who got what of the shared limits."""
+        if not limits:
+            return {}
+        units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]
+        wanted = local_frame(logs.lines.sparkSession, units, _KEYS | {"unit": "string"})
+        members = fairness.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
+        order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
+        return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
+
+
+def worst_limits(limiters: DataFrame, containment: DataFrame, entitlement: DataFrame, most: int) -> DataFrame:
+    """The keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
+    scores = (
+        containment.select(*rates.LIMIT_KEY, F.try_divide("excess", "limit").alias("score"), F.lit(0.0).alias("waits")),
+        entitlement.select(
+            *rates.LIMIT_KEY, F.greatest("deficit_s", "whole_deficit_s").alias("score"), F.lit(0.0).alias("waits")
+        ),
+        limiters.select(
+            *rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s").alias("waits")
+        ),
+    )
+    either = scores[0].unionByName(scores[1]).unionByName(scores[2])
+    worst = either.groupBy(*rates.LIMIT_KEY).agg(F.max("score").alias("score"), F.sum("waits").alias("waits"))
+    order = (F.desc_nulls_last("score"), F.desc("waits"), *rates.LIMIT_KEY)
+    return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
+
+
+def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
+    """A table of limits that is bounded already, in an order that is the same in every run."""
+    order = [*LIMITER, *(name for name in ("unit", "basis") if name in frame.columns)]
+    return [msgspec.convert(row.asDict(recursive=True), kind) for row in frame.orderBy(*order).collect()]
+
+
+def _key(one: Subject | LimiterVerdict) -> tuple[str, str, str, str]:
+    return (one.proxy_id, one.direction, one.level, one.name)

@@ -1,0 +1,110 @@
+"""The report as JSON for programs and every table of it as CSV for spreadsheets and finance."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from compliance.judging.facts import UsageFacts
+from compliance.report.report import Report
+
+USAGE_COLUMNS = (
+    "day",
+    "tenant",
+    "namespace",
+    "topic",
+    "direction",
+    "offered_messages",
+    "offered_bytes",
+    "passed_messages",
+    "passed_bytes",
+    "bytes_basis",
+)
+
+# A spreadsheet takes a cell that begins so for a formula ...
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# ... but letters, digits and these signs alone, Pulsar's own for names, cannot call anything: those names stay.
+_PULSAR_NAME = re.compile(r"[-=:.\w]*", re.ASCII)
+
+
+def report_json(report: Report) -> bytes:
+    """All of the report, indented."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def usage_csv(usage: list[UsageFacts], bytes_basis: str) -> str:
+    """One line a day, topic and direction."""
+    rows = [msgspec.structs.asdict(row) | {"bytes_basis": bytes_basis} for row in usage]
+    return table_csv(USAGE_COLUMNS, rows)
+
+
+def tables(report: Report) -> dict[str, str]:
+    """Every table of the report as CSV, by the name of its file."""
+    throttling, quality = report.throttling, report.quality
+    rows: dict[str, list[Any]] = {
+        "verdicts": list(report.rollups),
+        "limits": list(report.limiters),
+        "log-runs": list(quality.runs),
+        "log-gaps": list(quality.gaps),
+        "log-losses": list(quality.losses),
+        "log-malformed": list(quality.quarantine),
+        "rates": list(report.rates),
+        "peaks": list(report.peaks),
+        "throttling": list(throttling.limits),
+        "delays-by-reason": list(throttling.by_reason),
+        "delays-by-topic": list(throttling.by_topic),
+        "pauses": list(throttling.pauses),
+        "refusals": list(throttling.refusals),
+        "budgets": list(report.budgets.rows),
+        "fairness": [
+            flat(limit, without=("members",)) | flat(one) for limit in report.fairness for one in limit.members
+        ],
+        "neighbours": list(report.neighbours),
+        "headroom": list(report.headroom),
+        "what-if": list(report.what_if.rows) if report.what_if else [],
+        "topics": list(report.topics),
+        "usage-by-tenant": [flat(row) | {"bytes_basis": report.bytes_basis} for row in report.tenant_days],
+        "changes": list(report.events),
+    }
+    flattened = {name: [row if isinstance(row, dict) else flat(row) for row in table] for name, table in rows.items()}
+    made = {f"{name}.csv": table_csv(_columns(table), table) for name, table in flattened.items() if table}
+    return made | {"usage.csv": usage_csv(report.usage, report.bytes_basis)}
+
+
+def flat(row: msgspec.Struct, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A row whose parts' fields stand beside its own: `worst_containment_start`."""
+    cells: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(row).items():
+        if isinstance(value, msgspec.Struct):
+            cells |= {f"{name}_{inner}": cell for inner, cell in flat(value).items()}
+        elif name not in without:
+            cells[name] = value
+    return cells
+
+
+def table_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Lines of cells, the columns' names first; what a row has not is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = list(columns)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    return text.getvalue()
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _cell(value: Any) -> Any:
+    """The value, or the value behind an apostrophe if a spreadsheet might run it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS) or _PULSAR_NAME.fullmatch(value):
+        return value
+    return "'" + value

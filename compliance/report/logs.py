@@ -1,0 +1,64 @@
+"""The lines that a report is made from, each kind kept in the form in which the sums want it."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from compliance.judging.clock_steps import steps_back, with_epoch
+from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.tables import LogTables
+
+_LARGE = ("interval", "limit")
+_SMALL = ("change", "heartbeat", "loss", "reject", "throttle")
+_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms")
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What is reported on.
+
+    Args:
+        tables: What a job has kept.
+        lines: Each line once, of all kinds: what they all have.
+        limits: Lines of limiters with their epoch, those of one limiter in one partition and in order.
+        intervals: Lines of streams with their epoch.
+        others: Lines of the other kinds that are counted.
+    """
+
+    tables: LogTables
+    lines: DataFrame
+    limits: DataFrame
+    intervals: DataFrame
+    others: DataFrame
+
+    def of(self, kind: str) -> DataFrame:
+        """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
+        return self.others.where(F.col("kind") == kind).select(*_columns(kind))
+
+
+@contextlib.contextmanager
+def opened(tables: LogTables) -> Iterator[Logs]:
+    """Keeps in memory (or on disk, where it does not fit) what all sections read."""
+    rows = tables.rows
+    kept = [rows.where(F.col("kind") == kind).select(*_columns(kind)) for kind in _LARGE]
+    is_small = F.col("kind").isin(*_SMALL)
+    kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
+    intervals, limits, others = kept
+    # No window over the lines of a limiter has to move or to sort them then.
+    limits = limits.repartition(*LIMITER).sortWithinPartitions(*LIMITER, "seq")
+    frames = [frame.persist() for frame in (intervals, limits, others)]
+    try:
+        lines = rows.select(*_EVERY)
+        steps = steps_back(lines, others)
+        yield Logs(tables, lines, with_epoch(limits, steps), with_epoch(intervals, steps), others)
+    finally:
+        for frame in frames:
+            frame.unpersist()
+
+
+def _columns(kind: str) -> dict[str, None]:
+    fields = (*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind))
+    return dict.fromkeys(("kind", "file", "line", "day", *fields))

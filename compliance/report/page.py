@@ -1,0 +1,99 @@
+"""The report as one self-contained HTML page. Names come from clients: everything is escaped."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from compliance.figures.facts import LimitKey, PeakFacts
+from compliance.figures.proposals import Proposal
+from compliance.report.charts import charts
+from compliance.report.numbers import numbered, percent, quantity, span, whole
+from compliance.report.report import Report
+
+
+def render(report: Report) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=PackageLoader("compliance.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_FILTERS)
+    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events)]  # noqa: S704 - matplotlib escapes the texts that it draws
+    template = environment.get_template("report.html.j2")
+    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks))
+
+
+def _by_limit(peaks: list[PeakFacts]) -> list[tuple[tuple[LimitKey, str], dict[int, PeakFacts]]]:
+    """Each limit and unit with its peaks by length of step."""
+    limits: dict[tuple[str, ...], dict[int, PeakFacts]] = {}
+    for peak in peaks:
+        key = (peak.proxy_id, peak.direction, peak.level, peak.name, peak.unit)
+        limits.setdefault(key, {})[peak.step_s] = peak
+    return [((next(iter(steps.values())), key[-1]), steps) for key, steps in limits.items()]
+
+
+def _clock(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
+
+
+def _between(times: tuple[datetime, datetime]) -> str:
+    start, end = times
+    is_one_day = start.date() == end.date()
+    return f"{start:%Y-%m-%d %H:%M:%S} to {end:{'%H:%M:%S' if is_one_day else '%Y-%m-%d %H:%M:%S'}} UTC"
+
+
+def _size(octets: float) -> str:
+    number = quantity(octets)
+    # "12.3k" is read as a count: a size has its prefix at the unit.
+    return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
+
+
+def _rate(limited: object) -> str:
+    """The limits of a row, in words."""
+    messages, octets = (getattr(limited, f"limit_{unit}") for unit in ("messages", "bytes"))
+    said = [] if messages is None else [f"{quantity(messages)} messages/s"]
+    said += [] if octets is None else [f"{_size(octets)}/s"]
+    return " and ".join(said) or "none"
+
+
+def _counted(number: float, unit: str) -> str:
+    return _size(number) if unit == "bytes" and number >= 1000 else f"{_few(number)} {unit}"
+
+
+def _few(number: float) -> str:
+    # A fraction of a message says something only where there are few.
+    return whole(number) if number >= 100 or number == int(number) else f"{number:.1f}"
+
+
+def _delay(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "-"
+    return f"{milliseconds:.3g} ms" if milliseconds < 999.5 else span(milliseconds / 1e3)
+
+
+def _proposed(proposal: Proposal) -> str:
+    said = [] if proposal.messages is None else [f"{quantity(proposal.messages)} messages/s"]
+    said += [] if proposal.bytes is None else [f"{_size(proposal.bytes)}/s"]
+    return " and ".join(said)
+
+
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "whole": whole,
+    "quantity": quantity,
+    "percent": percent,
+    "span": span,
+    "clock": _clock,
+    "between": _between,
+    "rate": _rate,
+    "size": _size,
+    "counted": _counted,
+    "delay": _delay,
+    "proposed": _proposed,
+    "number": numbered,
+}

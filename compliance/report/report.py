@@ -1,0 +1,223 @@
+"""The report as one value: what report.json holds and the page shows."""
+
+from datetime import datetime
+from typing import TypeVar
+
+from msgspec import Struct
+
+from compliance.figures.facts import (
+    EpisodeFacts,
+    LossFacts,
+    NeighbourFacts,
+    PauseFacts,
+    PeakFacts,
+    RateFacts,
+    RefusalFacts,
+    TenantDayFacts,
+)
+from compliance.judging.facts import Facts, GapFacts, QuarantineFacts, RunFacts, TopicFacts, UsageFacts
+from compliance.judging.rollup import Rollup, roll_up
+from compliance.judging.verdict import LimiterVerdict, Overall, judge_limiters, judge_overall
+from compliance.report.numbers import numbered, percent
+from compliance.report.sections.budgets import Burn, burns
+from compliance.report.sections.sharing import SharedLimit, shared_limits
+from compliance.report.sections.throttling import Delay, by_reason, delays
+from compliance.report.sections.timeline import Event, timeline
+from compliance.report.sections.trends import Headroom, headrooms
+from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
+
+REPORT_VERSION = 2
+SILENT_S = 60.0
+
+Row = TypeVar("Row", RateFacts, PeakFacts)
+BYTES_BASIS = "entries: magic, checksum, metadata and payload, as the broker counts; no TCP, no TLS"
+
+
+class Quality(Struct, frozen=True, kw_only=True):
+    """How much of the log is there."""
+
+    lines: int
+    quarantined: int
+    duplicates: int
+    missing: int
+    silent: list[str]
+    """Proxies whose log stops, without an orderly end, before that of others."""
+    runs: list[RunFacts]
+    gaps: list[GapFacts]
+    losses: list[LossFacts]
+    """What proxies say themselves is lost."""
+    quarantine: list[QuarantineFacts]
+    """Groups of file and reason, the largest first."""
+
+
+class Throttling(Struct, frozen=True, kw_only=True):
+    """How much it hurt."""
+
+    limits: list[EpisodeFacts]
+    """Who waited longest first."""
+    by_reason: list[Delay]
+    by_topic: list[Delay]
+    pauses: list[PauseFacts]
+    """Pauses of reading, which all streams of a connection feel."""
+    refusals: list[RefusalFacts]
+    """Lookups, producers and consumers that were refused."""
+
+
+class Budgets(Struct, frozen=True, kw_only=True):
+    """How fast error budgets are spent."""
+
+    objective: float
+    rows: list[Burn]
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """Proposed limits on the arrivals of this log."""
+
+    rows: list[WhatIf]
+    unmatched: list[str]
+    """Proposals that fit no name in the log."""
+    caveat: str
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """Everything, the verdict first."""
+
+    report_version: int
+    bytes_basis: str
+    overall: Overall
+    headline: str
+    sentence: str
+    rollups: list[Rollup]
+    limiters: list[LimiterVerdict]
+    quality: Quality
+    rates: list[RateFacts]
+    peaks: list[PeakFacts]
+    charts_left_out: int
+    throttling: Throttling
+    budgets: Budgets
+    fairness: list[SharedLimit]
+    neighbours: list[NeighbourFacts]
+    headroom: list[Headroom]
+    what_if: Replay | None
+    topics: list[TopicFacts]
+    usage: list[UsageFacts]
+    tenant_days: list[TenantDayFacts]
+    events: list[Event]
+    left_out: dict[str, int]
+    """Rows of the larger tables that are in none of the files, because they did not fit one machine: the least."""
+
+
+def make_report(facts: Facts) -> Report:
+    """Judges the facts and puts them in order."""
+    limiters = judge_limiters(facts)
+    overall = judge_overall(facts, limiters)
+    headline, sentence = words(overall, limiters, facts)
+    proposals = facts.proposals
+    return Report(
+        report_version=REPORT_VERSION,
+        bytes_basis=BYTES_BASIS,
+        overall=overall,
+        headline=headline,
+        sentence=sentence,
+        rollups=roll_up(limiters),
+        limiters=limiters,
+        quality=_quality(facts),
+        rates=in_order(facts.rates, limiters),
+        # An average over more than the log would tell of the log's length.
+        peaks=[peak for peak in in_order(facts.peaks, limiters) if peak.step_s <= _span_s(overall)],
+        charts_left_out=facts.charts_left_out,
+        throttling=_throttling(facts),
+        budgets=Budgets(objective=facts.objective, rows=burns(facts.burn, facts.objective, _span_s(overall))),
+        fairness=shared_limits(facts.fairness),
+        neighbours=sorted(facts.neighbours, key=lambda row: (-row.victims, -row.ratio, row.offender)),
+        headroom=headrooms(facts.headroom),
+        what_if=_replay(facts) if proposals else None,
+        topics=sorted(facts.topics, key=lambda topic: (topic.topic, topic.direction)),
+        usage=sorted(facts.usage, key=lambda row: (row.day, row.topic, row.direction)),
+        tenant_days=sorted(facts.tenant_days, key=lambda row: (row.day, row.tenant, row.direction)),
+        events=timeline(facts.changes, facts.runs, facts.losses, facts.gaps),
+        left_out=facts.left_out,
+    )
+
+
+def _span_s(overall: Overall) -> float:
+    return (overall.last - overall.first).total_seconds() if overall.first and overall.last else 0.0
+
+
+def in_order(rows: list[Row], limiters: list[LimiterVerdict]) -> list[Row]:
+    """Rows of limits in the order of the limits."""
+    order = {(one.proxy_id, one.direction, one.level, one.name): place for place, one in enumerate(limiters)}
+    # Rows of topics without a limit stay as they are.
+    return sorted(rows, key=lambda row: order.get((row.proxy_id, row.direction, row.level, row.name), len(order)))
+
+
+def _quality(facts: Facts) -> Quality:
+    return Quality(
+        lines=sum(run.lines for run in facts.runs),
+        quarantined=sum(group.lines for group in facts.quarantine),
+        duplicates=sum(run.duplicates for run in facts.runs),
+        missing=sum(run.missing for run in facts.runs),
+        silent=silent(facts.runs),
+        runs=sorted(facts.runs, key=lambda run: (run.proxy_id, run.first)),
+        gaps=facts.gaps,
+        losses=facts.losses,
+        quarantine=facts.quarantine,
+    )
+
+
+def silent(runs: list[RunFacts]) -> list[str]:
+    """Proxies whose last run stops a minute or more before the log does, without an orderly end."""
+    latest: dict[str, RunFacts] = {}
+    for run in sorted(runs, key=lambda one: one.last):
+        latest[run.proxy_id] = run
+    end: datetime | None = max((run.last for run in runs), default=None)
+    stopped = (run for run in latest.values() if end and not run.ended and (end - run.last).total_seconds() >= SILENT_S)
+    return sorted(run.proxy_id for run in stopped)
+
+
+def _throttling(facts: Facts) -> Throttling:
+    return Throttling(
+        limits=facts.episodes,
+        by_reason=by_reason(facts.delays_by_reason),
+        by_topic=delays([row for row in facts.delays_by_topic if row.delay_max_ms]),
+        pauses=facts.pauses,
+        refusals=facts.refusals,
+    )
+
+
+def _replay(facts: Facts) -> Replay:
+    rows = what_ifs(facts.replays, facts.proposals)
+    return Replay(rows=rows, unmatched=unmatched(facts.replays, facts.proposals), caveat=CENSORED)
+
+
+def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
+    """The verdict for a stranger: a headline and a sentence."""
+    limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
+    if overall.verdict == "violated":
+        return _violations(limited)
+    if not facts.runs:
+        return "Nothing to judge", "The access log has no valid line."
+    if overall.verdict == "unknown":
+        return (
+            "No violation seen, but the log is not complete",
+            f"Coverage is {percent(overall.coverage)}: the missing lines might show one, so nothing is confirmed.",
+        )
+    if not limited:
+        return "No limits in force", "Traffic was counted, but there was no limit to keep."
+    return (
+        "All limits were kept, and nobody got less than owed",
+        f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete.",
+    )
+
+
+def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:
+    over = [limiter for limiter in limited if limiter.containment == "violated"]
+    short = [limiter for limiter in limited if limiter.entitlement == "violated"]
+    parts = []
+    if over:
+        parts.append(f"{numbered(len(over), 'limit')} exceeded")
+    if short:
+        parts.append(f"{numbered(len(short), 'limit')} throttled below {'its' if len(short) == 1 else 'their'} rate")
+    named = sorted({limiter.name for limiter in over + short})
+    listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+    return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}."

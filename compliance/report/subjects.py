@@ -1,0 +1,88 @@
+"""What is shown in full: which limits get charts, and which shared ones are looked into."""
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from compliance.figures.levels import SHARED
+from compliance.judging.facts import TopicFacts
+from compliance.judging.verdict import LimiterVerdict
+
+CHARTS = 8
+MOST_STEPS = 300
+CLOSE_UP = timedelta(seconds=120)
+"""To each side of the worst moment."""
+MOST_SHARED = 20
+STEPS_S = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400)
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """One limiter (or, with an empty `proxy_id`, a topic without a limit) and the time and steps of its chart."""
+
+    proxy_id: str
+    direction: str
+    level: str
+    name: str
+    first: datetime
+    last: datetime
+    step_s: int
+
+
+def step_for(first: datetime, last: datetime) -> int:
+    """The shortest step that keeps a chart within its number of steps, seconds."""
+    span_s = (last - first).total_seconds()
+    return next((step for step in STEPS_S if span_s / step <= MOST_STEPS), STEPS_S[-1])
+
+
+def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:
+    """The gravest limits, each over all its time and, if that is long, close up; without limits the busiest topics."""
+    limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
+    if limited:
+        return [subject for limiter in limited[:CHARTS] for subject in _views(limiter)]
+    return [_of_topic(topic) for topic in sorted(topics, key=lambda one: (-one.passed_messages, one.topic))[:CHARTS]]
+
+
+def _views(limiter: LimiterVerdict) -> list[Subject]:
+    whole = _subject(limiter, limiter.first, limiter.last)
+    moment = worst_moment(limiter)
+    if whole.step_s == STEPS_S[0] or moment is None:
+        return [whole]
+    return [whole, _subject(limiter, moment - CLOSE_UP, moment + CLOSE_UP)]
+
+
+def worst_moment(limiter: LimiterVerdict) -> datetime | None:
+    """The end of the window that decides: the shortfall if that is the violation, else the fullest."""
+    over, short = limiter.worst_containment, limiter.worst_entitlement
+    if short and limiter.entitlement == "violated" and limiter.containment != "violated":
+        return short.end
+    return over.end if over else None
+
+
+def _subject(limiter: LimiterVerdict, first: datetime, last: datetime) -> Subject:
+    return Subject(
+        proxy_id=limiter.proxy_id,
+        direction=limiter.direction,
+        level=limiter.level,
+        name=limiter.name,
+        first=first,
+        last=last,
+        step_s=step_for(first, last),
+    )
+
+
+def _of_topic(topic: TopicFacts) -> Subject:
+    return Subject(
+        proxy_id="",
+        direction=topic.direction,
+        level="topic",
+        name=topic.topic,
+        first=topic.first,
+        last=topic.last,
+        step_s=step_for(topic.first, topic.last),
+    )
+
+
+def shared_limits(limiters: list[LimiterVerdict]) -> list[LimiterVerdict]:
+    """Those whose members the log names and on which somebody waited, the longest first."""
+    shared = [limiter for limiter in limiters if limiter.level in SHARED and limiter.throttled_s > 0]
+    return sorted(shared, key=lambda limiter: (-limiter.throttled_s, limiter.name))[:MOST_SHARED]

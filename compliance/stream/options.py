@@ -1,0 +1,106 @@
+"""What the job is asked to do, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compliance.stream.windows import TABLES, WindowTable
+
+SOURCES = ("files", "kafka", "pulsar")
+SINKS = ("parquet", "delta", "iceberg")
+
+
+class JobError(Exception):
+    """The job cannot be done, for a reason that the operator can mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where lines come from.
+
+    Args:
+        kind: One of `SOURCES`.
+        folder: Of closed `*.jsonl` files; only for `files`.
+        options: Handed to the connector as they are; only for the others.
+    """
+
+    kind: str
+    folder: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where tables go.
+
+    Args:
+        kind: One of `SINKS`.
+        catalog: `catalog.namespace` of the tables; only for `iceberg`. The others are folders of `out`.
+    """
+
+    kind: str = "parquet"
+    catalog: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job; another one needs another `out`.
+
+    Args:
+        source: Where lines come from.
+        sink: Where tables go.
+        out: Folder for the tables, the summary and what is kept between runs; a path or any URI that Spark writes.
+        late_after_s: A window is closed when event time is so many seconds past its end.
+        batch_bytes: About how much of the files is read at once.
+        every_s: In following, how often it is looked for new lines.
+        windows: Tables of windows to keep.
+    """
+
+    source: Source
+    sink: Sink
+    out: str
+    late_after_s: int = 60
+    batch_bytes: int = 512 * 2**20
+    every_s: float = 10.0
+    windows: tuple[WindowTable, ...] = TABLES
+
+    @property
+    def work(self) -> str:
+        """Checkpoint and state; readers of tables pass over names with an underscore."""
+        return f"{self.out}/_work"
+
+    @property
+    def checkpoint(self) -> str:
+        """Spark's record of what has been read."""
+        return f"{self.work}/checkpoint"
+
+
+def pairs(option: str, texts: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` texts as a mapping.
+
+    Raises:
+        JobError: If one is not of that form.
+    """
+    for text in texts:
+        if not text.partition("=")[0] or "=" not in text:
+            raise JobError(f"{option} {text}: must be KEY=VALUE")
+    return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
+
+
+def checked(job: Job) -> Job:
+    """The job, if its parts fit together.
+
+    Raises:
+        JobError: Naming the option and the remedy.
+    """
+    source, sink = job.source, job.sink
+    if source.kind not in SOURCES:
+        raise JobError(f"--source {source.kind}: must be one of {', '.join(SOURCES)}")
+    if sink.kind not in SINKS:
+        raise JobError(f"--sink {sink.kind}: must be one of {', '.join(SINKS)}")
+    if (source.kind == "files") != bool(source.folder):
+        raise JobError(f"--source {source.kind}: --access-log is for files, and files need it")
+    if source.kind == "files" and source.options:
+        raise JobError("--source files: --source-option is for kafka and pulsar")
+    if (sink.kind == "iceberg") != bool(sink.catalog):
+        raise JobError(f"--sink {sink.kind}: --catalog CATALOG.NAMESPACE is for iceberg, and iceberg needs it")
+    return job

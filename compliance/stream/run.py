@@ -1,0 +1,130 @@
+"""`sluice compliance run` as its user sees it: progress, one line for each error, the summary, the exit code."""
+
+import contextlib
+import fcntl
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from compliance.java import JavaNotFoundError
+from compliance.session import spark_session
+from compliance.stream.options import Job, JobError, checked
+from compliance.stream.progress import Progress
+from compliance.stream.query import start
+
+_LOOK_EVERY_S = 1
+_AGAIN = "run it again: it goes on where it was"
+
+
+def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) -> int:
+    """Does the job; returns the exit code: 0 done (or ended by a signal, in following), 1 not done.
+
+    Args:
+        job: What is asked for.
+        follow: Go on until SIGTERM or SIGINT; else end with what is there now.
+        settings: Of Spark, from the user.
+    """
+    try:
+        log = _log_file(job)
+    except JobError as error:
+        return _fail(str(error))
+    try:
+        checked(job)
+        _check_folders(job)
+        with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
+            query = start(spark, job, progress.on_summary, follow=follow)
+            _wait(query, progress)
+    except (JobError, JavaNotFoundError) as error:
+        return _fail(str(error))
+    except (ConnectionError, Py4JNetworkError):
+        return _fail(f"Spark's Java process is gone: killed, or out of memory (its log: {log}); {_AGAIN}")
+    except OSError as error:
+        return _fail(f"{error.filename or job.out}: {error.strerror or error}")
+    except (PySparkException, Py4JError) as error:
+        return _fail(f"Spark failed: {_first_line(error)} (its log: {log}); {_AGAIN}")
+    print(progress.last_words(job.out))  # noqa: T201 - a command's answer
+    return 0
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is a folder of this machine, and not a URI."""
+    return "://" not in path
+
+
+def _wait(query: StreamingQuery, progress: Progress) -> None:
+    """Until the stream ends, or a signal ends it; a batch under way is done again by the next run."""
+    is_stopping = False
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what `signal` calls
+        nonlocal is_stopping
+        is_stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        while not query.awaitTermination(_LOOK_EVERY_S):
+            progress.on_look(query.lastProgress)
+            if is_stopping:
+                query.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _alone(job: Job) -> Iterator[None]:
+    """Two runs at once on one folder would write over each other."""
+    if not is_local(job.out):
+        yield
+        return
+    work = Path(job.work)
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JobError(
+                f"--out {job.out}: another run is at work on it; wait for it, or give another folder"
+            ) from error
+        yield
+
+
+def _check_folders(job: Job) -> None:
+    named = {"--access-log": job.source.folder, "--out": job.out}
+    for option, path in named.items():
+        # Spark's readers take these for patterns, even where they come from a listing.
+        if found := set("*?[]{}\\") & set(path):
+            raise JobError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
+    folder = job.source.folder
+    if folder and is_local(folder) and not Path(folder).is_dir():
+        raise JobError(f"--access-log {folder}: no such folder; give the folder that the proxy writes")
+
+
+def _log_file(job: Job) -> Path:
+    if not is_local(job.out):
+        return Path(tempfile.mkdtemp(prefix="sluice-compliance-")) / "spark.log"
+    with contextlib.suppress(OSError):
+        Path(job.work).mkdir(parents=True, exist_ok=True)
+        return Path(job.work) / "spark.log"
+    raise JobError(f"--out {job.out}: cannot be written")
+
+
+def _fail(message: str) -> int:
+    print(f"sluice compliance run: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
+    return 1
+
+
+def _first_line(error: Exception) -> str:
+    # Py4J's own first line names an object number, Java's names the cause.
+    said = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line for line in said.strip().splitlines() if line.strip()]
+    if isinstance(error, StreamingQueryException) and "Caused by" in said:
+        lines = [line for line in lines if line.startswith("Caused by")] or lines
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,139 @@
+"""Where tables go. Each batch's part of a table is replaced as a whole, so a batch that runs again changes nothing.
+
+parquet   OUT/TABLE/step=N/day=D/*.parquet; a part is a folder
+delta     OUT/TABLE, partitioned by day; a part is `step = N`, replaced in one commit
+iceberg   CATALOG.NAMESPACE.TABLE, partitioned by day; the same
+"""
+
+from typing import Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from compliance.stream.options import Job, JobError
+from compliance.stream.sources import no_connector
+from compliance.stream.storage import Storage
+
+
+class Tables(Protocol):
+    """The tables of one job. All have a column `day`; `step` says which batch wrote a row."""
+
+    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+        """Makes `rows` the part `step` of a table, whatever that was before."""
+
+    def adopt(self, table: str, step: int, folder: str) -> None:
+        """The same from a folder of Parquet by day, which is gone afterwards."""
+
+    def read(self, table: str) -> DataFrame | None:
+        """A whole table; None if nothing was ever written to it."""
+
+
+def tables_of(spark: SparkSession, job: Job) -> Tables:
+    """The tables of a job.
+
+    Raises:
+        JobError: If the connector is not on Spark's class path.
+    """
+    if job.sink.kind == "parquet":
+        return ParquetTables(spark, job.out)
+    try:
+        return DeltaTables(spark, job.out) if job.sink.kind == "delta" else IcebergTables(spark, job.sink.catalog)
+    except (PySparkException, Py4JJavaError) as error:
+        raise JobError(no_connector("--sink", job.sink.kind, error)) from error
+
+
+class ParquetTables:
+    """Folders of Parquet files."""
+
+    def __init__(self, spark: SparkSession, out: str) -> None:
+        self._spark = spark
+        self._out = out
+        self._storage = Storage(spark)
+
+    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+        """See `Tables`."""
+        rows.write.mode("overwrite").partitionBy("day").parquet(self._part(table, step))
+
+    def adopt(self, table: str, step: int, folder: str) -> None:
+        """See `Tables`; nothing is copied."""
+        self._storage.move(folder, self._part(table, step))
+
+    def read(self, table: str) -> DataFrame | None:
+        """See `Tables`."""
+        folder = f"{self._out}/{table}"
+        parts = [name for name in self._storage.names(folder) if name.startswith("step=")]
+        has_days = any(day.startswith("day=") for part in parts for day in self._storage.names(f"{folder}/{part}"))
+        return self._spark.read.parquet(folder) if has_days else None
+
+    def _part(self, table: str, step: int) -> str:
+        return f"{self._out}/{table}/step={step}"
+
+
+class DeltaTables:
+    """Delta tables in folders."""
+
+    def __init__(self, spark: SparkSession, out: str) -> None:
+        self._spark = spark
+        self._out = out
+        # Fails at once, and not in the first batch, if there is no connector.
+        spark.range(0).write.format("delta").mode("append").save(f"{out}/_work/delta")
+
+    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+        """See `Tables`."""
+        part = rows.withColumn("step", F.lit(step).cast("long")).write.format("delta").partitionBy("day")
+        if self.read(table) is None:
+            part.mode("append").save(self._place(table))
+        else:
+            part.mode("overwrite").option("replaceWhere", f"step = {step}").save(self._place(table))
+
+    def adopt(self, table: str, step: int, folder: str) -> None:
+        """See `Tables`."""
+        self.replace(table, step, self._spark.read.parquet(folder))
+        Storage(self._spark).remove(folder)
+
+    def read(self, table: str) -> DataFrame | None:
+        """See `Tables`."""
+        if not Storage(self._spark).exists(f"{self._place(table)}/_delta_log"):
+            return None
+        return self._spark.read.format("delta").load(self._place(table))
+
+    def _place(self, table: str) -> str:
+        return f"{self._out}/{table}"
+
+
+class IcebergTables:
+    """Iceberg tables of a catalog that the user has configured."""
+
+    def __init__(self, spark: SparkSession, catalog: str) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        name = f"spark.sql.catalog.{catalog.partition('.')[0]}"
+        if not spark.conf.get(name, ""):
+            raise JobError(
+                f"--catalog {catalog}: Spark knows no such catalog: add "
+                f"--spark {name}=org.apache.iceberg.spark.SparkCatalog and what that needs (type, warehouse or uri)"
+            )
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}")
+
+    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+        """See `Tables`."""
+        part = rows.withColumn("step", F.lit(step).cast("long"))
+        if self.read(table) is None:
+            part.limit(0).writeTo(self._name(table)).using("iceberg").partitionedBy(F.col("day")).create()
+        # Iceberg wants the rows of a day together.
+        part.sortWithinPartitions("day").writeTo(self._name(table)).overwrite(F.col("step") == step)
+
+    def adopt(self, table: str, step: int, folder: str) -> None:
+        """See `Tables`."""
+        self.replace(table, step, self._spark.read.parquet(folder))
+        Storage(self._spark).remove(folder)
+
+    def read(self, table: str) -> DataFrame | None:
+        """See `Tables`."""
+        name = self._name(table)
+        return self._spark.table(name) if self._spark.catalog.tableExists(name) else None
+
+    def _name(self, table: str) -> str:
+        return f"{self._catalog}.{table}"

@@ -1,0 +1,83 @@
+"""Where lines come from: a stream of `value`, `file` and what tells a line's place in it.
+
+Files: `block` and `row` find the number of the line (see `places.py`). Topics: `line` is the offset.
+"""
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from compliance.stream.options import Job, JobError
+
+REMEDIES = {
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13, of your Spark's version",
+    "pulsar": "io.streamnative.connectors:pulsar-spark-connector_2.13, of a version for your Spark",
+    "delta": "io.delta:delta-spark_2.13, of a version for your Spark",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime, of a version for your Spark",
+}
+
+_MISSING = (
+    "DATA_SOURCE_NOT_FOUND",
+    "find data source",
+    "find the data source",
+    "ClassNotFound",
+    "catalog plugin class",
+)
+
+
+def lines(spark: SparkSession, job: Job) -> DataFrame:
+    """The stream of lines.
+
+    Raises:
+        JobError: If the connector is not on Spark's class path.
+    """
+    reader = spark.readStream
+    if job.source.kind == "files":
+        return _of_files(reader, job)
+    try:
+        topic = reader.format(job.source.kind).options(**job.source.options).load()
+    except (PySparkException, Py4JJavaError) as error:
+        raise JobError(no_connector("--source", job.source.kind, error)) from error
+    return _of_kafka(topic) if job.source.kind == "kafka" else _of_pulsar(topic)
+
+
+def no_connector(option: str, kind: str, error: Exception) -> str:
+    """What to say where Spark refuses a connector: that it is missing, or Spark's own first line."""
+    if not any(word in str(error) for word in _MISSING):
+        said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+        return f"{option} {kind}: {str(said).strip().splitlines()[0]}"
+    return (
+        f"{option} {kind}: its connector is not on Spark's class path: add "
+        f"--spark spark.jars.packages=GROUP:ARTIFACT:VERSION (or spark.jars=FILE.jar) of {REMEDIES[kind]}"
+    )
+
+
+def _of_files(reader: DataStreamReader, job: Job) -> DataFrame:
+    text = (
+        reader.format("text")
+        .option("pathGlobFilter", "*.jsonl")
+        .option("lineSep", "\n")
+        .option("maxBytesPerTrigger", job.batch_bytes)
+        # By default files a week older than the newest are passed over in silence.
+        .option("maxFileAge", "36500d")
+        .load(job.source.folder)
+    )
+    return text.select(
+        "value",
+        F.col("_metadata.file_name").alias("file"),
+        F.col("_metadata.file_block_start").alias("block"),
+    )
+
+
+def _of_kafka(topic: DataFrame) -> DataFrame:
+    place = F.concat_ws("/", "topic", F.col("partition").cast("string"))
+    return topic.select(F.col("value").cast("string"), place.alias("file"), F.col("offset").alias("line"))
+
+
+def _of_pulsar(topic: DataFrame) -> DataFrame:
+    # A message id is bytes: ledger, entry, batch index. It has no number of its own.
+    return topic.select(
+        F.col("value").cast("string"), F.col("__topic").alias("file"), F.lit(None).cast("long").alias("line")
+    )

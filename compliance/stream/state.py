@@ -1,0 +1,84 @@
+"""What one batch leaves for the next: numbers seen, open windows, runs, totals.
+
+_work/state/step=N/seen, runs, topic_windows, limiter_windows    Parquet
+_work/state/step=N/totals.json                                   written last: with it the step is whole
+
+Batch N reads the newest whole step before N and writes N, so it may run again at any time. Spark's own state store
+would keep numbers for as long as the watermark only, and count late rows after they have been added up.
+"""
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from compliance.stream.storage import Storage
+
+KEPT = 3
+"""Steps that are kept: that of the last batch may be written a second time, and needs the one before."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything so far, as numbers. `rows` are distinct, so they are as many as numbers seen."""
+
+    lines: int = 0
+    rows: int = 0
+    malformed: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    late: dict[str, int] = {}
+    """Lines that came after their window had been closed, by the width of the window in seconds."""
+    watermark_s: int = 0
+    """Windows that end by then (seconds since 1970) are closed."""
+
+
+class State:
+    """The states of a job.
+
+    Args:
+        spark: The session.
+        work: The job's work folder.
+    """
+
+    def __init__(self, spark: SparkSession, work: str) -> None:
+        self._spark = spark
+        self._folder = f"{work}/state"
+        self._storage = Storage(spark)
+
+    def before(self, step: int) -> int | None:
+        """The newest whole step before `step`; None if there is none."""
+        whole = [one for one in self._steps() if one < step and self._storage.exists(self._totals(one))]
+        return max(whole, default=None)
+
+    def newest(self) -> int | None:
+        """The newest whole step of all."""
+        return self.before(2**63 - 1)
+
+    def totals(self, step: int | None) -> Totals:
+        """The totals of a step; zeros for none."""
+        return Totals() if step is None else msgspec.json.decode(self._storage.read(self._totals(step)), type=Totals)
+
+    def read(self, step: int | None, name: str) -> DataFrame | None:
+        """A frame of a step; None before the first."""
+        return None if step is None else self._spark.read.parquet(f"{self._folder}/step={step}/{name}")
+
+    def write(self, step: int, name: str, frame: DataFrame) -> DataFrame:
+        """Keeps a frame; returns it as it was written, so that it is worked out once."""
+        place = f"{self._folder}/step={step}/{name}"
+        frame.write.mode("overwrite").parquet(place)
+        return self._spark.read.schema(frame.schema).parquet(place)
+
+    def begin(self, step: int) -> None:
+        """What an earlier attempt left of this step is no state any more."""
+        self._storage.remove(self._totals(step))
+
+    def end(self, step: int, totals: Totals) -> None:
+        """The step is whole; old ones are removed."""
+        self._storage.write(self._totals(step), msgspec.json.encode(totals).decode())
+        for old in self._steps()[:-KEPT]:
+            self._storage.remove(f"{self._folder}/step={old}")
+
+    def _steps(self) -> list[int]:
+        names = self._storage.names(self._folder)
+        return sorted(int(name.removeprefix("step=")) for name in names if name.startswith("step="))
+
+    def _totals(self, step: int) -> str:
+        return f"{self._folder}/step={step}/totals.json"

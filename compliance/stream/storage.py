@@ -1,0 +1,63 @@
+"""Small files on whatever storage Spark writes: a folder of this machine, HDFS, an object store."""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class Storage:
+    """Hadoop's file systems, as far as the job needs them. Paths are texts, with or without a scheme.
+
+    Args:
+        spark: The session, for its configuration of file systems.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._java: Any = spark._jvm  # noqa: SLF001 - the only way to Hadoop's file systems from Python
+        self._settings = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - the same
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of that name."""
+        return bool(self._system(path).exists(self._path(path)))
+
+    def names(self, folder: str) -> list[str]:
+        """Names of what is in a folder, sorted; none if it is not there."""
+        if not self.exists(folder):
+            return []
+        return sorted(str(one.getPath().getName()) for one in self._system(folder).listStatus(self._path(folder)))
+
+    def remove(self, path: str) -> None:
+        """Removes a file, or a folder and all in it; it need not be there."""
+        self._system(path).delete(self._path(path), True)
+
+    def move(self, source: str, target: str) -> None:
+        """Renames a folder over another."""
+        self.remove(target)
+        system = self._system(target)
+        system.mkdirs(self._path(target).getParent())
+        if not system.rename(self._path(source), self._path(target)):
+            raise OSError(f"{source} cannot be renamed to {target}")
+
+    def read(self, path: str) -> str:
+        """A small file's text."""
+        stream = self._system(path).open(self._path(path))
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """Writes a small file; a reader sees the old one or the new one whole, where renaming is atomic."""
+        half = f"{path.rpartition('/')[0]}/_{path.rpartition('/')[2]}.half"
+        stream = self._system(half).create(self._path(half), True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        self.move(half, path)
+
+    def _path(self, path: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(path)
+
+    def _system(self, path: str) -> Any:
+        return self._path(path).getFileSystem(self._settings)

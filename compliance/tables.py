@@ -1,0 +1,109 @@
+"""The tables that a report is made from: those of the report's own job on an access log, or those of another job."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, LongType, StructField
+
+from compliance.local_frame import local_frame
+from compliance.schema import BOOT, placed_schema
+from compliance.stream.options import Job, Sink, Source
+from compliance.stream.query import sink_of, start
+from compliance.stream.sinks import tables_of
+from compliance.stream.state import State
+from compliance.stream.storage import Storage
+
+_BOOT = dict.fromkeys(BOOT, "string")
+_RUNS = _BOOT | {
+    **dict.fromkeys(("first", "last", "complete_up_to"), "timestamp"),
+    "has_ended": "boolean",
+    "dropped_lines": "long",
+    "read": "long",
+}
+_SEEN = _BOOT | {"from_seq": "long", "to_seq": "long"}
+_QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "string"}
+
+
+@dataclass(frozen=True)
+class LogTables:
+    """What a job has kept of an access log.
+
+    Args:
+        rows: Each line once.
+        runs: As `stream.runs.merged`.
+        seen: Ranges of numbers, as `stream.sequence.merged`.
+        quarantine: Malformed lines: `file`, `line`, `text`, `reason`.
+        lines: How many rows there are.
+    """
+
+    rows: DataFrame
+    runs: DataFrame
+    seen: DataFrame
+    quarantine: DataFrame
+    lines: int
+
+
+def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Callable[[int], None]) -> LogTables:
+    """Reads every closed file of a folder that no earlier run has read; gives all that was ever read.
+
+    Args:
+        spark: The session.
+        access_log: The folder.
+        work: What is kept between runs; of this folder only.
+        on_progress: Told now and then how many lines are read.
+    """
+    # Windows are for those who look at tables themselves.
+    job = Job(Source("files", str(access_log.resolve())), Sink(), str(work.resolve()), windows=())
+    start(spark, job, lambda summary: on_progress(summary.lines), follow=False).awaitTermination()
+    return read_tables(spark, job.out)
+
+
+def read_tables(spark: SparkSession, out: str) -> LogTables:
+    """What a job has kept up to its last whole batch.
+
+    Args:
+        spark: The session.
+        out: The job's `--out`.
+
+    Raises:
+        JobError: If `out` is no job's, or its connector is missing.
+    """
+    storage = Storage(spark)
+    job = Job(Source("files"), sink_of(storage, out), out)
+    state = State(spark, job.work)
+    step = state.newest()
+    rows = _rows(spark, job)
+    runs, seen = state.read(step, "runs"), state.read(step, "seen")
+    quarantine = f"{out}/quarantine"
+    malformed = (
+        spark.read.schema(", ".join(" ".join(column) for column in _QUARANTINE.items())).json(quarantine)
+        if storage.exists(quarantine)
+        else None
+    )
+    return LogTables(
+        # A batch may be under way.
+        rows=rows.where(F.col("step") <= (-1 if step is None else step)),
+        runs=_or_none(spark, runs, _RUNS),
+        seen=_or_none(spark, seen, _SEEN),
+        quarantine=_or_none(spark, malformed, _QUARANTINE),
+        lines=state.totals(step).rows,
+    )
+
+
+def _rows(spark: SparkSession, job: Job) -> DataFrame:
+    schema = placed_schema(StructField("step", LongType()), StructField("day", DateType()))
+    if job.sink.kind != "parquet":
+        table = tables_of(spark, job).read("rows")
+    elif Storage(spark).exists(f"{job.out}/rows"):
+        # Told and not found out: batches of older versions lack the newer columns.
+        table = spark.read.schema(schema).parquet(f"{job.out}/rows")
+    else:
+        table = None
+    return _or_none(spark, table, {field.name: field.dataType.simpleString() for field in schema})
+
+
+def _or_none(spark: SparkSession, frame: DataFrame | None, types: Mapping[str, str]) -> DataFrame:
+    return local_frame(spark, [], types) if frame is None else frame

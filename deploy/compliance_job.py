@@ -1,0 +1,9 @@
+"""What `spark-submit` runs: `spark-submit --master … [--py-files pulsar_sluice.whl] compliance_job.py run --once …`.
+
+The same as `sluice compliance …`, whose options it takes. Only the driver needs the wheel and what it depends on.
+"""
+
+from compliance.stream.commands import app
+
+if __name__ == "__main__":
+    app(prog_name="compliance_job.py")

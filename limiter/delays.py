@@ -1,0 +1,47 @@
+"""How long messages were held: counts in buckets that never change, so that those of any two spans can be added."""
+
+_QUARTER_MS = 250_000
+_LAST_BUCKET = 65
+
+
+class Delays:
+    """Counts the messages that passed after having been held; costs nothing for those that were not."""
+
+    __slots__ = ("_counts", "_sum_ns")
+
+    def __init__(self) -> None:
+        self._counts: list[int] = []
+        self._sum_ns = 0
+
+    def add(self, delay_ns: int, messages: int) -> None:
+        """So many messages pass that were held for so long."""
+        if not messages:
+            return
+        bucket = bucket_of(delay_ns)
+        if bucket >= len(self._counts):
+            self._counts.extend([0] * (bucket + 1 - len(self._counts)))
+        self._counts[bucket] += messages
+        self._sum_ns += delay_ns * messages
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._counts)
+
+    def read(self) -> tuple[tuple[int, ...], int]:
+        """The counts by bucket, the last of them above 0, and the sum of all delays (ns), since the last `take`."""
+        return tuple(self._counts), self._sum_ns
+
+    def take(self) -> tuple[tuple[int, ...], int]:
+        """The same; counting begins anew."""
+        taken = self.read()
+        self._counts, self._sum_ns = [], 0
+        return taken
+
+
+def bucket_of(delay_ns: int) -> int:
+    """0 below 1 ms, then four to each doubling, up to 65 from 65.536 s on (`accesslog.delays` has the bounds)."""
+    quarters = delay_ns // _QUARTER_MS
+    if quarters < 4:
+        return 0
+    doubling = quarters.bit_length() - 3
+    return min(_LAST_BUCKET, doubling * 4 + (quarters >> doubling) - 3)

@@ -1,0 +1,36 @@
+"""The data path's section of docs/benchmarks.md."""
+
+from collections.abc import Mapping
+
+from loadgen.bench_limits.page import machine
+
+_SECTION = """\
+## The data path: Sluice beside proxies that read nothing
+
+Made by `make bench`, which writes this section itself. The same frames go through each proxy in turn, all of them
+running, round by round in one run; Sluice as it is deployed: metrics and access log on, each stream within limits for
+messages and bytes that it does not reach.
+
+{table}
+
+Measured on {machine}. Absolute numbers are this machine's, of which sender, proxy and sink have a share each; what
+can be claimed are ratios. A ratio is the median over all rounds of the ratio within a round; other numbers are
+medians, with (least to most). A goal is met or missed by the number as printed.
+
+{notes}
+
+How it is measured: sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark begins;
+lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be put in the middle. Each
+proxy's first round is thrown away: a JVM is slow at first. The sender writes as fast as it can for some seconds, or at
+a steady pace, and closes each connection right behind the last write; the sink counts whole frames up to the end of
+each connection. CPU is what the kernel counts of the proxy's process, all threads together. HAProxy runs in TCP mode
+with one thread; the official proxy, with default threads, forwards by splicing (its default), or parses each frame
+(`proxyLogLevel=1`); the bare forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
+{absent}"""
+
+
+def section(table: str, notes: list[str], absent: Mapping[str, str], forwarder_lines: int) -> str:
+    """The whole section; `absent` says of peers why they are not there."""
+    missing = "".join(f"\nNot measured: {name}: {why}." for name, why in absent.items())
+    said = "\n".join(f"- {note}" for note in notes) or "Nobody lost a frame."
+    return _SECTION.format(table=table, machine=machine(), notes=said, absent=missing, forwarder=forwarder_lines)

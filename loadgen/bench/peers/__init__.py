@@ -1,0 +1,1 @@
+"""The proxies that are measured beside each other: how each is had and started."""

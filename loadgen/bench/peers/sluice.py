@@ -1,0 +1,47 @@
+"""Sluice as it is deployed: metrics and access log on, each stream within limits that it does not reach."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from loadgen.bench.peers.plan import Command, Place, Plan
+
+NAME = "Sluice"
+MOST_CONNECTIONS = 20_000
+_FAR = {"messages": 100_000_000, "bytes": "10GB"}
+UNREACHED = {"namespaces": {"public/default": {"publish": _FAR, "publish_total": _FAR, "dispatch": _FAR}}}
+"""Limits for each topic, and for all of them together, beyond everything that is measured."""
+_PACKAGES = ("sluice", "proxy", "protocol", "limiter", "accesslog")
+IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
+_SOURCES = Path(__file__).resolve().parents[3]
+
+
+def plan(limits: Mapping[str, Any] = UNREACHED) -> Plan:
+    """Sluice with these limits."""
+    return Plan(NAME, partial(_command, limits))
+
+
+def interpreted() -> Plan:
+    """Sluice as it is where there is no C compiler: a copy of its sources without what was made of them."""
+    return Plan(NAME, _interpreted_command)
+
+
+def _interpreted_command(place: Place) -> Command:
+    copies = place.folder / "interpreted"
+    for package in _PACKAGES:
+        shutil.copytree(_SOURCES / package, copies / package, ignore=IGNORED)
+    return Command(_command(UNREACHED, place).line, {"PYTHONPATH": str(copies)})
+
+
+def _command(limits: Mapping[str, Any], place: Place) -> Command:
+    config = place.folder / "sluice.yaml"
+    settings = {"max_connections": MOST_CONNECTIONS, "limits": limits}
+    config.write_text(json.dumps(settings))  # JSON is YAML
+    line = [sys.executable, "-m", "sluice", "serve", "--config", str(config)]
+    line += ["--listen", f"127.0.0.1:{place.port}", "--broker", f"pulsar://127.0.0.1:{place.broker_port}"]
+    line += ["--admin", f"127.0.0.1:{place.spare_port}", "--access-log", str(place.folder / "access-log")]
+    return Command(line)

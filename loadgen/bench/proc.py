@@ -1,0 +1,56 @@
+"""What the kernel counts of a process, all its threads together. Linux only."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process has used.
+
+    Attributes:
+        cpu_s: Seconds of a CPU.
+        wake_ups: Times at which a thread had been waiting and went on.
+    """
+
+    cpu_s: float
+    wake_ups: int
+
+
+def used(pid: int, proc: Path = PROC) -> Used:
+    """What the process has used so far.
+
+    Threads that have ended are not in it; nothing that is measured here ends threads meanwhile.
+    """
+    tasks = list((proc / str(pid) / "task").iterdir())
+    cpu_ns = sum(cpu_of(_text(task / "schedstat")) for task in tasks)
+    return Used(cpu_ns / _NS, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
+
+
+def resident_bytes(pid: int, proc: Path = PROC) -> int:
+    """Memory of the process that is in RAM."""
+    return field_of(_text(proc / str(pid) / "status"), "VmRSS") * 1024
+
+
+def cpu_of(schedstat: str) -> int:
+    """Nanoseconds on a CPU; empty (the thread has just ended): 0."""
+    return int(schedstat.split(maxsplit=1)[0]) if schedstat else 0
+
+
+def field_of(status: str, name: str) -> int:
+    """A number of `/proc/…/status`; 0 if it is not there."""
+    for line in status.splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0])
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

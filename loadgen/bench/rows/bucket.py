@@ -1,0 +1,86 @@
+"""The token bucket alone, in a process of its own: whoever measures the limiter is not to be part of it."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from loadgen.bench.errors import BenchError
+from loadgen.bench.figures import Figure, Goal, Sample
+from loadgen.bench.peers import sluice
+from loadgen.bench.rows.row import Row
+from loadgen.bench.stage import Stage
+
+_CALLS = 2_000_000
+_LOOPS = 20_000_000
+_TIMEOUT_S = 180
+_MADE = "from limiter.rates import Rate; from limiter.token_bucket import TokenBucket; import time\n"
+_MADE += "bucket = TokenBucket(Rate(tokens=10**9, period_ns=10**9, burst=10**8), 0)\n"
+_FROM_PYTHON = f"""{_MADE}
+def run(take):
+    begun = time.perf_counter()
+    for now in range({_CALLS}):
+        take(1, now)
+    return {_CALLS} / (time.perf_counter() - begun)
+print(run(bucket.take))
+"""
+_LOOP = """
+from mypy_extensions import i64
+from limiter.token_bucket import TokenBucket
+
+def run(bucket: TokenBucket, times: i64) -> None:
+    now: i64 = 0
+    while now < times:
+        now += 1
+        bucket.take(1, now)
+"""
+_INSIDE = f"""{_MADE}
+from limiter.loop import run
+begun = time.perf_counter()
+run(bucket, {_LOOPS})
+print({_LOOPS} / (time.perf_counter() - begun))
+"""
+
+
+def row() -> Row:
+    """Takings a second, from Python and from compiled code."""
+    figures = (
+        Figure("python", "takes/s called from Python", " M", digits=1, goals=(Goal("≥", 12.5),)),
+        Figure("inside", "takes/s called from compiled code", " M", digits=1, goals=(Goal("≥", 100),)),
+    )
+    return Row("bucket", "the token bucket", figures, _measure, (sluice.NAME,))
+
+
+def _measure(_stage: Stage, _name: str) -> Sample:
+    return {"python": _run(_FROM_PYTHON, None) / 1e6, "inside": _inside() / 1e6}
+
+
+def _inside() -> float:
+    """The bucket compiled anew with a loop that calls it: from one compiled unit into another a call is Python's."""
+    found = find_spec("limiter")
+    if found is None or not found.submodule_search_locations:
+        raise BenchError("the limiter is not installed")
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name:
+        folder = Path(name)
+        unit = folder / "limiter"
+        shutil.copytree(
+            next(iter(found.submodule_search_locations)), unit, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+        (unit / "loop.py").write_text(_LOOP)
+        sources = [f"limiter/{module}.py" for module in ("rates", "token_bucket", "loop")]
+        mypyc = [sys.executable, "-c", "from mypyc.__main__ import main; main()", *sources]
+        done = subprocess.run(mypyc, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
+        if done.returncode:
+            raise BenchError(f"the bucket does not compile: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+        return _run(_INSIDE, folder)
+
+
+def _run(script: str, folder: Path | None) -> float:
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise BenchError(f"the bucket cannot be timed: {done.stderr.strip().splitlines()[-1:]}")
+    return float(done.stdout)

@@ -1,0 +1,42 @@
+"""Sums up what connections are refused, until the access log asks: who floods the proxy must not flood its log."""
+
+from dataclasses import dataclass
+
+from proxy.observe.connection import Connection
+
+MOST_LINES = 1000
+"""Lines of one heartbeat; what finds no place among them is summed up by reason alone."""
+
+_NOBODY = Connection(0)
+
+
+@dataclass(slots=True)
+class Reject:
+    """What one connection was refused for one reason; `topic` and `detail` are those of the last time."""
+
+    connection: Connection
+    reason: str
+    topic: str = ""
+    detail: str = ""
+    rejected: int = 0
+
+
+class Rejects:
+    """All of one process."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, str], Reject] = {}
+
+    def note(self, connection: Connection, reason: str, topic: str, detail: str) -> None:
+        """A lookup, producer or consumer is refused; `reason` is one of a few words."""
+        found = self._by_key.get((connection.connection_id, reason))
+        if found is None:
+            whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
+            found = self._by_key.setdefault((whose.connection_id, reason), Reject(whose, reason))
+        found.rejected += 1
+        found.topic, found.detail = topic, detail
+
+    def take(self) -> list[Reject]:
+        """What was refused since the last time."""
+        taken, self._by_key = self._by_key, {}
+        return list(taken.values())

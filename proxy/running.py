@@ -1,0 +1,67 @@
+"""Runs a proxy until SIGTERM; SIGHUP and changed files have it read its configuration anew."""
+
+import asyncio
+import signal
+
+import structlog
+import uvloop
+
+from proxy.collector import keep_for_ever, paused_collector
+from proxy.config.watching import changes_of
+from proxy.observe.operator_log import set_up_operator_log
+from proxy.serve import Proxy, Source
+from proxy.tasks import Tasks
+
+
+def run(source: Source) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP and changed files reload.
+
+    Raises:
+        ConfigError: If the configuration cannot be used.
+        StartError: If the proxy cannot start.
+    """
+    set_up_operator_log()
+    uvloop.run(_serve(source))
+
+
+async def _serve(source: Source) -> None:
+    log = structlog.get_logger()
+    with paused_collector():
+        proxy = Proxy(source)
+        keep_for_ever()
+    config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
+    try:
+        listen, admin = await proxy.start()
+        addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
+        files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
+        log.info("serving", **addresses, broker=config.broker, **files)
+        tasks.start(_watch(proxy), "watch the configuration")
+        await ending.wait()
+        log.info("ending", connections=len(proxy.engine.sessions))
+    finally:
+        tasks.cancel()
+        await proxy.stop()
+    log.info("ended")
+
+
+async def _reload(proxy: Proxy, cause: str) -> None:
+    try:
+        await proxy.reloader.reload(cause)
+    except Exception:  # noqa: BLE001 - the next one must find somebody who notices it
+        structlog.get_logger().exception("reload failed", cause=cause)
+
+
+async def _watch(proxy: Proxy) -> None:
+    if not proxy.read_files:
+        return
+    try:
+        async for _ in changes_of(proxy.read_files):
+            await _reload(proxy, "file changed")
+    except (OSError, RuntimeError) as error:
+        structlog.get_logger().error(
+            "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
+        )

@@ -1,0 +1,52 @@
+import pytest
+
+from compliance.figures.proposals import Proposal, ProposalError, read_proposals
+
+
+def read(tmp_path, text):
+    file = tmp_path / "limits.yaml"
+    file.write_text(text)
+    return read_proposals(file)
+
+
+def test_limits_are_read(tmp_path):
+    text = """
+limits:
+- {level: topic, name: 'persistent://acme/*', messages: 80}
+- {level: tenant, direction: dispatch, bytes: 9}
+"""
+    assert read(tmp_path, text) == [
+        Proposal(level="topic", name="persistent://acme/*", messages=80.0),
+        Proposal(level="tenant", direction="dispatch", bytes=9.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits: [", "no YAML"),
+        ("limits: []", "give 1 to 100"),
+        ("limits: [{level: topic, message: 3}]", "unknown field `message` - at `$.limits[0]`"),
+        ("limits: [{level: topic, messages: fast}]", "Expected `float | null`, got `str` - at `$.limits[0].messages`"),
+        (
+            "limits: [{level: resource_group, messages: 3}]",
+            "limits[0]: level: 'resource_group' is none of proxy, tenant",
+        ),
+        ("limits: [{level: topic, direction: both, messages: 3}]", "neither publish nor dispatch"),
+        ("limits: [{level: topic}]", "give at least one of them"),
+        ("limits: [{level: topic, messages: 0}]", "messages: give a number above 0"),
+        ("limits: [{level: topic, messages: .nan}]", "messages: give a number above 0"),
+        ("limits: [{level: topic, messages: 3, burst_bytes: 3}]", "there is no limit of bytes"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_file_and_place(tmp_path, text, said):
+    with pytest.raises(ProposalError) as raised:
+        read(tmp_path, text)
+    assert str(raised.value).startswith(f"--what-if {tmp_path}/limits.yaml: ")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ProposalError, match=r"nowhere\.yaml: cannot be read: No such file"):
+        read_proposals(tmp_path / "nowhere.yaml")

@@ -1,0 +1,106 @@
+"""The one-pass queue against one that moves message by message."""
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from compliance.figures.proposals import Proposal
+from compliance.figures.replay import like, replay_facts
+from tests.compliance.planted import TOPIC, PlantedLog, frame, topic_of
+
+pytestmark = pytest.mark.spark
+
+
+def random_log(seed):
+    chance = random.Random(seed)
+    log = PlantedLog(proxy_id=f"random-{seed:02}", topic=topic_of(f"random-{seed:02}"))
+    for _ in range(chance.randrange(2, 40)):
+        log.second += chance.choice((0, 0, 0, 4))
+        log.interval(0, offered=chance.choice((0, 20, 50, 120, 200)), limit_messages=None)
+        log.second += 1
+    return log
+
+
+def largest_backlog(log, rate, burst):
+    """By trial of a bucket that fills and a queue that empties, in steps of 10 ms."""
+    tokens, queue, most, now = Fraction(burst), Fraction(0), Fraction(0), None
+    for line in log.lines:
+        start, end = line.start.timestamp(), line.end.timestamp()
+        idle_s = 0 if now is None else round(start - now)
+        tokens += rate * idle_s
+        tokens, queue = drained(tokens, queue, burst)
+        for _ in range(100):
+            queue += Fraction(line.offered_messages, 100)
+            tokens += Fraction(rate, 100)
+            tokens, queue = drained(tokens, queue, burst)
+        most, now = max(most, queue), end
+    return most
+
+
+def drained(tokens, queue, burst):
+    passed = min(tokens, queue)
+    return min(tokens - passed, Fraction(burst)), queue - passed
+
+
+def replayed(spark, logs, *proposals):
+    return replay_facts(frame(spark, logs, "interval"), list(proposals)).collect()
+
+
+def test_the_largest_backlog_is_that_of_a_bucket_and_a_queue(spark):
+    logs = [random_log(seed) for seed in range(25)]
+    proposal = Proposal(level="topic", messages=50.0, burst_messages=30.0)
+    found = {row.proxy_id: row.backlog_messages for row in replayed(spark, logs, proposal)}
+    expected = {log.proxy_id: float(largest_backlog(log, 50, 30)) for log in logs}
+    assert any(expected.values())
+    # The trial fills and drains in turn: at most one step's worth of the limit lies between the two.
+    assert found == pytest.approx(expected, abs=0.51)
+
+
+def steady(offered, seconds=10, **more):
+    log = PlantedLog()
+    for _ in range(seconds):
+        log.interval(offered, **more)
+        log.beat()
+    return log
+
+
+def test_what_would_have_waited_and_for_how_long(spark):
+    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=50.0, burst_messages=50.0))
+    assert (row.name, row.offered_messages, row.held_messages) == (TOPIC, 1000, 900)
+    # 50 a second are left over from the second second on.
+    assert (row.backlog_messages, row.delay_max_ms, row.left_ms) == (450, 9000, 9000)
+    assert row.delay_p50_ms == pytest.approx(4500, abs=501)
+    assert (row.first_at, row.queued_s) == ("2026-11-21T11:29:01.000000Z", 9)
+
+
+def test_a_limit_that_is_wide_enough_holds_nobody(spark):
+    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=100.0))
+    assert (row.held_messages, row.delay_p99_ms, row.delay_max_ms, row.first_at) == (0, 0, 0, None)
+
+
+def test_the_bucket_that_binds_is_the_one_that_counts(spark):
+    (row,) = replayed(spark, [steady(100)], Proposal(level="topic", messages=1e6, bytes=5000.0, burst_bytes=5000.0))
+    assert row.delay_max_ms == 9000
+
+
+def test_all_streams_of_a_name_are_one_and_names_are_matched_by_stars(spark):
+    log = PlantedLog()
+    for topic in ("a", "b", "c_d"):
+        log.interval(100, topic=f"persistent://acme/orders/{topic}")
+    log.interval(100, tenant="other", namespace="x", topic="persistent://other/x/a")
+    whole = Proposal(level="namespace", name="acme/*", messages=200.0, burst_messages=1.0)
+    one = Proposal(level="topic", name="*/c_d", messages=1e6)
+    rows = {(row.proposal, row.name): row for row in replayed(spark, [log], whole, one)}
+    assert set(rows) == {(0, "acme/orders"), (1, "persistent://acme/orders/c_d")}
+    assert rows[0, "acme/orders"].offered_messages == 300
+    assert rows[0, "acme/orders"].backlog_messages == 99
+
+
+def test_signs_that_sql_would_take_for_wildcards_stand_for_themselves():
+    assert like("a_b%c*") == "a\\_b\\%c%"
+
+
+def test_time_in_which_somebody_was_held_back_is_told(spark):
+    (row,) = replayed(spark, [steady(100, throttled_ms=800.0)], Proposal(level="topic", messages=1e6))
+    assert (row.censored_s, row.limit_now_messages) == (pytest.approx(8), 100)

@@ -1,0 +1,45 @@
+import pytest
+
+from compliance.figures.scopes import scoped
+from tests.compliance.planted import PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+TOPIC = "persistent://acme/orders/new-partition-2"
+
+
+def scopes(spark, **more):
+    log = PlantedLog(topic=TOPIC)
+    log.interval(1, **more)
+    rows = scoped(frame(spark, [log], "interval")).collect()
+    return {row.level: (row.name, row.member) for row in rows}
+
+
+def test_a_producer_has_its_name_at_every_level(spark):
+    assert scopes(spark, client_role="app", client_address="192.0.2.7:41000") == {
+        "proxy": ("", "acme"),
+        "tenant": ("acme", "acme/orders"),
+        "namespace": ("acme/orders", TOPIC),
+        "partitioned_topic": ("persistent://acme/orders/new", TOPIC),
+        "topic": (TOPIC, "p on connection 1/1"),
+        "producer": ("p@persistent://acme/orders/new", "p on connection 1/1"),
+        "role": ("app", TOPIC),
+        "address": ("192.0.2.7", TOPIC),
+    }
+
+
+def test_a_consumer_has_its_subscription_and_no_producer(spark):
+    names = scopes(spark, direction="dispatch", subscription="s", producer_name="")
+    assert names["subscription"] == (f"s@{TOPIC}", "s on connection 1/1")
+    assert "producer" not in names
+    assert "role" not in names
+
+
+def test_a_topic_without_partitions_is_no_partitioned_one(spark):
+    assert "partitioned_topic" not in scopes(spark, topic="persistent://acme/orders/new")
+
+
+def test_only_the_levels_that_are_asked_for_are_given(spark):
+    log = PlantedLog()
+    log.interval(1)
+    levels = {row.level for row in scoped(frame(spark, [log], "interval"), {"tenant", "role", "topic"}).collect()}
+    assert levels == {"tenant", "topic"}

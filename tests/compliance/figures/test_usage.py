@@ -1,0 +1,88 @@
+import pytest
+from pyspark.sql import functions as F
+
+from compliance.figures.usage import limiter_facts, tenant_day_facts, topic_facts, usage_facts
+from tests.compliance.planted import PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+
+
+def two_streams():
+    log = PlantedLog()
+    log.interval(5, offered=9, stream_id=1)
+    log.interval(7, offered=7, stream_id=2, delay_max_ms=12.5)
+    log.interval(2, offered=2, direction="dispatch", stream_id=1, subscription="s")
+    log.beat()
+    log.interval(3, offered=0, stream_id=1, held_messages=1, limit_messages=50.0)
+    log.beat()
+    return log
+
+
+def test_a_topic_is_the_sum_of_its_streams_per_direction(spark):
+    topics = {row.direction: row for row in topic_facts(frame(spark, [two_streams()], "interval")).collect()}
+    publish = topics["publish"]
+    assert (publish.offered_messages, publish.passed_messages, publish.held_messages) == (16, 15, 1)
+    assert (publish.delay_max_ms, publish.limit_messages) == (12.5, 50.0)
+    assert topics["dispatch"].passed_messages == 2
+
+
+def test_usage_has_a_row_for_each_day_topic_and_direction(spark):
+    rows = usage_facts(frame(spark, [two_streams()], "interval")).collect()
+    assert {(row.day, row.direction, row.passed_bytes) for row in rows} == {
+        ("2026-11-21", "publish", 1500),
+        ("2026-11-21", "dispatch", 200),
+    }
+
+
+def test_a_limiter_shows_the_value_last_in_force(spark):
+    log = PlantedLog()
+    log.limit(100)
+    log.limit(50, rate=50.0)
+    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (row.limit_messages, row.values, row.passed_messages, row.throttled_s) == (50, 2, 150, 2.0)
+
+
+def test_what_was_rejected_was_offered_and_did_not_pass(spark):
+    log = PlantedLog()
+    log.interval(5, offered=9, held_messages=1, rejected_messages=3, rejected_bytes=300)
+    log.beat()
+    log.interval(1, offered=0, held_messages=0)
+    (row,) = topic_facts(frame(spark, [log], "interval")).collect()
+    assert (row.offered_messages, row.passed_messages, row.rejected_messages, row.rejected_bytes) == (9, 6, 3, 300)
+
+
+def test_lines_of_proxies_that_could_not_reject_say_nothing_of_it_and_count_as_none(spark):
+    old = frame(spark, [two_streams()], "interval").withColumn("rejected_messages", F.lit(None).cast("long"))
+    assert {row.rejected_messages for row in topic_facts(old).collect()} == {0}
+
+
+def test_a_limit_that_is_only_observed_was_no_limit(spark):
+    log = PlantedLog()
+    log.limit(100, mode="observe")
+    log.limit(100, mode="observe")
+    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (row.mode, row.was_limited, row.limit_messages) == ("observe", False, 100)
+    assert (row.passed_messages, row.passed_bytes, row.throttled_s) == (0, 0, 0)
+    log.limit(70, mode="reject")
+    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (row.mode, row.was_limited, row.passed_messages, row.throttled_s) == ("reject", True, 70, 1)
+
+
+def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down(spark):
+    log = PlantedLog()
+    for published in (0.0, 0.1, 99.7):
+        log.limit(100, rate=10 + published, published_messages=published)
+        log.second += 1
+    (limiter,) = limiter_facts(frame(spark, [log], "limit")).collect()
+    assert (limiter.values, limiter.is_relative, limiter.limit_messages) == (1, True, pytest.approx(109.7))
+
+
+def test_a_tenants_day_has_its_highest_minute(spark):
+    log = PlantedLog()
+    for passed in (60, 600, 0):
+        log.interval(passed, throttled_ms=250.0)
+        log.second += 60
+    (row,) = tenant_day_facts(frame(spark, [log], "interval")).collect()
+    assert (row.day, row.tenant, row.direction) == ("2026-11-21", "acme", "publish")
+    assert (row.passed_messages, row.peak_messages_per_s, row.peak_bytes_per_s) == (660, 10, 1000)
+    assert row.throttled_s == pytest.approx(0.75)

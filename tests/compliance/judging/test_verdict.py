@@ -1,0 +1,83 @@
+from datetime import timedelta
+
+import pytest
+
+from compliance.judging.verdict import gravest, judge_limiters, judge_overall
+from tests.compliance.judging.facts_made import END, containment_fact, entitlement_fact, facts, limiter_fact, run_fact
+
+
+def judged(**more):
+    (limiter,) = judge_limiters(facts(**more))
+    return limiter
+
+
+def test_nothing_wrong_and_nothing_missing_is_compliant():
+    limiter = judged(containment=[containment_fact(-1.0)], entitlement=[entitlement_fact(-0.1)])
+    assert (limiter.containment, limiter.entitlement, limiter.shortfall_percent) == ("compliant", "compliant", 0.0)
+
+
+def test_one_message_too_many_is_a_violation_and_rounding_is_not():
+    assert judged(containment=[containment_fact(1.0)]).containment == "violated"
+    assert judged(containment=[containment_fact(1e-6)]).containment == "compliant"
+
+
+@pytest.mark.parametrize(
+    "run", [run_fact(coverage=0.999), run_fact(missing=1), run_fact(coverage=0.0), run_fact(is_lossy=True)]
+)
+def test_without_full_coverage_nothing_is_compliant(run):
+    limiter = judged(runs=[run])
+    assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")
+    assert limiter.coverage < 1
+
+
+def test_a_violation_that_was_seen_stands_whatever_is_missing():
+    limiter = judged(runs=[run_fact(coverage=0.5)], containment=[containment_fact(5.0)])
+    assert (limiter.containment, limiter.entitlement) == ("violated", "unknown")
+
+
+def test_without_a_limit_there_is_nothing_to_keep():
+    limiter = judged(limiters=[limiter_fact(was_limited=False, limit_messages=None)], runs=[run_fact(coverage=0.5)])
+    assert (limiter.containment, limiter.entitlement) == ("no limit", "no limit")
+
+
+def test_the_shortfall_is_that_of_the_worse_of_window_and_whole():
+    short = judged(entitlement=[entitlement_fact(0.5)])
+    assert (short.entitlement, short.shortfall_percent) == ("violated", pytest.approx(10.0))
+    whole = judged(entitlement=[entitlement_fact(-0.5, whole_deficit_s=0.1, whole_served_s=9.8)])
+    assert (whole.entitlement, whole.shortfall_percent) == ("violated", pytest.approx(2.0))
+
+
+def test_runs_of_one_proxy_are_one_limiter_and_the_worst_counts():
+    runs = [run_fact(), run_fact(boot_id="b2")]
+    limiters = [limiter_fact(), limiter_fact(boot_id="b2", last=END + timedelta(hours=1), limit_messages=7.0)]
+    limiter = judged(
+        runs=runs, limiters=limiters, containment=[containment_fact(-5.0), containment_fact(9.0, boot_id="b2")]
+    )
+    assert (limiter.containment, limiter.limit_messages, limiter.passed_messages) == ("violated", 7.0, 2000)
+    assert limiter.worst_containment.boot_id == "b2"
+
+
+def test_the_whole_is_unknown_without_a_line():
+    assert judge_overall(facts(runs=[], limiters=[]), []).verdict == "unknown"
+
+
+def test_the_whole_is_complete_up_to_what_the_slowest_proxy_has():
+    early = END - timedelta(seconds=5)
+    runs = [run_fact(complete_up_to=early - timedelta(hours=1)), run_fact(boot_id="b2", complete_up_to=early)]
+    overall = judge_overall(facts(runs=[*runs, run_fact(proxy_id="q")], limiters=[]), [])
+    assert overall.complete_up_to == early
+    silent = judge_overall(facts(runs=[*runs, run_fact(proxy_id="q", complete_up_to=None)], limiters=[]), [])
+    assert silent.complete_up_to is None
+
+
+def test_one_violation_outweighs_everything():
+    assert gravest(["compliant", "no limit", "unknown", "violated"]) == "violated"
+    assert gravest(["compliant", "no limit", "unknown"]) == "unknown"
+    assert gravest(["compliant", "no limit"]) == "compliant"
+    assert gravest([]) == "no limit"
+
+
+def test_the_gravest_limiter_comes_first():
+    limiters = [limiter_fact(name="a"), limiter_fact(name="b")]
+    order = judge_limiters(facts(limiters=limiters, containment=[containment_fact(5.0, name="b")]))
+    assert [limiter.name for limiter in order] == ["b", "a"]

@@ -1,0 +1,62 @@
+import xml.etree.ElementTree as ET
+
+from compliance.figures.facts import RateFacts
+from compliance.report.charts import Mark, chart_unit, charts, filled, labels
+
+
+def rate(step, **more):
+    names = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
+    values = {"proxy_id": "p", "direction": "publish", "level": "topic", "name": "t", "step_s": 1, "step": step}
+    limits = {"limit_messages": 100.0, "limit_bytes": None, "burst_messages": 10.0, "burst_bytes": None}
+    return RateFacts(**(values | dict.fromkeys(names, 50.0) | limits | more))
+
+
+def test_steps_without_a_line_passed_nothing_and_keep_the_limit():
+    numbers, series = filled([rate(10), rate(13, limit_messages=None)], "messages")
+    assert numbers == [10, 11, 12, 13]
+    assert series["passed"] == [50.0, 0.0, 0.0, 50.0]
+    assert series["limit"] == [100.0, 100.0, 100.0, None]
+
+
+def test_the_unit_is_the_one_whose_limit_is_used_more():
+    assert chart_unit([rate(1, limit_bytes=60.0)]) == "bytes"
+    assert chart_unit([rate(1, limit_bytes=600.0)]) == "messages"
+    assert chart_unit([rate(1, limit_messages=None)]) == "messages"
+
+
+def test_there_is_one_well_formed_picture_for_each_topic_and_direction():
+    rates = [rate(1), rate(2), rate(1, direction="dispatch"), rate(1, name="<u>")]
+    drawn = list(charts(rates))
+    assert [(chart.name, chart.direction) for chart in drawn] == [
+        ("t", "publish"),
+        ("t", "dispatch"),
+        ("<u>", "publish"),
+    ]
+    for chart in drawn:
+        assert ET.fromstring(chart.svg).get("width") is None
+    assert drawn[0].description == (
+        "Rate over time: offered at most 50 messages/s, passed at most 50 messages/s, limit at most 100 messages/s."
+    )
+
+
+def test_the_band_is_what_the_burst_allows_over_one_step():
+    _, series = filled([rate(1, step_s=5)], "messages")
+    assert series["burst"] == [100 + 10 / 5]
+
+
+def test_where_the_log_does_not_say_what_was_offered_nothing_is_drawn():
+    _, series = filled([rate(1, offered_messages=None)], "messages")
+    assert series["offered"] == [None]
+    assert "offered" not in next(charts([rate(1, offered_messages=None)])).description
+
+
+def test_the_longer_steps_of_a_limit_come_first():
+    assert [chart.step_s for chart in charts([rate(1), rate(1, step_s=5)])] == [5, 1]
+
+
+def test_what_happens_at_nearly_the_same_time_has_one_label():
+    day = 86400
+    marks = [
+        Mark(number=number, at_s=at * day) for number, at in ((1, 0.5), (2, 10.0), (3, 10.2), (4, 50.0), (5, 101.0))
+    ]
+    assert labels(marks, 1.0, 100.0) == [(10.0, "2-3"), (50.0, "4")]

@@ -1,0 +1,39 @@
+import pytest
+
+from compliance.figures.usage import limiter_facts, usage_facts
+from compliance.judging.containment import containment_facts, judged_lines
+from compliance.judging.entitlement import entitlement_facts, owed_lines
+from compliance.judging.facts import UsageFacts
+from compliance.report.collect import Found, worst_limits
+from tests.compliance.planted import PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+
+
+def test_no_more_rows_come_out_than_asked_for_and_the_rest_is_counted(spark):
+    log = PlantedLog()
+    for number in range(7):
+        log.interval(number, topic=f"persistent://acme/orders/{number}")
+    found = Found()
+    rows = found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=3)
+    assert [row.topic[-1] for row in rows] == ["0", "1", "2"]
+    assert found.left_out == {"usage": 4}
+
+
+def test_a_table_that_fits_leaves_nothing_out(spark):
+    log = PlantedLog()
+    log.interval(1)
+    found = Found()
+    assert len(found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=1)) == 1
+    assert found.left_out == {}
+
+
+def test_of_too_many_limits_the_violated_ones_are_kept(spark):
+    log = PlantedLog()
+    for number in range(5):
+        log.limit(500 if number == 3 else 100, name=f"t{number}")
+    log.limit(20, name="starved")
+    lines = frame(spark, [log], "limit")
+    over, short = containment_facts(judged_lines(lines)), entitlement_facts(owed_lines(lines))
+    worst = worst_limits(limiter_facts(lines), over, short, 2)
+    assert {row.name for row in worst.collect()} == {"t3", "starved"}

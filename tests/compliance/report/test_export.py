@@ -1,0 +1,45 @@
+import csv
+import io
+import json
+
+import pytest
+
+from compliance.judging.facts import UsageFacts
+from compliance.report.export import report_json, usage_csv
+from compliance.report.report import make_report
+from tests.compliance.judging.facts_made import containment_fact, facts
+
+HEADER = "day,tenant,namespace,topic,direction,offered_messages,offered_bytes,passed_messages,passed_bytes,bytes_basis"
+
+
+def usage(**more):
+    values = {"day": "2026-11-21", "tenant": "acme", "namespace": "orders", "topic": "persistent://acme/orders/new"}
+    counts = {"offered_messages": 4, "offered_bytes": 3, "passed_messages": 2, "passed_bytes": 1}
+    return UsageFacts(**(values | {"direction": "publish"} | counts | more))
+
+
+def cells(row):
+    return list(csv.reader(io.StringIO(usage_csv([row], "entries"))))[1]
+
+
+def test_the_columns_are_those_agreed():
+    assert usage_csv([usage()], "entries") == (
+        f"{HEADER}\n2026-11-21,acme,orders,persistent://acme/orders/new,publish,4,3,2,1,entries\n"
+    )
+
+
+@pytest.mark.parametrize("name", ['=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "-1+1"])
+def test_a_name_that_a_spreadsheet_would_run_is_made_text(name):
+    assert cells(usage(tenant=name))[1] == "'" + name
+
+
+@pytest.mark.parametrize("name", ["acme", "-acme", "=acme", "a=b", "a,b", 'a"b', "a\nb", "größe"])
+def test_a_legal_name_stays_as_it_is(name):
+    assert cells(usage(tenant=name))[1] == name
+
+
+def test_the_json_holds_verdict_and_evidence():
+    report = json.loads(report_json(make_report(facts(containment=[containment_fact(1.0)]))))
+    assert report["overall"]["verdict"] == "violated"
+    assert report["limiters"][0]["worst_containment"]["excess"] == 1.0
+    assert report["overall"]["complete_up_to"] == "2026-11-21T11:29:10Z"

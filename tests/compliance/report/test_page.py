@@ -1,0 +1,112 @@
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from compliance.figures.facts import RateFacts, RefusalFacts
+from compliance.judging.facts import GapFacts, QuarantineFacts
+from compliance.report.page import render
+from compliance.report.report import make_report
+from tests.compliance.judging.facts_made import (
+    END,
+    containment_fact,
+    entitlement_fact,
+    facts,
+    limiter_fact,
+    run_fact,
+    topic_fact,
+)
+from tests.compliance.planted import BEGIN
+
+HOSTILE = "<script>alert(1)</script>\"'&amp;{{ 7 * 7 }}"
+
+
+def page(**more):
+    return render(make_report(facts(**more)))
+
+
+def rate_fact(**more):
+    values: dict[str, Any] = {"proxy_id": "p", "direction": "publish", "level": "topic", "name": "t", "step_s": 1}
+    flows = dict.fromkeys(("offered_messages", "offered_bytes", "passed_messages", "passed_bytes"), 1.0)
+    limits = dict.fromkeys(("limit_messages", "limit_bytes", "burst_messages", "burst_bytes"))
+    return RateFacts(**(values | {"step": 1} | flows | limits | more))
+
+
+@pytest.mark.parametrize("verdict", ["compliant", "violated", "unknown", "no limit"])
+def test_each_verdict_is_told_by_word_and_sign_not_by_colour_alone(verdict):
+    made_of = {
+        "compliant": {},
+        "violated": {"containment": [containment_fact(5.0)], "entitlement": [entitlement_fact(0.5)]},
+        "unknown": {"runs": [run_fact(coverage=0.5)]},
+        "no limit": {"limiters": []},
+    }[verdict]
+    sign = {"compliant": "✓", "violated": "✗", "unknown": "?", "no limit": "○"}[verdict]
+    assert f'<b aria-hidden="true">{sign}</b> {verdict}' in page(**made_of)
+
+
+def test_names_from_clients_never_become_markup():
+    html = page(
+        runs=[run_fact(proxy_id=HOSTILE), run_fact()],
+        limiters=[limiter_fact(name=HOSTILE)],
+        containment=[containment_fact(5.0, name=HOSTILE)],
+        topics=[topic_fact(topic=HOSTILE, limit_level=HOSTILE)],
+        quarantine=[QuarantineFacts(file=HOSTILE, reason=HOSTILE, lines=1, example=HOSTILE)],
+        gaps=[GapFacts(proxy_id=HOSTILE, boot_id="b", after_seq=1, missing=1, until=END)],
+        rates=[rate_fact(proxy_id=HOSTILE, name=HOSTILE)],
+    )
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "{{ 7 * 7 }}" in html
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    class Tags(HTMLParser):
+        found: tuple[tuple[str, dict[str, str | None]], ...] = ()
+
+        def handle_starttag(self, tag, attrs):
+            self.found = (*self.found, (tag, dict(attrs)))
+
+    tags = Tags()
+    html = page(topics=[topic_fact()], containment=[containment_fact(5.0)])
+    tags.feed(html)
+    assert not [tag for tag, attrs in tags.found if tag in ("script", "link", "img", "iframe") or "src" in attrs]
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_the_page_says_what_it_leaves_out():
+    assert "in report.json" not in page(topics=[topic_fact()])
+    assert "1 more is in report.json" in page(topics=[topic_fact(topic=f"t{number}") for number in range(101)])
+    assert "7 of usage" in page(left_out={"usage": 7})
+    assert "7 left out" in page(charts_left_out=7, rates=[rate_fact()])
+
+
+def test_a_limit_that_holds_nobody_says_so():
+    assert "only observed" in page(limiters=[limiter_fact(mode="observe", was_limited=False)])
+    assert "rejects" in page(limiters=[limiter_fact(mode="reject")])
+    assert "only observed" not in page()
+
+
+def test_a_limit_that_varies_with_the_publish_rate_says_so():
+    told = "last value: varies with the publish rate"
+    assert told in page(limiters=[limiter_fact(is_relative=True)])
+    assert told not in page(limiters=[limiter_fact()])
+
+
+def test_what_was_refused_is_pain():
+    html = page(
+        limiters=[limiter_fact(mode="reject", rejected_messages=4321, throttled_s=0.0)],
+        refusals=[
+            RefusalFacts(reason="blocked", rejected=7, connections=1, first=BEGIN, last=END, example="by <b>order</b>")
+        ],
+    )
+    assert "4\u202f321" in html
+    assert "nobody waited: what was over was refused" in html
+    assert "blocked: 7 requests on 1 connection" in html
+    assert "by &lt;b&gt;order" in html
+    assert "Messages refused" not in page()
+
+
+def test_a_run_of_which_lines_are_lost_says_so():
+    assert "lines lost, or perhaps lost" in page(runs=[run_fact(is_lossy=True)])
+    assert "lines lost, or perhaps lost" not in page()

@@ -1,0 +1,36 @@
+import pytest
+
+from compliance.report.report import make_report
+from tests.compliance.judging.facts_made import containment_fact, entitlement_fact, facts, limiter_fact, run_fact
+
+
+@pytest.mark.parametrize(
+    ("made_of", "headline"),
+    [
+        ({}, "All limits were kept, and nobody got less than owed"),
+        ({"runs": [run_fact(coverage=0.5)]}, "No violation seen, but the log is not complete"),
+        ({"containment": [containment_fact(5.0)]}, "1 limit exceeded"),
+        ({"entitlement": [entitlement_fact(0.5)]}, "1 limit throttled below its rate"),
+        ({"limiters": []}, "No limits in force"),
+        ({"limiters": [limiter_fact(was_limited=False)]}, "No limits in force"),
+        ({"runs": [], "limiters": []}, "Nothing to judge"),
+    ],
+)
+def test_the_headline_says_it_all(made_of, headline):
+    assert make_report(facts(**made_of)).headline == headline
+
+
+def test_the_sentence_names_three_and_counts_the_rest():
+    names = [f"t{number}" for number in range(5)]
+    report = make_report(
+        facts(
+            limiters=[limiter_fact(name=name) for name in names],
+            containment=[containment_fact(5.0, name=name) for name in names],
+        )
+    )
+    assert report.sentence == "Of 5 limits judged. Concerned: t0, t1, t2 and 2 more."
+
+
+def test_what_is_missing_is_summed_up():
+    report = make_report(facts(runs=[run_fact(missing=2, duplicates=1), run_fact(boot_id="b2", missing=3, lines=4)]))
+    assert (report.quality.lines, report.quality.missing, report.quality.duplicates) == (14, 5, 1)

@@ -1,0 +1,48 @@
+import pytest
+
+from compliance.stream.options import Job, JobError, Sink, Source
+from compliance.stream.query import start
+from compliance.stream.summary import Summary
+from tests.compliance.planted import planted, write_file
+from tests.compliance.stream.recount import assert_all_there
+
+pytestmark = pytest.mark.spark
+
+
+def job_of(tmp_path, name="log"):
+    return Job(Source("files", str(tmp_path / name)), Sink(), str(tmp_path / "out"), every_s=0.1)
+
+
+def test_following_takes_in_files_as_they_come_and_stops_when_told(spark, tmp_path):
+    write_file(tmp_path / "log", "a.jsonl", planted("follow", 5).encoded())
+    told: list[Summary] = []
+    query = start(spark, job_of(tmp_path), told.append, follow=True)
+    try:
+        query.processAllAvailable()
+        write_file(tmp_path / "log", "b.jsonl", planted("follow-later", 7).encoded())
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [summary.lines for summary in told] == [15, 36]
+    assert_all_there(spark, tmp_path / "out", tmp_path / "log")
+
+
+def test_tables_of_an_older_schema_grow_by_what_is_new(spark, tmp_path):
+    """Rows that an older version wrote lack the newer columns; lines of older proxies lack the newer fields."""
+    write_file(tmp_path / "log", "a.jsonl", planted("old", 3).encoded())
+    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
+    rows = f"{tmp_path}/out/rows/step=0"
+    spark.read.parquet(rows).drop("delay_hist", "limit_source").localCheckpoint().write.partitionBy("day").mode(
+        "overwrite"
+    ).parquet(rows)
+    write_file(tmp_path / "log", "b.jsonl", planted("new", 3).encoded())
+    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
+    assert_all_there(spark, tmp_path / "out", tmp_path / "log")
+
+
+def test_two_logs_do_not_share_a_folder(spark, tmp_path):
+    for name in ("log", "other"):
+        write_file(tmp_path / name, "a.jsonl", planted("shared", 1).encoded())
+    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
+    with pytest.raises(JobError, match=r"holds files .*/log into parquet, not files .*/other"):
+        start(spark, job_of(tmp_path, "other"), lambda _: None, follow=False)

@@ -1,0 +1,80 @@
+"""The table of limiters: who is made, changed, replaced and forgotten."""
+
+import pytest
+
+from limiter.limiter import Scope
+from limiter.limiters import Limiters
+from limiter.policies import InForce
+from limiter.rates import NANOS_PER_SECOND, Limit, Published, rate
+from limiter.relative_limits import RelativeLimits
+from limiter.stream import Stream, StreamName
+
+TOPIC = "persistent://t/n/x"
+SCOPE = Scope("dispatch", "topic", TOPIC, "t", "n")
+TEN = Limit(rate(10))
+
+
+@pytest.fixture
+def limiters() -> Limiters:
+    return Limiters(RelativeLimits())
+
+
+def put(limiters: Limiters, limit: Limit, source: str = "topic file", now: int = 0):
+    return limiters.put(InForce(SCOPE, limit, source), TOPIC, now)
+
+
+def test_what_applies_to_two_streams_is_one_limiter(limiters: Limiters) -> None:
+    assert put(limiters, TEN) is put(limiters, TEN)
+    assert list(limiters.by_scope) == [SCOPE]
+
+
+def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(limiters: Limiters) -> None:
+    limiter = put(limiters, TEN)
+    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _entry: None))
+    assert put(limiters, Limit(rate(20)), "topic rest") is limiter
+    assert (limiter.limit, limiter.source) == (Limit(rate(20)), "topic rest")
+    assert list(limiters.take_tuned()) == [limiter]
+    assert not limiters.take_tuned(), "once is enough"
+
+
+def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: Limiters) -> None:
+    limiter = put(limiters, TEN)
+    put(limiters, Limit(rate(20)))
+    assert not limiters.tuned
+    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _entry: None))
+    put(limiters, Limit(rate(20)))
+    assert not limiters.tuned
+
+
+def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_same_tokens(limiters: Limiters) -> None:
+    enforced = put(limiters, TEN)
+    enforced.charge(1, 0, 0)
+    observed = put(limiters, Limit(rate(10), mode="observe"))
+    assert observed is not enforced
+    assert limiters.by_scope == {SCOPE: observed}
+    assert not observed.is_open(0), "the burst of 10/s is one message, which was taken"
+
+
+def test_a_limit_of_deliveries_has_a_meter_for_each_unit_and_the_same_one_at_another_value(limiters: Limiters) -> None:
+    (of_messages,) = put(limiters, TEN).meters
+    both = put(limiters, Limit(rate(100), rate(1000))).meters
+    assert [meter.unit for meter in both] == ["messages", "bytes"]
+    assert both[0] is of_messages
+    assert [meter.horizon for meter in both] == [20, 200]
+    assert put(limiters, Limit(rate(100), mode="observe")).meters == (), "what is only observed asks for nothing less"
+
+
+def test_a_measured_value_is_put_in_force_with_its_meter(limiters: Limiters) -> None:
+    relative = put(limiters, Limit(rate(10), published=Published()))
+    assert limiters.retune({SCOPE: Limit(rate(1010), published=Published(10_000))}, NANOS_PER_SECOND) == [relative]
+    assert relative.limit.messages == rate(1010)
+    assert relative.meters[0].horizon == 202
+
+
+def test_idle_ones_are_forgotten_when_there_are_many(limiters: Limiters) -> None:
+    limiters._sweep_at = 3
+    for name in "abc":
+        limiters.put(InForce(SCOPE._replace(name=name), TEN, ""), TOPIC, 0)
+    limiters.by_scope[SCOPE._replace(name="b")].charge(1, 0, 0)
+    limiters.sweep(0)
+    assert [scope.name for scope in limiters.by_scope] == ["b"], "what is owed is not forgiven"

@@ -1,0 +1,31 @@
+"""Both ends, with the bare forwarder and Sluice between them: started once for all tests of the benchmark."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from loadgen.bench.native import Native
+from loadgen.bench.peers import bare, sluice
+from loadgen.bench.peers.plan import running
+from loadgen.bench.sink import Sink
+from loadgen.bench.stage import Stage
+
+
+@pytest.fixture(scope="session")
+def native():
+    return Native()
+
+
+@pytest.fixture(scope="session")
+def stage(native, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    plans = {plan.name: plan for plan in (bare.PLAN, sluice.plan())}
+    with ExitStack() as stack:
+        sink = stack.enter_context(Sink())
+        peers = {name: stack.enter_context(running(plan, folder, sink.port)) for name, plan in plans.items()}
+        yield Stage(native, sink, peers, plans, 0.05, folder)
+
+
+@pytest.fixture(params=[bare.NAME, sluice.NAME])
+def name(request):
+    return request.param

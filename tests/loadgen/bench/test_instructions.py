@@ -1,0 +1,46 @@
+import sys
+
+import pytest
+
+from loadgen.bench import instructions
+from loadgen.bench.errors import BenchError
+
+ANNOTATED = """\
+Profiled target:  python -m sluice
+--------------------------------------------------------------------------------
+1,500 (100.0%)  PROGRAM TOTALS
+--------------------------------------------------------------------------------
+Ir                  file:function
+1,000 (66.7%)  /build/Python/ceval.c:_PyEval_EvalFrameDefault [/usr/lib/libpython3.11.so.1.0]
+   50 ( 3.3%)  /build/Python/Include/object.h:_PyEval_EvalFrameDefault
+  200 (13.3%)  /tmp/build/__native.c:CPyDef_walk___varint [/main/deda__mypyc.cpython-311-x86_64-linux-gnu.so]
+  150 (10.0%)  ./string/memmove.S:__memmove_avx [/usr/lib/x86_64-linux-gnu/libc.so.6]
+  100 ( 6.7%)  ???:___hidden [???]
+"""
+
+
+def test_instructions_are_summed_up_by_layer_and_inlined_ones_follow_their_function():
+    assert instructions.layers(ANNOTATED.splitlines()) == {
+        "the interpreter": 1050,
+        "Sluice, compiled": 200,
+        "C library": 150,
+        "other": 100,
+    }
+
+
+def test_the_table_has_a_line_for_each_chunk():
+    lines = instructions.table({(8, 100): {"uvloop": 7.0, "other": 3.0}, (4, 16384): {}}).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")][1:-1] == ["8 x 100 B", "10", "0", "0", "7", "0", "3"]
+    assert lines[3].startswith("| 4 x 16,384 B | 0 |")
+
+
+def test_without_valgrind_it_says_so(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "argv", ["instructions"])
+    assert instructions.main() == 1
+    assert "install the package valgrind" in capsys.readouterr().err
+
+
+def test_a_tool_that_fails_is_an_error():
+    with pytest.raises(BenchError, match="failed"):
+        instructions._run([sys.executable, "-c", "raise SystemExit('no such process')"])

@@ -1,0 +1,25 @@
+from loadgen.bench.peers import bare
+from loadgen.bench.stage import Beside, CpuClock
+
+
+def test_both_ends_of_a_connection_belong_together(stage, name):
+    for open_streams in (stage.producers, stage.consumers):
+        here, there = open_streams(stage.peers[name].port, 3)
+        for number, (one, other) in enumerate(zip(here, there, strict=True)):
+            one.sendall(
+                b"\x00\x00\x00\x07\x00\x00\x00\x03\x08\x12\x92"[:number]
+            )  # the begin of a frame stays where it is
+            one.close()
+            other.close()
+
+
+def test_a_result_is_there_behind_the_block():
+    with Beside(lambda: 7) as working:
+        pass
+    assert working.result == 7
+
+
+def test_a_peer_can_be_started_for_one_measurement(stage):
+    with stage.started(stage.plans[bare.NAME]) as peer:
+        assert peer.pid != stage.peers[bare.NAME].pid
+        assert CpuClock(peer.pid).read().cpu_s >= 0

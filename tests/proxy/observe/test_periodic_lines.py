@@ -1,0 +1,105 @@
+"""The lines of streams and limiters, of which what does not change is encoded once."""
+
+from functools import partial
+
+import msgspec
+
+from accesslog.delays import upper_bound_ms
+from accesslog.record import IntervalLine, LimitLine, Line
+from limiter.levels import Setting
+from limiter.policies import Value
+from limiter.rates import Limit, rate
+from proxy.observe.addresses import hashed
+from proxy.observe.periodic_lines import Known
+from tests.proxy.conversation import World, publisher
+from tests.proxy.wire import TOPIC, send, sends
+
+LIMITED = {"namespaces": {"acme/shop": {"publish": {"messages": 2, "burst_messages": 1}}}}
+
+
+def test_every_line_is_one_that_the_record_would_write(make_world):
+    """Though they are put together of parts: the same fields, no other, and none that has its default."""
+    world: World = make_world(limits=LIMITED | {"topics": {TOPIC: {"publish": {"messages": 1, "mode": "observe"}}}})
+    client, _ = publisher(world)
+    client >> sends(9)
+    world.advance(3.5)
+    client >> [send(9, size=100)]
+    world.advance(1)
+    client.leave()
+    world.advance(2)
+    kinds = set()
+    for line in world._files.data.splitlines():
+        read = msgspec.json.decode(line, type=Line)
+        kinds.add(type(read))
+        written = msgspec.json.decode(line)
+        assert msgspec.json.decode(msgspec.json.encode(read)) == written
+    assert kinds >= {IntervalLine, LimitLine}
+
+
+def test_a_stream_whose_limit_changes_is_encoded_anew(make_world):
+    world: World = make_world(limits=LIMITED)
+    client, _ = publisher(world)
+    client >> [send(0, size=100)]
+    world.advance(1)
+    world.loop.run(world.intervals.flush)
+    new = Value(Limit(rate(50), mode="reject"), "rest")
+    world.engine.registry.policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", new)
+    world.loop.run(world.engine.policies_changed)
+    client >> [send(1, size=100)]
+    world.advance(1)
+    limits = [(line.limit_messages, line.limit_source, line.limit_mode) for line in world.lines(IntervalLine)]
+    assert limits == [(2, "namespace file", "enforce"), (50, "namespace rest", "reject")]
+    assert [line.limit_messages for line in world.lines(LimitLine)] == [2, 50]
+
+
+def test_delays_are_counted_by_message_and_add_up(make_world):
+    world: World = make_world(limits=LIMITED)
+    client, _ = publisher(world)
+    client >> sends(5)
+    world.advance(4)
+    lines = world.lines(IntervalLine)
+    held = [sum(line.delay_hist) for line in lines]
+    assert sum(held) == 4  # one passed at once
+    total = sum(line.delay_sum_ms for line in lines)
+    assert total == 500 + 1000 + 1500 + 2000
+    for line in lines:
+        if line.delay_hist:
+            last = len(line.delay_hist) - 1
+            assert upper_bound_ms(last - 1) <= line.delay_max_ms < upper_bound_ms(last)
+
+
+def test_with_a_key_no_address_is_written(make_world):
+    limits = {"addresses": {"192.0.2.0/24": {"publish": {"messages": 1, "burst_messages": 1}}}}
+    world: World = make_world(limits=limits, shown=hashed(b"k" * 16))
+    client, _ = publisher(world)
+    client >> sends(3)
+    world.advance(2)
+    client.leave()
+    world.advance(1)
+    hash_ = hashed(b"k" * 16)("192.0.2.7")
+    assert b"192.0.2.7" not in world._files.data
+    assert {line.client_address for line in world.lines(IntervalLine)} == {hash_}
+    assert {line.name for line in world.lines(LimitLine)} == {hash_}
+    assert hash_ in {line.reason_name for line in world.lines(IntervalLine)}
+
+
+def test_what_is_known_is_encoded_once_while_it_stays_the_same():
+    known, encoded = Known[str](), []
+
+    def encode(text):
+        encoded.append(text)
+        return text
+
+    for state in (1, 1, 2, 2):
+        assert known.get("a", state, partial(encode, b"%d" % state)) == b"%d" % state
+        known.turn()
+    assert encoded == [b"1", b"2"]
+
+
+def test_who_is_not_active_any_more_is_forgotten():
+    known = Known[str]()
+    known.get("a", 1, lambda: b"")
+    known.turn()
+    assert len(known) == 1
+    known.turn()
+    assert len(known) == 0

@@ -1,0 +1,74 @@
+import os
+import time
+
+import pytest
+
+from proxy.observe.log_names import LogName, OwnFiles
+from proxy.observe.retention import KEEP_ALL, Keep, Retention
+
+BOOT = "20261121T112900-0a1b2c3d"
+
+
+def closed(folder, number, age_s=0.0, proxy_id="east"):
+    path = folder / LogName(BOOT, number).closed(proxy_id)
+    path.write_bytes(b"x" * 10)
+    os.utime(path, (time.time() - age_s,) * 2)
+    return path
+
+
+def kept(folder, keep):
+    told = []
+    retention = Retention(keep, lambda *deleted: told.append(deleted))
+    retention.find(OwnFiles(folder, "east"))
+    retention.prune()
+    deleted = (retention.deleted_files, retention.deleted_bytes)
+    assert told == ([deleted] if deleted[0] else [])
+    return sorted(int(path.stem[-6:]) for path in folder.glob("east-2026*"))
+
+
+def test_without_a_bound_all_stay(tmp_path):
+    for number in range(3):
+        closed(tmp_path, number, age_s=1e8)
+    assert kept(tmp_path, KEEP_ALL) == [0, 1, 2]
+
+
+def test_the_oldest_go_until_the_rest_is_small_enough(tmp_path):
+    for number in range(5):
+        closed(tmp_path, number, age_s=100 - number)
+    assert kept(tmp_path, Keep(size=25)) == [3, 4]
+
+
+def test_the_old_ones_go_with_what_an_earlier_run_left(tmp_path):
+    for number in range(4):
+        closed(tmp_path, number, age_s=400 - 100 * number)
+    assert kept(tmp_path, Keep(age_s=250)) == [2, 3]
+
+
+def test_other_files_are_never_touched(tmp_path):
+    others = [closed(tmp_path, 0, 1e8, "west"), closed(tmp_path, 0, 1e8, "east-2"), tmp_path / "notes.jsonl"]
+    others += [tmp_path / LogName(BOOT, 9).unfinished("east"), tmp_path / "east-mine.jsonl"]
+    for other in others[2:]:
+        other.write_bytes(b"x" * 1000)
+    closed(tmp_path, 0, age_s=1e8)
+    assert kept(tmp_path, Keep(age_s=1, size=1)) == []
+    assert all(other.exists() for other in others)
+
+
+def test_one_that_somebody_else_deleted_is_gone_all_the_same(tmp_path):
+    retention = Retention(Keep(size=10), lambda *_: None)
+    for number in range(3):
+        retention.add(closed(tmp_path, number))
+    (tmp_path / LogName(BOOT, 0).closed("east")).unlink()
+    retention.prune()
+    assert [path.name for path in tmp_path.iterdir()] == [LogName(BOOT, 2).closed("east")]
+
+
+def test_one_that_cannot_be_deleted_stays_the_next_to_be(tmp_path):
+    retention = Retention(Keep(size=10), lambda *_: None)
+    (folder := tmp_path / "a-folder").mkdir()
+    retention.add(folder)
+    retention.add(closed(tmp_path, 1))
+    for _ in range(2):
+        with pytest.raises(OSError, match="a-folder"):
+            retention.prune()
+    assert retention.deleted_files == 0

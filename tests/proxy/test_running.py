@@ -1,0 +1,119 @@
+"""A whole process, but for the process."""
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from proxy.config import watching
+from proxy.config.model import Config, load_config
+from proxy.config.reload import Outcome, Reloader
+from proxy.policies.store import StoreError
+from proxy.running import _serve
+from proxy.serve import Source
+
+_PATIENCE_S = 20
+LIMITED = "limits: {each_topic: {publish: {messages: 5}}}\n"
+FLAGS = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
+
+
+@pytest.fixture(autouse=True)
+def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_LOOK_MS", 10)
+
+
+class Operator:
+    """Who reads the log."""
+
+    def __init__(self) -> None:
+        self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def take(self, _logger: object, _method: str, line: Any) -> Any:
+        self._said.put_nowait(line)
+        raise structlog.DropEvent
+
+    async def hear(self, event: str) -> dict[str, Any]:
+        """The next line that says it."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while (line := await self._said.get())["event"] != event:
+                pass
+            return line
+
+
+@asynccontextmanager
+async def served(source: Source) -> AsyncIterator[Operator]:
+    """Runs until SIGTERM."""
+    operator = Operator()
+    structlog.configure(processors=[operator.take])
+    serving = asyncio.get_running_loop().create_task(_serve(source))
+    try:
+        await operator.hear("serving")
+        yield operator
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(_PATIENCE_S):
+            await serving
+        await operator.hear("ended")
+        structlog.reset_defaults()
+        gc.unfreeze()
+
+
+def source_of(file: Path) -> Source:
+    return Source(file, lambda: load_config(file, FLAGS))
+
+
+async def test_a_signal_or_a_changed_file_has_it_read_anew_until_it_ends_by_a_signal(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.write_text("proxy_id: p\n")
+    async with served(source_of(file)) as operator:
+        os.kill(os.getpid(), signal.SIGHUP)
+        line = await operator.hear("configuration reloaded")
+        assert (line["cause"], line["changed"]) == ("SIGHUP", False)
+
+        file.write_text("proxy_id: p\n" + LIMITED)
+        line = await operator.hear("configuration reloaded")
+        assert (line["cause"], line["changed"]) == ("file changed", True)
+
+
+async def test_a_file_that_changes_once_it_was_read_at_the_start_is_read_anew(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+
+    def read() -> Config:
+        config = load_config(file, FLAGS)
+        file.write_text(LIMITED)
+        return config
+
+    async with served(Source(file, read)) as operator:
+        line = await operator.hear("configuration reloaded")
+        assert (line["cause"], line["changed"]) == ("file changed", True)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("changed size"), OSError("no room"), StoreError("disk I/O error")])
+async def test_a_reload_that_fails_does_not_end_the_watching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    reload, failing = Reloader.reload, [error]
+
+    async def fail_once(reloader: Reloader, cause: str) -> Outcome:
+        if failing:
+            raise failing.pop()
+        return await reload(reloader, cause)
+
+    monkeypatch.setattr(Reloader, "reload", fail_once)
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+    async with served(source_of(file)) as operator:
+        file.write_text("#")
+        assert (await operator.hear("reload failed"))["cause"] == "file changed"
+        file.write_text(LIMITED)
+        assert (await operator.hear("configuration reloaded"))["cause"] == "file changed"
