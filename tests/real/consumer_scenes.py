@@ -124,7 +124,7 @@ def close_and_come_again(act: Act) -> Act:
         consumer = act.consumer(client)
         with act.taking(consumer):
             act.wait(part * 40)
-            consumer.close()
+        consumer.close()  # by now nobody takes: what is acknowledged while it closes may come again
     with act.taking(act.consumer(client)):
         return act.finish()
 
