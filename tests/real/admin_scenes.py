@@ -34,14 +34,14 @@ class Step:
     change: Change
     arrivals: list[Arrival]
 
-    def assert_kept(self, entry: int, stall_s: float) -> None:
+    def assert_kept(self, entry: int, stall_s: float, stalled_s: float) -> None:
         """What arrived is what the limit says, neither more nor less; `entry` messages may come at once."""
         if self.change.per_s is None:
             assert len(self.arrivals) >= OFFERED * LOOK_S, self.change
             return
         line = Line(self.change.per_s, burst=self.change.per_s / 10, entry=entry)
         assert_never_above(self.arrivals, line, stall_s)
-        assert_steady(self.arrivals, line, LOOK_S, stall_s)
+        assert_steady(self.arrivals, line, LOOK_S, stalled_s)
 
 
 class Scene:

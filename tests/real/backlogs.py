@@ -67,9 +67,9 @@ class Drained:
         """What a message is to a limit in bytes, on the average."""
         return self.watched.sum_of("passed_bytes") // self.watched.sum_of("passed_messages")
 
-    def mean(self, stall_s: float) -> float:
-        """Messages per second."""
-        return rate_over(self.arrivals, self.arrivals[0][0], LOOK_S, stall_s)
+    def mean(self, stalled_s: float) -> float:
+        """Messages per second; `stalled_s` is how long the machine stood still in all (see `Probe`)."""
+        return rate_over(self.arrivals, self.arrivals[0][0], LOOK_S, stalled_s)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def test_an_entry_counts_as_one_message(stages: dict[str, Stage], probe: Probe) 
     drained = backlog.drained(stages["by entry"].sluice)
     line = Line(10 * BATCH, burst=BATCH, entry=BATCH)
     assert line.worst_excess(drained.arrivals, probe.stall_s) <= 0
-    assert drained.mean(probe.stall_s) >= 0.97 * line.rate - BATCH / LOOK_S
+    assert drained.mean(probe.stalled_s) >= 0.97 * line.rate - BATCH / LOOK_S
 
 
 def test_who_has_no_backlog_is_not_limited(stages: dict[str, Stage], probe: Probe) -> None:
@@ -70,4 +70,4 @@ def test_who_has_a_backlog_is_limited_all_the_same(stages: dict[str, Stage], pro
     backlog.fill(stages["sparing"].at_broker)
     drained = backlog.drained(stages["sparing"].sluice)
     assert Line(10, burst=1).worst_excess(drained.arrivals, probe.stall_s) <= 0
-    assert drained.mean(probe.stall_s) >= 9
+    assert drained.mean(probe.stalled_s) >= 9

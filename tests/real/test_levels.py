@@ -116,7 +116,7 @@ def test_a_limit_holds_exactly_for_all_that_share_it(played: Played[Flow], level
     flow.assert_whole()
     line = Line(rate, burst=rate / 10)
     assert_never_above(flow.arrivals, line, played.stall_s)
-    assert_steady(flow.arrivals, line, LOOK_S, played.stall_s)
+    assert_steady(flow.arrivals, line, LOOK_S, played.stalled_s)
 
 
 @pytest.mark.parametrize(("level", "sharers"), [("tenant", 2), ("resource_group", 2), ("role", 2), ("address", 4)])

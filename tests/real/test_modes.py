@@ -133,7 +133,7 @@ def test_pausing_the_connection_is_exact_too_and_each_pause_ends(played: Played[
     flow = played["pause"]
     flow.assert_whole()
     assert_never_above(flow.arrivals, Line(LIMIT, burst=LIMIT / 10), played.stall_s)
-    assert_steady(flow.arrivals, Line(LIMIT, burst=LIMIT / 10), 5, played.stall_s)
+    assert_steady(flow.arrivals, Line(LIMIT, burst=LIMIT / 10), 5, played.stalled_s)
     assert_each_pause_ended(stages["pause"], "publish_rate")
 
 

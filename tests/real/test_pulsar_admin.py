@@ -222,7 +222,7 @@ def played(
 @pytest.mark.parametrize(("scene", "entry"), [("publish", 1), ("dispatch", 10), ("group", 1)])
 def test_running_clients_go_as_fast_as_pulsar_admin_says(played: Played[Scene], scene: str, entry: int) -> None:
     for step in played[scene].steps:
-        step.assert_kept(entry, played.stall_s)
+        step.assert_kept(entry, played.stall_s, played.stalled_s)
 
 
 def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(

@@ -65,7 +65,7 @@ def test_five_clients_share_500_a_second_from_the_first_second_on(played: Played
     flow.assert_whole()
     line = Line(500, burst=50, entry=6)
     assert_never_above(flow.arrivals, line, played.stall_s)
-    assert_steady(flow.arrivals, line, 10, played.stall_s)
+    assert_steady(flow.arrivals, line, 10, played.stalled_s)
     # All that Pulsar's test sends; it waits 10 s for them.
     assert flow.arrivals[2999][0] - flow.arrivals[0][0] <= (3000 - 50) / 500 + SLACK_S + played.stall_s
     assert jain(flow.shares_within(10)) >= 0.99
@@ -78,7 +78,7 @@ def test_10_messages_a_second_are_kept_until_the_limit_is_gone(played: Played[An
     flow.assert_whole()
     held, freed = flow.before_and_after()
     assert_never_above(held, Line(10, burst=1), played.stall_s)
-    assert_steady(held, Line(10, burst=1), 10, played.stall_s)
+    assert_steady(held, Line(10, burst=1), 10, played.stalled_s)
     assert freed[-1][0] - flow.then_at <= 0.5 + played.stall_s
 
 
@@ -90,7 +90,7 @@ def test_400_bytes_a_second_are_kept_until_the_limit_is_gone(played: Played[Any]
     held, freed = flow.before_and_after()
     line = Line(400, burst=40, entry=entry)
     assert_never_above(in_bytes(held, entry), line, played.stall_s)
-    assert_steady(in_bytes(held, entry), line, 10, played.stall_s)
+    assert_steady(in_bytes(held, entry), line, 10, played.stalled_s)
     assert freed[-1][0] - flow.then_at <= 0.5 + played.stall_s
 
 
@@ -99,7 +99,7 @@ def test_who_sends_one_by_one_gets_all_of_a_broker_s_10_messages_a_second(played
     flow: Flow = played["broker messages"]
     flow.assert_whole()
     assert_never_above(flow.arrivals, Line(10, burst=1), played.stall_s)
-    assert_steady(flow.arrivals, Line(10, burst=1), 9, played.stall_s)
+    assert_steady(flow.arrivals, Line(10, burst=1), 9, played.stalled_s)
 
 
 def test_a_topic_s_400_bytes_hold_below_the_broker_s_800_and_those_hold_for_three_topics(played: Played[Any]) -> None:
@@ -110,7 +110,7 @@ def test_a_topic_s_400_bytes_hold_below_the_broker_s_800_and_those_hold_for_thre
         flow.assert_whole()
         arrivals, line = in_bytes(flow.arrivals, entry), Line(rate, burst=rate / 10, entry=entry)
         assert_never_above(arrivals, line, played.stall_s)
-        assert_steady(arrivals, line, 4, played.stall_s)
+        assert_steady(arrivals, line, 4, played.stalled_s)
     for number in (1, 2, 3):
         arrivals = in_bytes(three.arrivals_on(topic(f"bytes-{number}")), entry)
         assert_never_above(arrivals, Line(400, burst=40, entry=entry), played.stall_s)
@@ -122,9 +122,9 @@ def test_a_limit_raised_from_10_to_20_acts_at_once_and_exactly(played: Played[An
     flow.assert_whole()
     slow, fast = flow.before_and_after()
     assert_never_above(slow, Line(10, burst=1), played.stall_s)
-    assert_steady(slow, Line(10, burst=1), 4, played.stall_s)
+    assert_steady(slow, Line(10, burst=1), 4, played.stalled_s)
     assert_never_above(fast, Line(20, burst=2), played.stall_s)
-    assert_steady(fast, Line(20, burst=2), 4, played.stall_s)
+    assert_steady(fast, Line(20, burst=2), 4, played.stalled_s)
 
 
 def test_a_second_message_waits_for_its_bytes(played: Played[Any]) -> None:
