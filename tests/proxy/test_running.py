@@ -26,7 +26,7 @@ FLAGS = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_LOOK_MS", 10)
+    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
 
 
 class Operator:

@@ -55,7 +55,7 @@ def swap(file: Path) -> Callable[[], object]:
 @pytest.fixture
 def no_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the watch is left to tell."""
-    monkeypatch.setattr(watching, "_LOOK_MS", 3_600_000)
+    monkeypatch.setattr(watching, "_LOOK_S", 3600)
 
 
 @pytest.mark.usefixtures("no_looking")
@@ -77,22 +77,72 @@ async def test_a_swapped_symlink_is_noticed(tmp_path: Path) -> None:
     await noticed(file, change)
 
 
-async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_noticed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "_LOOK_MS", 10)
+@pytest.mark.usefixtures("no_looking")
+async def test_the_folder_that_a_link_leads_to_is_watched_too(tmp_path: Path) -> None:
     file, elsewhere = tmp_path / "watched" / "sluice.yaml", tmp_path / "sluice.yaml"
     file.parent.mkdir()
     elsewhere.touch()
     file.symlink_to(elsewhere)
+    await noticed(file, replace(elsewhere))
+
+
+@pytest.mark.usefixtures("no_looking")
+async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> None:
+    file, other = tmp_path / "removed" / "sluice.yaml", tmp_path / "other" / "sluice.yaml"
+    for one in (file, other):
+        one.parent.mkdir()
+        one.touch()
+    changes = changes_of(fingerprints([file, other]))
+    async with asyncio.timeout(_PATIENCE_S):
+        next_change = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        file.unlink()
+        file.parent.rmdir()
+        await next_change
+        file.parent.mkdir()
+        next_change = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        other.write_text("#")
+        await next_change
+        next_change = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        file.write_text("#")
+        await next_change
+    await changes.aclose()
+
+
+async def test_what_changed_before_the_watch_stands_and_what_it_does_not_see_is_noticed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+    file, way, elsewhere = (tmp_path / name / "sluice.yaml" for name in ("watched", "unwatched", "meant"))
+    for one in (file, way, elsewhere):
+        one.parent.mkdir()
+    elsewhere.touch()
+    way.symlink_to(elsewhere)
+    file.symlink_to(way)
     seen = fingerprints([file])
     elsewhere.write_text("#")
     changes = changes_of(seen)
     async with asyncio.timeout(_PATIENCE_S):
         await anext(changes)
-        elsewhere.write_text("##")
+        way.unlink()
         await anext(changes)
     await changes.aclose()
+
+
+@pytest.mark.usefixtures("no_looking")
+async def test_a_folder_in_which_there_is_no_end_of_changes_keeps_none_waiting(tmp_path: Path) -> None:
+    file, noise = tmp_path / "sluice.yaml", tmp_path / "noise"
+
+    async def disturb() -> None:
+        while True:
+            noise.write_text("#")
+            await asyncio.sleep(0.01)
+
+    disturbing = asyncio.get_running_loop().create_task(disturb())
+    await noticed(file, file.touch)
+    disturbing.cancel()
 
 
 def test_a_file_that_is_not_there_differs_from_one_that_is(tmp_path: Path) -> None:
