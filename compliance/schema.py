@@ -5,7 +5,7 @@ All kinds share one wide row: the union of their fields. What a kind does not ha
 
 from datetime import datetime
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_origin
 
 import msgspec
 from pyspark.sql.types import (
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from accesslog.record import Kinds
+from compliance.strict import plain
 
 LINE_KEY = ("proxy_id", "boot_id", "seq")
 """What makes a line one of a kind."""
@@ -50,18 +51,13 @@ def _always(kind: str) -> dict[str, Any]:
     return {field.encode_name: field.type for field in fields if field.default is msgspec.NODEFAULT}
 
 
-def _without_none(python_type: Any) -> Any:
-    if isinstance(python_type, UnionType):
-        (python_type,) = (part for part in get_args(python_type) if part is not type(None))
-    return python_type
-
-
-def _all_fields() -> dict[str, Any]:
+def all_fields() -> dict[str, Any]:
+    """The union of all kinds' fields, with their types, null left out."""
     merged: dict[str, Any] = {}
     for kind in Kinds.BY_NAME:
         for name, python_type in _fields(kind).items():
-            plain = _without_none(python_type)
-            if merged.setdefault(name, plain) != plain:
+            bare = plain(python_type)
+            if merged.setdefault(name, bare) != bare:
                 raise TypeError(f"field {name} has two types in the access log's record: give one another name")
     return merged
 
@@ -72,7 +68,7 @@ def _spark_type(python_type: Any) -> DataType:
 
 def line_schema() -> StructType:
     """The row that a JSON line is read into: `kind` and every field of every kind, times as text."""
-    fields = [StructField(name, _spark_type(python_type)) for name, python_type in _all_fields().items()]
+    fields = [StructField(name, _spark_type(python_type)) for name, python_type in all_fields().items()]
     return StructType([StructField("kind", StringType()), *fields])
 
 
@@ -105,21 +101,4 @@ def defaulted_fields(kind: str) -> list[str]:
 
 def time_fields() -> list[str]:
     """Fields that hold a time."""
-    return [name for name, python_type in _all_fields().items() if python_type is datetime]
-
-
-def number_fields() -> list[str]:
-    """Fields that hold a number; none of them may be negative."""
-    return [name for name, python_type in _all_fields().items() if python_type in (int, float)]
-
-
-def count_list_fields() -> list[str]:
-    """Fields that hold a list of counts; none of them may be negative or null."""
-    return [name for name, python_type in _all_fields().items() if python_type == tuple[int, ...]]
-
-
-def choices() -> dict[str, tuple[str, ...]]:
-    """Fields that allow some words only, with these words."""
-    return {
-        name: get_args(python_type) for name, python_type in _all_fields().items() if get_origin(python_type) is Literal
-    }
+    return [name for name, python_type in all_fields().items() if python_type is datetime]

@@ -20,9 +20,13 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.log.level": "ERROR",
-    # The parser's generated code is longer than what the virtual machine compiles: whole, it would be interpreted
-    # (2.5 times slower); in pieces it is compiled.
+    # Code generated for rows this wide is longer than what the virtual machine compiles: whole, it would be
+    # interpreted; in pieces it is compiled.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # What a Python worker gets at once: 10,000 lines, but no more than this, however long they are.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
+    # Rows go to the file of their day as they come; else they are sorted by it first.
+    "spark.sql.maxConcurrentOutputFileWriters": "50",
     # What filters imply is worked out for every column: minutes, for a row this wide, and nothing is gained.
     "spark.sql.constraintPropagation.enabled": "false",
 }
@@ -55,10 +59,19 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     builder = SparkSession.builder.appName("sluice report").config(map={**settings, **more})
     with contextlib.nullcontext() if submitted else _standard_error_to(log):
         session = builder.getOrCreate()
+    _quiet(session)
     try:
         yield session
     finally:
         session.stop()
+
+
+def _quiet(session: SparkSession) -> None:
+    """Python workers report to a server of this process: where Java dies, that it says so helps no operator."""
+
+    def say_nothing(request: object, client_address: object) -> None: ...
+
+    session.sparkContext._accumulatorServer.handle_error = say_nothing  # type: ignore[method-assign]  # noqa: SLF001
 
 
 @contextlib.contextmanager

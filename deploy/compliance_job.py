@@ -1,6 +1,7 @@
 """What `spark-submit` runs: `spark-submit --master … [--py-files pulsar_sluice.whl] compliance_job.py run --once …`.
 
-The same as `sluice compliance …`, whose options it takes. Only the driver needs the wheel and what it depends on.
+The same as `sluice compliance …`, whose options it takes. Executors parse lines too: their Python needs
+msgspec, pyarrow and pandas.
 """
 
 from compliance.stream.commands import app

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructField
 
-from compliance.parse import parse, quarantined, rows_or_null
+from compliance.parse import quarantined, rows_or_null
 from compliance.schema import placed_schema
 from compliance.stream import runs, sequence, windows
 from compliance.stream.options import Job
@@ -23,10 +23,10 @@ from compliance.stream.sinks import Tables
 from compliance.stream.state import State, Totals
 from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary, summary
-from compliance.stream.windows import WindowTable
+from compliance.stream.window_table import WindowTable
+from compliance.stream.windows import CLOSED, LATE, OPEN
 
-PLACE = ("file", "line")
-OPEN = -1
+PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
 _NO_DAY = "day=__HIVE_DEFAULT_PARTITION__"
 
@@ -56,11 +56,11 @@ class BatchWriter:
         before = self._state.before(step)
         totals = self._state.totals(before)
         placed = numbered(lines)
-        rows_or_null(parse(placed), PLACE).write.mode("overwrite").partitionBy("day").parquet(self._stage)
+        rows_or_null(placed).write.mode("overwrite").partitionBy("day").parquet(self._stage)
         staged = self._spark.read.schema(placed_schema(StructField("day", DateType()))).parquet(self._stage)
         counts = _counts(staged)
         malformed = counts.lines - counts.good
-        self._quarantine(placed, staged if malformed else None, step)
+        self._quarantine(placed if malformed else None, step)
         good = staged.where(F.col("day").isNotNull())
         rows, distinct, missing = self._distinct(good, counts.good, before, step)
         doubled = totals.rows + counts.good - distinct
@@ -85,17 +85,13 @@ class BatchWriter:
         # A proxy whose clock is far ahead must not close everybody's windows.
         return int(min(latest_s, time.time()) - self._job.late_after_s)
 
-    def _quarantine(self, lines: DataFrame, staged: DataFrame | None, step: int) -> None:
-        """Only the malformed lines are read again, by their places."""
-        if staged is None:
-            self._storage.remove(f"{self._job.out}/quarantine/step={step}")
-            return
-        places = staged.where(F.col("day").isNull()).select(*PLACE)
-        if self._job.source.kind == "pulsar":
-            bad = parse(lines).where(~F.col("is_good"))
+    def _quarantine(self, lines: DataFrame | None, step: int) -> None:
+        """Batches with malformed lines are parsed a second time, for these alone."""
+        place = f"{self._job.out}/quarantine/step={step}"
+        if lines is None:
+            self._storage.remove(place)
         else:
-            bad = parse(lines.join(F.broadcast(places), on=list(PLACE), how="left_semi"))
-        quarantined(bad, PLACE).coalesce(1).write.mode("overwrite").json(f"{self._job.out}/quarantine/step={step}")
+            quarantined(lines).coalesce(1).write.mode("overwrite").json(place)
 
     def _distinct(self, rows: DataFrame, good: int, before: int | None, step: int) -> tuple[DataFrame, int, int]:
         """Each line that is new once; how many there are now in all, and how many are missing."""
@@ -114,14 +110,19 @@ class BatchWriter:
         self, rows: DataFrame, table: WindowTable, step: int, watermarks_s: tuple[int, int], *, has_late: bool
     ) -> dict[str, int]:
         """Adds rows to windows and closes some, by the watermark before and behind; returns late lines by width."""
-        own, was_closed = windows.windows_of(rows, table), windows.is_closed(watermarks_s[0])
-        late = own.where(was_closed).groupBy("width_s").agg(F.sum("lines")).collect() if has_late else []
-        earlier = self._state.read(self._state.before(step), table.name)
-        both = own if earlier is None else own.unionByName(earlier)
-        merged = self._state.write(step, table.name, windows.merged(both.where(~was_closed), table))
-        is_closed = windows.is_closed(watermarks_s[1])
-        self._tables.replace(table.name, step, windows.published(merged.where(is_closed), table, is_final=True))
-        self._tables.replace(table.name, OPEN, windows.published(merged.where(~is_closed), table, is_final=False))
+        earlier, stage = self._state.read(self._state.before(step), table.name), f"{self._job.work}/{table.name}"
+        both = windows.added_up(rows, None if earlier is None else windows.unpublished(earlier), table)
+        told = windows.published(both, table, watermarks_s)
+        told.write.mode("overwrite").partitionBy("state", "day").parquet(stage)
+        staged = self._spark.read.schema(windows.published_schema(table)).parquet(stage)
+        of_state = {state: staged.where(F.col("state") == state).drop("state") for state in (LATE, CLOSED, OPEN)}
+        late = of_state[LATE].groupBy("width_s").agg(F.sum("lines")).collect() if has_late else []
+        still_open = self._state.write(step, table.name, of_state[OPEN])
+        self._tables.replace(table.name, PART_OF_OPEN, still_open)
+        if self._storage.exists(f"{stage}/state={CLOSED}"):
+            self._tables.adopt(table.name, step, f"{stage}/state={CLOSED}")
+        else:
+            self._tables.replace(table.name, step, of_state[CLOSED])
         return {str(width): lines for width, lines in late}
 
     def _keep(self, distinct: DataFrame | None, step: int) -> None:

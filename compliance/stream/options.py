@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compliance.stream.windows import TABLES, WindowTable
+from compliance.stream.window_table import TABLES, WindowTable
 
 SOURCES = ("files", "kafka", "pulsar")
 SINKS = ("parquet", "delta", "iceberg")

@@ -3,38 +3,49 @@
 A run without gaps is one range, however long it is; so duplicates are found for ever, without keeping every number.
 """
 
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from compliance.schema import BOOT, LINE_KEY
 
-# Numbers of one run are sorted by several tasks, so many at a time.
-_CHUNK = 2**17
+_RANGES = "proxy_id string, boot_id string, from_seq long, to_seq long"
 
 
 def ranges(rows: DataFrame) -> DataFrame:
     """The ranges of the rows' own numbers: `proxy_id, boot_id, from_seq, to_seq`."""
-    numbers = rows.select(
-        *BOOT,
-        F.col("seq").alias("from_seq"),
-        F.col("seq").alias("to_seq"),
-        F.floor(F.col("seq") / _CHUNK).alias("chunk"),
-    )
-    return merged(_joined(numbers, (*BOOT, "chunk")))
+
+    def of_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [batch for batch in batches if batch.num_rows]
+        if numbers:
+            yield from _ranges(pa.Table.from_batches(numbers))
+
+    own = rows.select(*BOOT, "seq").mapInArrow(of_numbers, _RANGES)
+    return merged(own)
+
+
+def _ranges(numbers: pa.Table) -> Iterator[pa.RecordBatch]:
+    runs = numbers.group_by(list(BOOT), use_threads=False).aggregate([("seq", "list")])
+    for *boot, of_run in zip(*(runs[name] for name in (*BOOT, "seq_list")), strict=True):
+        seqs = np.unique(of_run.values.to_numpy())
+        # Where a number does not follow the one before a range begins, and the one before has ended there.
+        begins = np.flatnonzero(np.diff(seqs) > 1) + 1
+        bounds = seqs[np.concatenate([[0], begins])], seqs[np.concatenate([begins - 1, [len(seqs) - 1]])]
+        names = [pa.repeat(one, len(begins) + 1) for one in boot]
+        yield pa.RecordBatch.from_arrays([*names, *map(pa.array, bounds)], names=[*BOOT, "from_seq", "to_seq"])
 
 
 def merged(seen: DataFrame) -> DataFrame:
     """Ranges that overlap or touch become one."""
-    return _joined(seen, BOOT)
-
-
-def _joined(seen: DataFrame, by: tuple[str, ...]) -> DataFrame:
-    ordered = Window.partitionBy(*by).orderBy("from_seq", "to_seq")
+    ordered = Window.partitionBy(*BOOT).orderBy("from_seq", "to_seq")
     highest = F.max("to_seq").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (highest.isNull() | (F.col("from_seq") > highest + 1)).cast("long")
     begun = seen.withColumn("begins", begins)
     numbered = begun.withColumn("range", F.sum("begins").over(ordered))
-    joined = numbered.groupBy(*by, "range").agg(F.min("from_seq").alias("from_seq"), F.max("to_seq").alias("to_seq"))
+    joined = numbered.groupBy(*BOOT, "range").agg(F.min("from_seq").alias("from_seq"), F.max("to_seq").alias("to_seq"))
     return joined.select(*BOOT, "from_seq", "to_seq")
 
 

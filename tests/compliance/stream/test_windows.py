@@ -1,9 +1,10 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from compliance.stream.windows import TABLES, WIDTHS_S, is_closed, merged, published, windows_of
-from tests.compliance.planted import BEGIN, PlantedLog, frame, planted
+from compliance.stream.window_table import TABLES
+from compliance.stream.windows import added_up, published, published_schema, unpublished
+from tests.compliance.planted import BEGIN, frame, planted
 
 pytestmark = pytest.mark.spark
 TOPICS, LIMITERS = TABLES
@@ -14,44 +15,41 @@ def sums(windows):
     return {(row.width_s, row.window_s - BEGIN_S): (row.lines, row.passed_messages) for row in windows.collect()}
 
 
-def test_windows_of_all_widths_hold_what_starts_in_them(spark):
-    log = planted("w", 12)
-    found = sums(windows_of(frame(spark, [log]), TOPICS))
-    assert {second: found[1, second] for second in (0, 1, 11)} == {0: (1, 110), 1: (1, 100), 11: (1, 100)}
-    assert (found[10, 0], found[10, 10], found[60, 0]) == ((10, 1010), (2, 200), (12, 1210))
-    # 11:29 is in the five minutes from 11:25 and in the hour from 11:00.
-    assert (found[300, -240], found[3600, -1740]) == ((12, 1210), (12, 1210))
-
-
-def test_all_widths_divide_the_longest():
-    assert [width for width in WIDTHS_S if WIDTHS_S[-1] % width] == []
+def test_lines_of_several_files_meet_in_their_window(spark):
+    rows = frame(spark, [planted("w", 12)])
+    whole = sums(added_up(rows.repartition(1), None, TOPICS))
+    assert (whole[1, 0], whole[10, 0], whole[60, 0]) == ((1, 110), (10, 1010), (12, 1210))
+    assert sums(added_up(rows.repartition(5, "seq"), None, TOPICS)) == whole
 
 
 def test_windows_of_two_batches_are_those_of_both_together(spark):
-    log = planted("w", 20)
-    rows = frame(spark, [log])
-    one, other = (windows_of(rows.where(condition), LIMITERS) for condition in ("seq % 5 < 2", "seq % 5 >= 2"))
-    whole = windows_of(rows, LIMITERS)
-    assert sums(merged(one.unionByName(other), LIMITERS)) == sums(whole)
-
-
-def test_the_limit_is_that_of_the_line_that_ends_last(spark):
-    log = PlantedLog()
-    log.limit(1, rate=50.0, end=BEGIN + timedelta(milliseconds=900))
-    log.limit(1, rate=20.0, end=BEGIN + timedelta(milliseconds=400))
-    found = windows_of(frame(spark, [log]), LIMITERS).where("width_s = 1").select("last.*").collect()
-    assert [row.limit_messages for row in found] == [50.0]
+    rows = frame(spark, [planted("w", 20)])
+    one = added_up(rows.where("seq % 5 < 2"), None, LIMITERS)
+    both = added_up(rows.where("seq % 5 >= 2"), unpublished(published(one, LIMITERS, (0, 0))), LIMITERS)
+    assert sums(both) == sums(added_up(rows, None, LIMITERS))
 
 
 def test_a_window_is_closed_when_the_watermark_is_at_its_end(spark):
-    windows = windows_of(frame(spark, [planted("w", 3)]), TOPICS)
-    closed = sums(windows.where(is_closed(BEGIN_S + 2)))
-    assert sorted(closed) == [(1, 0), (1, 1)]
+    windows = added_up(frame(spark, [planted("w", 4)]), None, TOPICS)
+    told = published(windows, TOPICS, (BEGIN_S + 1, BEGIN_S + 3)).where("width_s = 1").orderBy("start")
+    assert [(row.state, row.is_final) for row in told.collect()] == [
+        ("late", True),
+        ("closed", True),
+        ("closed", True),
+        ("open", False),
+    ]
 
 
 def test_readers_get_times_values_and_the_day(spark):
-    windows = windows_of(frame(spark, [planted("w", 1)]), LIMITERS).where("width_s = 10")
-    (row,) = published(windows, LIMITERS, is_final=True).selectExpr("*", "unix_seconds(end) AS end_s").collect()
-    assert (row.end_s, str(row.day)) == (BEGIN_S + 10, "2026-11-21")
+    windows = added_up(frame(spark, [planted("w", 1)]), None, LIMITERS).where("width_s = 10")
+    told = published(windows, LIMITERS, (0, BEGIN_S + 10))
+    (row,) = told.selectExpr("*", "unix_seconds(end) AS end_s", "unix_seconds(as_of) AS as_of_s").collect()
+    assert (row.end_s, row.as_of_s, str(row.day)) == (BEGIN_S + 10, BEGIN_S + 1, "2026-11-21")
     assert (row.level, row.limit_messages, row.passed_messages, row.is_final) == ("topic", 100.0, 110, True)
     assert datetime.fromtimestamp(row.end_s - 10, UTC) == BEGIN
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_is_published_has_the_schema_that_it_is_read_with(spark, table):
+    told = published(added_up(frame(spark, [planted("w", 1)]), None, table), table, (0, 0))
+    assert [(f.name, f.dataType) for f in told.schema] == [(f.name, f.dataType) for f in published_schema(table)]

@@ -1,0 +1,80 @@
+"""The record's types with every rule that a line must keep, for reading: what decodes is right.
+
+Derived from the types that the proxy writes, so that the two cannot drift apart. Fields with a default are null where
+they are left out or null, as they are in Spark's rows.
+"""
+
+from datetime import datetime
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct
+
+from accesslog.delays import BUCKETS
+from accesslog.record import SCHEMA_VERSION, Kinds
+
+LARGEST = 2**63 - 1
+"""Numbers are 64 bits wide."""
+
+REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
+"""All that decoding may raise, whatever stands in a line (`ValueError`: bytes that are no text)."""
+
+_RULES: dict[Any, Any] = {
+    bool: bool,
+    str: str,
+    int: Annotated[int, Meta(ge=0, le=LARGEST)],
+    float: Annotated[float, Meta(ge=0)],
+    datetime: Annotated[datetime, Meta(tz=True)],
+    tuple[int, ...]: Annotated[tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...], Meta(max_length=BUCKETS)],
+}
+
+
+def plain(python_type: Any) -> Any:
+    """The type without its null."""
+    if isinstance(python_type, UnionType):
+        (python_type,) = (part for part in get_args(python_type) if part is not type(None))
+    return python_type
+
+
+def strict(python_type: Any) -> Any:
+    """The type with the rule for its values, without its null."""
+    bare = plain(python_type)
+    return bare if get_origin(bare) is Literal else _RULES[bare]
+
+
+def _record(kind: str) -> type[Struct]:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
+        rule = strict(field.type)
+        if field.encode_name == "v":
+            rule = Annotated[int, Meta(ge=0, le=SCHEMA_VERSION)]
+        if field.required or field.default_factory is not msgspec.NODEFAULT:
+            fields.append((field.name, rule | None if isinstance(field.type, UnionType) else rule))
+        else:
+            fields.append((field.name, rule | None, None))
+    rules = {"__post_init__": _check_bursts} if kind == "limit" else {}
+    # Scalars all: nothing for the collector to find.
+    return msgspec.defstruct(kind, fields, tag_field="kind", tag=kind, kw_only=True, gc=False, namespace=rules)
+
+
+def _check_bursts(line: Any) -> None:
+    for unit in ("messages", "bytes"):
+        if getattr(line, f"limit_{unit}") is not None and getattr(line, f"burst_{unit}") is None:
+            raise ValueError(f"burst_{unit}")
+
+
+RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
+"""Of each kind its type; its fields stand in the order of the record's own."""
+
+
+def decoder() -> msgspec.json.Decoder[Struct]:
+    """Decodes a line of any kind; whatever breaks a rule is an error."""
+    return msgspec.json.Decoder(_union())
+
+
+def _union() -> Any:
+    made: Any = None
+    for record in RECORDS.values():
+        made = record if made is None else made | record
+    return made
