@@ -9,7 +9,9 @@ class TokenBucket:
     The caller asks (`holds`) and then takes; taking more than there is leaves a debt that later refills pay.
 
     The balance is kept in tokens times nanoseconds of the period: in `t` nanoseconds a bucket of `rate.tokens` earns
-    exactly `t · rate.tokens` of these, so nothing is ever rounded away, at one token a day or 10**12 a second.
+    exactly `t · rate.tokens` of these, so nothing is ever rounded away, at one token a day or 10**12 a second. What a
+    nanosecond earns and what a token costs in these stands in the bucket itself: it is read for each entry, and from
+    the rate, another object, reading would cost as much as reckoning.
 
     Whoever waits for a token is woken late by some milliseconds. What a bucket earns meanwhile is kept even where the
     burst has no room for it, up to 20 ms' worth and always less than a token: else 19/s, whose burst is 1, would pass
@@ -20,10 +22,12 @@ class TokenBucket:
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
     """
 
-    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "rate")
+    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "_per_ns", "_per_token", "rate")
 
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
+        self._per_ns = rate.tokens
+        self._per_token = rate.period_ns
         self._capacity = _capacity(rate)
         self._balance = rate.burst * rate.period_ns
         self._earned_at = now
@@ -32,26 +36,30 @@ class TokenBucket:
 
     def holds(self, tokens: int, now: int) -> bool:
         """Whether `tokens` are there."""
-        return self._earn(now) >= tokens * self.rate.period_ns
+        return self._earn(now) >= tokens * self._per_token
 
     def tokens(self, now: int) -> int:
         """Whole tokens at hand; negative in debt."""
-        return self._earn(now) // self.rate.period_ns
+        return self._earn(now) // self._per_token
 
     def take(self, tokens: int, now: int) -> None:
         """Take `tokens`, going into debt if need be."""
-        self._earn(now)
-        self._balance -= tokens * self.rate.period_ns
+        balance = self._balance
+        elapsed = now - self._earned_at
+        if elapsed > 0:  # as in `_earn`, spelled out: a call, and the balance stored twice, took a quarter of the time
+            self._earned_at = now
+            balance = min(self._capacity, balance + elapsed * self._per_ns)
+        self._balance = balance - tokens * self._per_token
 
     def give_back(self, tokens: int) -> None:
         """Undo a `take` of the same instant."""
-        self._balance += tokens * self.rate.period_ns
+        self._balance += tokens * self._per_token
 
     def wait_ns(self, tokens: int, now: int) -> int:
         """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
-        wanted = min(tokens, self.rate.burst) * self.rate.period_ns
+        wanted = min(tokens, self.rate.burst) * self._per_token
         missing = wanted - self._earn(now)
-        return max(0, -(-missing // self.rate.tokens))
+        return max(0, -(-missing // self._per_ns))
 
     def change(self, rate: Rate, now: int) -> None:
         """Go on at another rate, with neither amnesty nor a free burst.
@@ -77,23 +85,25 @@ class TokenBucket:
         So no interval, whatever changes within, sees more than burst, rates over time and one taking.
         """
         self._made_at = rate
-        self._go_on(rate, self._earn(now) * rate.period_ns // self.rate.period_ns)
+        self._go_on(rate, self._earn(now) * rate.period_ns // self._per_token)
 
     def _go_on(self, rate: Rate, balance: int) -> None:
         self.rate = rate
+        self._per_ns = rate.tokens
+        self._per_token = rate.period_ns
         self._capacity = _capacity(rate)
         self._balance = min(balance, self._capacity)
         self._paid_at = self._earned_at + max(0, -(self._balance // rate.tokens))
 
     def is_full(self, now: int) -> bool:
         """Whether a new bucket would hold as much."""
-        return self._earn(now) >= self.rate.burst * self.rate.period_ns
+        return self._earn(now) >= self.rate.burst * self._per_token
 
     def _earn(self, now: int) -> int:
         elapsed = now - self._earned_at
         if elapsed > 0:
             self._earned_at = now
-            self._balance = min(self._capacity, self._balance + elapsed * self.rate.tokens)
+            self._balance = min(self._capacity, self._balance + elapsed * self._per_ns)
         return self._balance
 
 
