@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from limiter.stream import Stream
@@ -13,7 +14,7 @@ from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters
+from proxy.observe.counters import LATENESS_NS, Counters
 from proxy.observe.totals import NamespaceTotals, Totals
 
 _LABELS = ("tenant", "namespace", "direction")
@@ -257,6 +258,13 @@ def _loop(counters: Counters) -> Iterator[Metric]:
         "sluice_loop_lag_max_seconds", "Latest that a timer fired since the last scrape", counters.loop_lag_max_ns / 1e9
     )
     counters.loop_lag_max_ns = 0
+    bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]
+    yield HistogramMetricFamily(
+        "sluice_timer_lateness_seconds",
+        "How late timers fired",
+        buckets=list(zip(bounds, accumulate(counters.timers_by_lateness), strict=True)),
+        sum_value=counters.loop_lag_ns / 1e9,
+    )
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -1,7 +1,11 @@
 """Plain integers that the data path adds to and `metrics` reads."""
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+
+LATENESS_NS = tuple(tenths * 100_000 for tenths in (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 200, 500, 1000, 10_000))
+"""Upper bounds by which timers are counted: finest where a loop is neither idle nor lost, up to a second."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,8 @@ class Counters:
     """How late timers fired, in all."""
     loop_lag_max_ns: int = 0
     timers_fired: int = 0
+    timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
+    """How many fired no later than each bound and later than the one before; the last: later than all."""
 
     def timer_fired(self, late_ns: int) -> None:
         """A timer fired this late."""
@@ -50,3 +56,4 @@ class Counters:
         self.timers_fired += 1
         self.loop_lag_ns += late_ns
         self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
+        self.timers_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1

@@ -146,6 +146,8 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     assert found["sluice_lookups_refused_total", labels()] == 1
     assert found["sluice_loop_lag_max_seconds", labels()] == 2
     assert found["sluice_loop_lag_seconds_total", labels()] == 2
+    assert found["sluice_timer_lateness_seconds_bucket", labels(le="1")] == 0
+    assert found["sluice_timer_lateness_seconds_bucket", labels(le="+Inf")] == 1
     assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
     assert found["sluice_access_log_lines_dropped_total", labels()] == 0
     assert found["sluice_access_log_files_deleted_total", labels()] == 0
@@ -194,6 +196,7 @@ def test_every_metric_has_our_prefix_a_help_text_and_bounded_labels(make_world: 
                 "tenant",
                 "namespace",
                 "direction",
+                "le",
                 "level",
                 "role",
                 "cause",
