@@ -45,8 +45,8 @@ test: env format-check lint types imports unit ## Everything that CI checks
 format-check:
 	$(BIN)/ruff format --check .
 
-bench: env ## The data path beside HAProxy, the official proxy and a bare forwarder, into docs/benchmarks.md (half an hour)
-	$(BIN)/python -m loadgen.bench --write docs/benchmarks.md
+bench: env ## The data path beside HAProxy, the official proxy and a bare forwarder, into docs/benchmarks.md (three quarters of an hour)
+	$(BIN)/python -m loadgen.bench --real --write docs/benchmarks.md
 
 bench-short: env ## The same beside the bare forwarder alone: fails if Sluice has become slower (two minutes)
 	$(BIN)/python -m loadgen.bench --short

@@ -16,13 +16,16 @@ from loadgen.bench.errors import BenchError
 from loadgen.bench.native import Native
 from loadgen.bench.peers import bare, forwarder, haproxy, official, sluice
 from loadgen.bench.peers.plan import Plan, running
-from loadgen.bench.rows import bucket, closing, deliver, idle, interpreted, latency, opening, paced, send
+from loadgen.bench.real import RealBroker
+from loadgen.bench.rows import bucket, closing, deliver, held, idle, interpreted, latency, opening, paced, perf, send
 from loadgen.bench.rows.row import Row
 from loadgen.bench.sink import Sink
 from loadgen.bench.stage import Stage
-from loadgen.bench.table import MARKS, Found, losses, missed, table, unguarded, unlisted
+from loadgen.bench.table import MARKS, Found, beyond, losses, missed, table, unguarded, unlisted
 from loadgen.bench_limits.page import machine
 from loadgen.bench_limits.table import PageError, put_between
+from loadgen.real import jars
+from loadgen.real.perf import Traffic
 
 PLANS = (
     bare.PLAN,
@@ -32,6 +35,15 @@ PLANS = (
 )
 MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
+HELD = (
+    held.Held("messages", 100_000, 100, connections=20, streams=50, window_s=5.0),
+    held.Held("bytes", 1_000_000_000, 65_536, connections=20, streams=50, window_s=5.0),
+)
+TRAFFIC = (
+    Traffic(rate=10_000, size=100, is_batched=False, messages=60_000),
+    Traffic(rate=50_000, size=1024, is_batched=True, messages=300_000),
+)
+REAL = "rows with a real broker"
 SHORT = ("send-100-1", "send-1024-1", "send-16384-1", "deliver-1024", "paced-8")
 """Rows of the short form, which runs Sluice and the bare forwarder only."""
 
@@ -44,19 +56,25 @@ def rows() -> list[Row]:
     connections = idle.connections_possible(CONNECTIONS, idle.descriptors())
     small = [paced.row(8, 60_000, receipts=False), paced.row(1, 10_000, receipts=True)]
     rest = [latency.row(1000), opening.row(2000), closing.row(50), idle.row(connections, LIMITS, WINDOW_S)]
-    return [*sizes, deliver.row(1024), *small, *rest, interpreted.row(), bucket.row()]
+    alone = [*(held.row(load) for load in HELD), interpreted.row(), bucket.row()]
+    return [*sizes, deliver.row(1024), *small, *rest, *alone, *(perf.row(traffic) for traffic in TRAFFIC)]
 
 
 def main() -> int:
     """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
     every = rows()
     arguments = _parser([row.name for row in every]).parse_args()
+    unreal = {row.name for row in every if row.is_real and not arguments.real} & set(arguments.only or ())
+    if unreal:
+        return _fail(f"--only {min(unreal)}: a row with a real broker: add --real", BAD_INPUT)
     if arguments.write and (arguments.short or arguments.only or arguments.peer):
         return _fail("--write: a page gets full runs only: leave out --short, --only and --peer", BAD_INPUT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
     wanted = arguments.only or (SHORT if arguments.short else [row.name for row in every])
+    without = _without_real(arguments)
+    chosen = [row for row in every if row.name in wanted and not (row.is_real and without)]
     try:
-        return _run(arguments, [row for row in every if row.name in wanted])
+        return _run(arguments, chosen, without)
     except PageError as error:
         return _fail(f"{arguments.write}: {error}", BAD_INPUT)
     except (BenchError, OSError) as error:
@@ -65,11 +83,21 @@ def main() -> int:
         return _fail("interrupted", CANNOT_START)
 
 
-def _run(arguments: argparse.Namespace, chosen: Sequence[Row]) -> int:
+def _without_real(arguments: argparse.Namespace) -> Absent:
+    """Why there are no rows with a real broker, if there are none."""
+    why = jars.available() if arguments.real else "only with --real"
+    return {REAL: why} if why else {}
+
+
+def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) -> int:
     if arguments.write:
         _put(arguments.write, "")  # before the minutes of measuring: a page that has lost a mark is told at once
-    found, absent = _measure(arguments, chosen)
-    made, notes = table(chosen, found), losses(chosen, found) + unlisted(chosen, found)
+    for name, why in without.items() if arguments.real else ():
+        sys.stderr.write(f"without {name}: {why}\n")
+    found, missing = _measure(arguments, chosen)
+    absent = {**missing, **without}
+    made = table(chosen, found)
+    notes = [*losses(chosen, found), *beyond(chosen, found), *unlisted(chosen, found)]
     print("\n".join([made, "", f"measured on {machine()}", *notes]))  # noqa: T201 - what the command is for
     for line in missed(chosen, found):
         print(f"missed: {line}")  # noqa: T201
@@ -104,6 +132,7 @@ def _stage(plans: Sequence[Plan], seconds: float, console: Console) -> Iterator[
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
         native, sink = Native(), stack.enter_context(Sink())
+        real = stack.enter_context(RealBroker(folder))
         peers = {}
         for plan in plans:
             why = plan.missing()
@@ -115,10 +144,8 @@ def _stage(plans: Sequence[Plan], seconds: float, console: Console) -> Iterator[
             if why is not None:
                 absent[plan.name] = why
                 console.print(f"without {plan.name}: {why}", soft_wrap=True, highlight=False)
-        yield (
-            Stage(native, sink, peers, {plan.name: plan for plan in plans if plan.name in peers}, seconds, folder),
-            absent,
-        )
+        had = {plan.name: plan for plan in plans if plan.name in peers}
+        yield Stage(native, sink, peers, had, seconds, folder, real.peer), absent
 
 
 def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
@@ -128,6 +155,7 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
     )
+    parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each row and peer (default: 3)")
     parser.add_argument("--seconds", type=float, default=1.5, help="how long each sends (default: 1.5)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")

@@ -137,7 +137,7 @@ static void answer_frames(int fd, const Walk *w, uint64_t before, const Answer *
 
 /* Read until every connection has ended, or nothing has come for `patience` ms, or `wanted` frames have come.
 
-   `frames` gets the whole frames of each connection, `at` when the first and the last bytes came (0: none did).
+   `frames` gets the whole frames of each connection, as they come, `at` when the first and the last bytes came (0: none did).
    Answers (none: NULL) are written as blocking writes: the other end must read. The connections stay open. */
 void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t wanted, uint64_t *frames, int64_t *at) {
     struct pollfd *polled = calloc(n, sizeof *polled);
@@ -162,10 +162,10 @@ void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t
             uint64_t before = walks[i].frames;
             walk(&walks[i], in, got, NULL);
             all += walks[i].frames - before;
+            frames[i] = walks[i].frames;
             if (answer) answer_frames(fds[i], &walks[i], before, answer, out);
         }
     }
-    for (int i = 0; i < n; i++) frames[i] = walks[i].frames;
     free(polled), free(walks), free(in), free(out);
 }
 

@@ -62,6 +62,22 @@ class Received:
     last_at: float
 
 
+class Live:
+    """How many frames have come so far, for whoever looks while they are received.
+
+    Args:
+        connections: How many there are.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self.counts = (ctypes.c_uint64 * connections)()
+
+    @property
+    def frames(self) -> int:
+        """Whole frames, of all connections together."""
+        return sum(self.counts)
+
+
 class _Answer(ctypes.Structure):
     _fields_ = (
         ("frame", ctypes.c_char_p),
@@ -93,10 +109,17 @@ class Native:
         self._library.send_for.restype = self._library.send_paced.restype = ctypes.c_int64
 
     def receive(
-        self, connections: Sequence[socket.socket], answer: Answer | None = None, wanted: int = _EVERYTHING
+        self,
+        connections: Sequence[socket.socket],
+        answer: Answer | None = None,
+        wanted: int = _EVERYTHING,
+        live: Live | None = None,
     ) -> Received:
-        """Read whole frames until all connections have ended, `wanted` have come, or nothing comes any more."""
-        frames = (ctypes.c_uint64 * len(connections))()
+        """Read whole frames until all connections have ended, `wanted` have come, or nothing comes any more.
+
+        `live`, of as many connections, is kept up to date meanwhile.
+        """
+        frames = (live or Live(len(connections))).counts
         at = (ctypes.c_int64 * 2)()
         given = answer and _Answer(answer.frame, len(answer.frame), answer.every, answer.sequence_at, answer.sequence)
         self._library.receive(

@@ -26,6 +26,15 @@ a steady pace, and closes each connection right behind the last write; the sink 
 each connection. CPU is what the kernel counts of the proxy's process, all threads together. HAProxy runs in TCP mode
 with one thread; the official proxy, with default threads, forwards by splicing (its default), or parses each frame
 (`proxyLogLevel=1`); the bare forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
+
+Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
+offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's timers
+fired, from the histogram in its `/metrics`: a bound of it, so the true p99 is no higher. Memory is what its resident
+set has grown by since the streams were opened and silent, of what it says it holds (`sluice_hold_budget_used_bytes`):
+both at their most, for what is held goes up and down.
+
+With a real broker, Pulsar's standalone of the same jars, one pulsar-perf produces and another one consumes it at the
+same time, both through the peer; CPU is the peer's from before they connect until the last message is consumed.
 {absent}"""
 
 

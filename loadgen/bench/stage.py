@@ -27,6 +27,7 @@ class Stage:
         plans: How these were started.
         seconds: How long each measurement sends.
         folder: For peers that are started for one measurement.
+        real: Gives a peer that has a real broker behind it, by its plan; None if none is wanted.
     """
 
     native: Native
@@ -35,6 +36,7 @@ class Stage:
     plans: Mapping[str, Plan]
     seconds: float
     folder: Path
+    real: Callable[[Plan], Peer] | None = None
 
     def producers(self, port: int, count: int, streams: int = 1) -> tuple[list[socket], list[socket]]:
         """So many connections through a peer, each with its producers on a topic of its own: both ends of all."""
@@ -71,6 +73,11 @@ class Beside(Generic[Result]):
 
     def __exit__(self, *_: object) -> None:
         self._thread.join()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
 
     @property
     def result(self) -> Result:

@@ -1,5 +1,6 @@
 """The table in Markdown, what is to be said below it, and its place in a page. Pure."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from loadgen.bench.figures import Rounds, is_guarded, is_met, number, values_of
@@ -37,6 +38,19 @@ def losses(rows: Sequence[Row], found: Found) -> list[str]:
         for row in rows
         for name, samples in found[row.name].items()
         if (lost := values_of("lost", samples)) and max(lost) > 0
+    ]
+
+
+def beyond(rows: Sequence[Row], found: Found) -> list[str]:
+    """A line for each peer and load for which the machine, with all that runs on it, is too slow."""
+    return [
+        f"the load is not reached here: {row.load}, {name}: {figure.shown(samples)} {figure.text}"
+        for row in rows
+        if row.needs is not None
+        for figure in row.figures
+        if figure.key == row.needs[0]
+        for name, samples in found[row.name].items()
+        if (values := values_of(figure.key, samples)) and statistics.median(values) < row.needs[1]
     ]
 
 

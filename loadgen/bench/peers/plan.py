@@ -61,11 +61,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A peer that runs."""
+    """A peer that runs.
+
+    Attributes:
+        name: Of its plan.
+        port: Where it listens.
+        pid: Of its process.
+        spare_port: Where what else it offers is.
+    """
 
     name: str
     port: int
     pid: int
+    spare_port: int
 
 
 @contextmanager
@@ -82,6 +90,6 @@ def running(plan: Plan, folder: Path, broker_port: int) -> Iterator[Peer]:
     try:
         if not wait_listening(port, _START_S):
             raise BenchError(f"{plan.name} does not listen: {process.last_lines().splitlines()[-1:]}")
-        yield Peer(plan.name, port, process.pid)
+        yield Peer(plan.name, port, process.pid, spare_port)
     finally:
         process.stop()

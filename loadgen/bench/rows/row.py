@@ -22,6 +22,8 @@ class Row:
         measure: One measurement of the peer with this name.
         peers: Who takes part.
         is_once: Whether one round says all, or takes too long for more.
+        is_real: Whether it needs a real broker.
+        needs: A figure's key and the least that says that the machine is up to the load.
     """
 
     name: str
@@ -30,3 +32,5 @@ class Row:
     measure: Callable[[Stage, str], Sample]
     peers: tuple[str, ...] = EVERYBODY
     is_once: bool = False
+    is_real: bool = False
+    needs: tuple[str, float] | None = None

@@ -11,6 +11,7 @@ from loadgen.bench.figures import is_met
 from loadgen.bench.peers import bare, sluice
 from loadgen.bench.peers.plan import Plan
 from loadgen.bench.table import MARKS
+from loadgen.real import jars
 
 
 @pytest.fixture
@@ -58,6 +59,26 @@ def test_a_full_run_only_tells_what_it_found(called, capsys, monkeypatch, tmp_pa
     assert called("--write", str(page)) == 0
     assert "missed: send-1024-1" in capsys.readouterr().out
     assert "The data path" in page.read_text()
+
+
+def test_a_row_with_a_real_broker_is_there_only_if_one_is_wanted(called, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_measure", measured)
+    assert called("--only", "perf-100") == bench.BAD_INPUT
+    assert "--only perf-100: a row with a real broker: add --real" in capsys.readouterr().err
+    page = tmp_path / "page.md"
+    assert called("--write", str(page)) == 0
+    assert "Not measured: rows with a real broker: only with --real." in page.read_text()
+    assert "pulsar-perf -o" not in page.read_text()
+
+
+@pytest.mark.parametrize("why", [None, "install Maven"])
+def test_a_real_broker_is_measured_or_it_is_said_why_not(called, capsys, monkeypatch, why):
+    monkeypatch.setattr(bench, "_measure", measured)
+    monkeypatch.setattr(jars, "available", lambda: why)
+    assert called("--real") == 0
+    printed = capsys.readouterr()
+    assert ("pulsar-perf -o 500: 10,000 msg/s of 100 B, unbatched" in printed.out) == (why is None)
+    assert printed.err == (f"without rows with a real broker: {why}\n" if why else "")
 
 
 def test_what_cannot_start_is_one_line(called, capsys, monkeypatch):

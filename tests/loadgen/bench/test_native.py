@@ -5,7 +5,7 @@ import pytest
 
 from loadgen.bench import frames, native
 from loadgen.bench.errors import BenchError
-from loadgen.bench.native import Answer
+from loadgen.bench.native import Answer, Live
 from loadgen.bench.stage import Beside
 from protocol.commands import split
 from protocol.frames import FrameCutter
@@ -32,6 +32,22 @@ def test_frames_are_counted_wherever_reads_cut_them(native, cut):
     there.close()
     assert receiving.result.frames == [5]
     assert receiving.result.last_at >= receiving.result.first_at > 0
+
+
+def test_what_has_come_can_be_looked_at_while_more_comes(native):
+    ends = [socket.socketpair() for _ in range(2)]
+    frame, live = frames.send_frame(100).frame, Live(2)
+    with Beside(lambda: native.receive([there for _, there in ends], live=live)) as receiving:
+        for number, (here, _) in enumerate(ends):
+            here.sendall(frame * (number + 2) + frame[:50])
+        while live.frames < 5:
+            assert not receiving.is_done
+        for here, _ in ends:
+            here.sendall(frame[50:])
+            here.close()
+    for _, there in ends:
+        there.close()
+    assert receiving.result.frames == list(live.counts) == [3, 4]
 
 
 def test_every_frame_that_was_sent_is_received_though_the_sender_closes_at_once(native):

@@ -17,6 +17,7 @@ def test_a_result_is_there_behind_the_block():
     with Beside(lambda: 7) as working:
         pass
     assert working.result == 7
+    assert working.is_done
 
 
 def test_a_peer_can_be_started_for_one_measurement(stage):

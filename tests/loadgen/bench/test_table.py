@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from loadgen.bench.figures import Figure, Goal
 from loadgen.bench.peers import bare, official
 from loadgen.bench.rows.row import SUBJECT, Row
-from loadgen.bench.table import losses, missed, table, unguarded, unlisted
+from loadgen.bench.table import beyond, losses, missed, table, unguarded, unlisted
 
 RATE = Figure("rate", "frames/s", goals=(Goal("≥", 0.9, bare.NAME, guard=0.5),))
 LOST = Figure("lost", "lost")
@@ -38,6 +40,12 @@ def test_who_lost_frames_is_named_with_the_most():
     assert losses([ROW], found(1.0, lost=7.0)) == [
         "Sluice lost frames that were written before the close: SEND, 7.00 in one of 1 measurements"
     ]
+
+
+def test_what_the_machine_is_not_up_to_is_one_line():
+    row = replace(ROW, needs=("rate", 95))
+    assert beyond([ROW], found(90.0)) == beyond([row], {"send": {SUBJECT: [{"rate": 95.0}, None]}}) == []
+    assert beyond([row], found(90.0)) == ["the load is not reached here: SEND, Sluice: 90 frames/s"]
 
 
 def test_a_peer_without_a_column_gets_a_line():
