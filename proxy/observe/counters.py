@@ -4,7 +4,9 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
-LATENESS_NS = tuple(tenths * 100_000 for tenths in (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 200, 500, 1000, 10_000))
+LATENESS_NS = tuple(
+    tenths * 100_000 for tenths in (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 200, 500, 1000, 2000, 5000, 10_000)
+)
 """Upper bounds by which timers are counted: finest where a loop is neither idle nor lost, up to a second."""
 
 
