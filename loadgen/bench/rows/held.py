@@ -18,9 +18,9 @@ from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
 
 _SETTLE_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
-_LOOKS, _BETWEEN_LOOKS_S = 10, 0.05
-"""At the memory, after the window: a reading of the metrics is work of the loop, and none of the load's."""
-_LOOKING_S = 3.0
+_LOOKS, _BETWEEN_LOOKS_S = 5, 0.1
+"""At the memory, before and after the window: a reading of the metrics is work of the loop, and none of the load's."""
+_LOOKING_S = 4.0
 """So long the load goes on for them."""
 _MEMORY = "sluice_hold_budget_used_bytes"
 _ENTRY = 100
@@ -91,11 +91,14 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
         here, there = stage.producers(peer.port, load.connections, load.streams)
         empty, live = proc.resident_bytes(peer.pid), Live(len(there))
         with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s + _LOOKING_S):
+            looks = _looks(peer)
             time.sleep(_SETTLE_S)
             before, clock = scrape(peer.spare_port), CpuClock(peer.pid)
             rate = _rate(load, live)
             used, after = clock.read(), scrape(peer.spare_port)
-            memory, held = _memory(peer)
+            looks += _looks(peer)
+    # each at its most: what is held goes up and down, RAM mostly up
+    memory, held = max(ram for ram, _ in looks), max(held for _, held in looks)
     return {
         "share": rate / load.rate * 100,
         "cpu": used.cpu_s / load.window_s * 100,
@@ -135,10 +138,10 @@ def _rate(load: Held, live: Live) -> float:
     return (live.frames - before) * load.cost / (time.monotonic() - begun)
 
 
-def _memory(peer: Peer) -> tuple[int, float]:
-    """Bytes of RAM, and bytes that are held, each at its most: what is held goes up and down, RAM mostly up."""
+def _looks(peer: Peer) -> list[tuple[int, float]]:
+    """Bytes of RAM, and bytes that are held, some times."""
     looks: list[tuple[int, float]] = []
     for _ in range(_LOOKS):
         time.sleep(_BETWEEN_LOOKS_S)
         looks.append((proc.resident_bytes(peer.pid), scrape(peer.spare_port).values[_MEMORY]))
-    return max(memory for memory, _ in looks), max(held for _, held in looks)
+    return looks
