@@ -18,9 +18,9 @@ from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
 
 _SETTLE_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
-_LOOKS, _BETWEEN_LOOKS_S = 5, 0.1
+_LOOKS, _BETWEEN_LOOKS_S = 10, 0.05
 """At the memory, before and after the window: a reading of the metrics is work of the loop, and none of the load's."""
-_LOOKING_S = 4.0
+_LOOKING_S = 6.0
 """So long the load goes on for them."""
 _MEMORY = "sluice_hold_budget_used_bytes"
 _ENTRY = 100
