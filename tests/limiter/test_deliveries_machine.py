@@ -216,7 +216,8 @@ class Deliveries(Counted):
             assert limiter is not None
             claim = limiter.claimant.waits_on if limiter.claimant else None
             longest = max(limiter.wait_ns(now), claim.wait_ns(now) if claim else 0)
-            assert now <= self.world.alarms.due[limiter] <= now + max(longest, LEAST_SLEEP_NS)
+            gathering = limiter._gathers_ns if len(limiter.waiters) > 1 else 0
+            assert now <= self.world.alarms.due[limiter] <= now + max(longest + gathering, LEAST_SLEEP_NS)
 
     @invariant()
     def what_is_under_way_is_bounded(self) -> None:
