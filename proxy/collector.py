@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+NEWCOMERS = 20_000
+"""Objects between two searches of the youngest."""
+
 
 class _Pauses:
     """How many threads want a pause now; it ends with the last of them."""
@@ -49,6 +52,15 @@ def paused_collector() -> Iterator[None]:
 def keep_for_ever() -> None:
     """What there is now is never searched again: for the start, when it is policies and code and not yet clients."""
     gc.freeze()
+
+
+def search_seldom() -> None:
+    """Search when NEWCOMERS objects have come that are still there, instead of Python's 700.
+
+    A connection is made of some fifty: a search after every dozen of them costs a third of what opening them does.
+    What has ended waits for the next search, so this is also the most that waits: a few MiB.
+    """
+    gc.set_threshold(NEWCOMERS, *gc.get_threshold()[1:])
 
 
 def let_go(tree: Any) -> None:

@@ -6,7 +6,7 @@ import signal
 import structlog
 import uvloop
 
-from proxy.collector import keep_for_ever, paused_collector
+from proxy.collector import keep_for_ever, paused_collector, search_seldom
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.serve import Proxy, Source
@@ -29,6 +29,7 @@ async def _serve(source: Source) -> None:
     with paused_collector():
         proxy = Proxy(source)
         keep_for_ever()
+        search_seldom()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from proxy.collector import keep_for_ever, let_go, paused_collector
+from proxy.collector import keep_for_ever, let_go, paused_collector, search_seldom
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:
@@ -70,3 +70,22 @@ def test_what_is_let_go_is_freed_one_by_one_however_deep() -> None:
     tree = {"a": {"b": inner, "c": [2]}, "d": 3}
     let_go(tree)
     assert (tree, inner) == ({}, {})
+
+
+def test_a_crowd_of_newcomers_is_not_searched_at_every_step() -> None:
+    searches: list[str] = []
+    before = gc.get_threshold()
+
+    def count(phase: str, _info: dict[str, int]) -> None:
+        searches.append(phase)
+
+    try:
+        search_seldom()
+        gc.collect()
+        gc.callbacks.append(count)
+        kept: list[list[int]] = [[] for _ in range(10_000)]
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*before)
+    assert len(kept) == 10_000
+    assert searches == []
