@@ -1,7 +1,7 @@
 """What the proxy does with a broker's commands; all that is not named here passes as it came."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from protocol.commands import body_of, decode, encode
 from protocol.pulsar_pb2 import (
@@ -46,6 +46,8 @@ class BrokerCommands:
         counters: Told of removed addresses.
     """
 
+    __slots__ = ("_counters", "_events", "_looked_up", "_requests", "_streams")
+
     def __init__(
         self,
         streams: Streams,
@@ -58,26 +60,12 @@ class BrokerCommands:
         self._requests = requests
         self._events = events
         self._counters = counters
-        self._handlers: dict[int, Callable[[Any, bytes], bytes | None]] = {
-            BaseCommand.CONNECTED: self._connected,
-            BaseCommand.PRODUCER_SUCCESS: self._producer_success,
-            BaseCommand.SUCCESS: self._success,
-            BaseCommand.ERROR: self._error,
-            BaseCommand.LOOKUP_RESPONSE: looked_up,
-            BaseCommand.CLOSE_PRODUCER: self._close_producer,
-            BaseCommand.CLOSE_CONSUMER: self._close_consumer,
-            BaseCommand.ACTIVE_CONSUMER_CHANGE: self._about_consumer,
-            BaseCommand.REACHED_END_OF_TOPIC: self._about_consumer,
-            BaseCommand.SEND_RECEIPT: self._send_answered,
-            BaseCommand.SEND_ERROR: self._send_answered,
-            BaseCommand.TOPIC_MIGRATED: self._topic_migrated,
-            BaseCommand.PING: self._ping,
-        }
+        self._looked_up = looked_up
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """The frame that goes on to the client in place of `frame`, or None."""
-        handler = self._handlers.get(kind)
-        return frame if handler is None else handler(body_of(decode(command)), frame)
+        handler = self._HANDLERS.get(kind)
+        return frame if handler is None else handler(self, body_of(decode(command)), frame)
 
     def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
         self._events.connected(command)
@@ -132,3 +120,22 @@ class BrokerCommands:
 
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
         return None if self._events.pinged() else frame
+
+    def _lookup_response(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
+        return self._looked_up(command, frame)
+
+    _HANDLERS: ClassVar[dict[int, Callable[["BrokerCommands", Any, bytes], bytes | None]]] = {
+        BaseCommand.CONNECTED: _connected,
+        BaseCommand.PRODUCER_SUCCESS: _producer_success,
+        BaseCommand.SUCCESS: _success,
+        BaseCommand.ERROR: _error,
+        BaseCommand.LOOKUP_RESPONSE: _lookup_response,
+        BaseCommand.CLOSE_PRODUCER: _close_producer,
+        BaseCommand.CLOSE_CONSUMER: _close_consumer,
+        BaseCommand.ACTIVE_CONSUMER_CHANGE: _about_consumer,
+        BaseCommand.REACHED_END_OF_TOPIC: _about_consumer,
+        BaseCommand.SEND_RECEIPT: _send_answered,
+        BaseCommand.SEND_ERROR: _send_answered,
+        BaseCommand.TOPIC_MIGRATED: _topic_migrated,
+        BaseCommand.PING: _ping,
+    }

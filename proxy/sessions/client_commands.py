@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from google.protobuf.message import Message
 
@@ -14,6 +14,9 @@ from protocol.pulsar_pb2 import (
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandFlow,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
     CommandProducer,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
@@ -42,6 +45,8 @@ class ClientCommands:
         reply: Sends a frame to the client.
     """
 
+    __slots__ = ("_blocks", "_lookups", "_reply", "_requests", "_streams")
+
     def __init__(
         self,
         streams: Streams,
@@ -54,24 +59,12 @@ class ClientCommands:
         self._requests = requests
         self._blocks = blocks
         self._reply = reply
-        self._handlers: dict[int, Callable[[Any, bytes], bytes | None]] = {
-            BaseCommand.PRODUCER: self._producer,
-            BaseCommand.SUBSCRIBE: self._subscribe,
-            BaseCommand.FLOW: self._flow,
-            BaseCommand.CLOSE_PRODUCER: self._close_producer,
-            BaseCommand.CLOSE_CONSUMER: self._close_consumer,
-            BaseCommand.UNSUBSCRIBE: self._unsubscribe,
-            BaseCommand.SEEK: self._seek,
-            BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: self._redeliver,
-            BaseCommand.LOOKUP: lookups.asked,
-            BaseCommand.PARTITIONED_METADATA: lookups.asked_partitions,
-            BaseCommand.GET_TOPICS_OF_NAMESPACE: lookups.asked_topics,
-        }
+        self._lookups = lookups
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """The frame that goes on to the broker in place of `frame`, or None."""
-        handler = self._handlers.get(kind)
-        return frame if handler is None else handler(body_of(decode(command)), frame)
+        handler = self._HANDLERS.get(kind)
+        return frame if handler is None else handler(self, body_of(decode(command)), frame)
 
     def _producer(self, command: CommandProducer, frame: bytes) -> bytes | None:
         if self._blocks.refuses_producer(command):
@@ -179,3 +172,27 @@ class ClientCommands:
             return frame
         self._streams.redeliver(stream, frame)
         return None
+
+    def _look_up(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
+        return self._lookups.asked(command, frame)
+
+    def _count_partitions(self, command: CommandPartitionedTopicMetadata, frame: bytes) -> bytes | None:
+        return self._lookups.asked_partitions(command, frame)
+
+    def _list_topics(self, command: CommandGetTopicsOfNamespace, frame: bytes) -> bytes | None:
+        return self._lookups.asked_topics(command, frame)
+
+    # One table for all sessions: of its own it would be the largest thing that an idle one has.
+    _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any, bytes], bytes | None]]] = {
+        BaseCommand.PRODUCER: _producer,
+        BaseCommand.SUBSCRIBE: _subscribe,
+        BaseCommand.FLOW: _flow,
+        BaseCommand.CLOSE_PRODUCER: _close_producer,
+        BaseCommand.CLOSE_CONSUMER: _close_consumer,
+        BaseCommand.UNSUBSCRIBE: _unsubscribe,
+        BaseCommand.SEEK: _seek,
+        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _redeliver,
+        BaseCommand.LOOKUP: _look_up,
+        BaseCommand.PARTITIONED_METADATA: _count_partitions,
+        BaseCommand.GET_TOPICS_OF_NAMESPACE: _list_topics,
+    }

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from proxy.sessions.outlet import Bytes
@@ -51,14 +52,22 @@ class Leg(asyncio.Protocol):
         owner: Told of everything.
     """
 
+    __slots__ = (
+        "_abort_timer",
+        "_gathered",
+        "_gathered_size",
+        "_is_ended",
+        "_owner",
+        "_transport",
+        "bytes_read",
+        "side",
+        "tracker",
+    )
+
     def __init__(self, side: str, owner: LegOwner) -> None:
         self.side = side
         self.bytes_read = 0
-        self.address = ""
-        self.tracker = ThrottleTracker(
-            lambda cause, is_raised: owner.throttle_changed(self, cause, is_raised),
-            lambda: owner.read_on(self),
-        )
+        self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
@@ -70,7 +79,6 @@ class Leg(asyncio.Protocol):
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self.address = address_of(self._transport.get_extra_info("peername"))
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -97,6 +105,11 @@ class Leg(asyncio.Protocol):
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._owner.lost(self, exc)
+
+    @property
+    def address(self) -> str:
+        """Of the peer, as `host:port`; empty if there is no connection. To ask costs two calls of the system."""
+        return address_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
 
     @property
     def is_connected(self) -> bool:
@@ -143,7 +156,7 @@ class Leg(asyncio.Protocol):
 
     def throttled_for(self, cause: Cause) -> Callable[[bool], None]:
         """What a budget is to call when it becomes full (True), and when it has room (False)."""
-        return lambda on: self.set_throttle(cause, on=on)
+        return partial(self._set_throttle, cause)
 
     def throttle(self, cause: Cause) -> None:
         """Do not read, for this reason."""
@@ -184,6 +197,15 @@ class Leg(asyncio.Protocol):
         if transport is not None and self._abort_timer is None:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
+
+    def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
+        self.set_throttle(cause, on=on)
+
+    def _throttle_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        self._owner.throttle_changed(self, cause, is_raised)
+
+    def _read_on(self) -> None:
+        self._owner.read_on(self)
 
     def _write_gathered(self) -> None:
         if self._gathered:

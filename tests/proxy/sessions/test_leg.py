@@ -66,7 +66,12 @@ def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
     wired.loop.run(wired.transport.break_off, None)
     assert wired.owner.told == [("opened",), ("arrived", b"abc"), ("half closed",), ("lost", None)]
     assert wired.leg.bytes_read == 3
+
+
+def test_it_knows_its_peers_address_while_it_is_connected(wired: Wired) -> None:
     assert wired.leg.address == "192.0.2.1:1234"
+    wired.loop.run(wired.transport.break_off, None)
+    assert wired.leg.address == ""
 
 
 def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
