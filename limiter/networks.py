@@ -60,6 +60,7 @@ class Networks(Generic[T]):
         return bool(self._tables)
 
 
+@lru_cache(MOST_PARSED)
 def counted_as(address: str) -> str:
     """Under which name the client at `address` is counted: an IPv4 address is itself, an IPv6 address its /64."""
     parsed = _parsed(address)

@@ -34,7 +34,12 @@ def wrap(command: Message) -> BaseCommand:
 
 def encode(command: Message) -> bytes:
     """The simple frame that carries `command` (a Command… message, not the envelope)."""
-    body = wrap(command).SerializeToString()
+    return framed(wrap(command))
+
+
+def framed(envelope: BaseCommand) -> bytes:
+    """The simple frame that carries an envelope."""
+    body = envelope.SerializeToString()
     return SIZES.pack(len(body) + 4, len(body)) + body
 
 

@@ -23,6 +23,8 @@ Value = int | tuple[int, int]
 class What(StrEnum):
     """A bound, by its key in the configuration; in parentheses, what is counted apart."""
 
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
+
     CONNECTIONS = "max_connections"  # ()
     CONNECTION_RATE = "connection_rate"  # ()
     CONNECTION_RATE_PER_ADDRESS = "connection_rate_per_address"  # (address)

@@ -1,8 +1,8 @@
 """The first frame of a client: who it is and which broker it wants."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from protocol.commands import SIZES, decode, encode, text
+from protocol.commands import SIZES, decode, framed, text
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.sniff import foreign_protocol
@@ -15,8 +15,7 @@ class NotConnect(ProtocolError):
     cause = "no_connect"
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
+class Greeting(NamedTuple):
     """What a client's CONNECT says.
 
     Args:
@@ -58,6 +57,6 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
     target, frame = text(connect.proxy_to_broker_url), data[:length]
     if connect.HasField("proxy_to_broker_url"):
         connect.ClearField("proxy_to_broker_url")
-        frame = encode(connect)
+        frame = framed(envelope)
     role = role_of(text(connect.auth_method_name), connect.auth_data)
     return Greeting(target, text(connect.client_version), role, frame, data[length:])
