@@ -44,6 +44,8 @@ class Admittance:
         rejects: Told of lookups and streams that are refused.
     """
 
+    __slots__ = ("_admission", "_connection", "_places", "_rejects")
+
     def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
         self._admission = admission
         self._connection = connection

@@ -43,6 +43,8 @@ class SessionBlocks:
         to_broker: Takes frames for the broker.
     """
 
+    __slots__ = ("_blocklist", "_leaving", "_reply", "_requests", "_streams", "_to_broker")
+
     def __init__(
         self,
         blocklist: Blocklist,
@@ -56,7 +58,7 @@ class SessionBlocks:
         self._requests = requests
         self._reply = reply
         self._to_broker = to_broker
-        self._leaving: set[tuple[str, int]] = set()
+        self._leaving: dict[tuple[str, int], None] = {}
 
     def refuses_client(self) -> Rule | None:
         """The rule that keeps the client out, which has said who it is."""
@@ -160,8 +162,8 @@ class SessionBlocks:
         if was_closing:
             return False
         key = name.direction, name.stream_id
-        self._leaving.add(key)
-        request_id = self._requests.own(lambda: self._leaving.discard(key))
+        self._leaving[key] = None
+        request_id = self._requests.own(lambda: self._leaving.pop(key, None))
         self._to_broker.insert([_close(name, request_id)])
         return True
 

@@ -22,6 +22,8 @@ class KeepAlive:
         look: Finds out whether they are still there.
     """
 
+    __slots__ = ("_look", "_looks", "_send", "_timer")
+
     def __init__(self, send: Callable[[], None], look: Callable[[], None]) -> None:
         self._send = send
         self._look = look

@@ -30,6 +30,8 @@ class SessionLookups:
         admittance: Says whether the client asks too often.
     """
 
+    __slots__ = ("_admittance", "_asked", "_engine", "_replies", "_tasks", "greeting")
+
     def __init__(self, engine: Engine, tasks: Tasks, replies: Replies, admittance: Admittance) -> None:
         self.greeting = b""
         self._engine = engine

@@ -53,6 +53,8 @@ class Rejections:
         hear: Called before anything is accepted whose receipt must be heard.
     """
 
+    __slots__ = ("_answers", "_hear", "_reply", "_waiting")
+
     def __init__(self, reply: Callable[[bytes], None], hear: Callable[[], None]) -> None:
         self._reply = reply
         self._hear = hear

@@ -16,6 +16,8 @@ class Replies:
         client: Whose reading stops.
     """
 
+    __slots__ = ("_client", "_is_taken", "_outlet")
+
     def __init__(self, outlet: Outlet, client: Leg) -> None:
         self._outlet = outlet
         self._client = client

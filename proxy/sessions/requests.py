@@ -29,6 +29,8 @@ Answered = Callable[[Message | None], bool]
 class Requests:
     """Requests under way by their id; each is told once how it was answered."""
 
+    __slots__ = ("_answered", "_next_own")
+
     def __init__(self) -> None:
         self._answered: dict[int, Answered] = {}
         self._next_own = NO_REQUEST - 1

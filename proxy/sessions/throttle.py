@@ -8,6 +8,8 @@ from typing import Protocol
 class Cause(StrEnum):
     """Why a leg is not read; each is a label of `sluice_pauses_total`."""
 
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python
+
     CONNECTING = "connecting"
     """The broker's side is not there yet."""
     HOLD_CONNECTION = "hold_connection"
@@ -25,6 +27,9 @@ class Cause(StrEnum):
     """It sent many small frames: others have their turn first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers."""
+
+
+_NONE: frozenset[Cause] = frozenset()
 
 
 class Pausable(Protocol):
@@ -49,8 +54,10 @@ class ThrottleTracker:
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
 
+    __slots__ = ("_changed", "_resumed", "causes")
+
     def __init__(self, changed: Callable[[Cause, bool], None], resumed: Callable[[], None]) -> None:
-        self.causes: set[Cause] = set()
+        self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
         self._changed = changed
         self._resumed = resumed
 
@@ -58,7 +65,7 @@ class ThrottleTracker:
         """There is a reason; telling it twice changes nothing."""
         if cause in self.causes:
             return
-        self.causes.add(cause)
+        self.causes |= {cause}
         if len(self.causes) == 1:
             transport.pause_reading()
         self._changed(cause, True)
@@ -67,13 +74,13 @@ class ThrottleTracker:
         """A reason is gone."""
         if cause not in self.causes:
             return
-        self.causes.remove(cause)
+        self.causes -= {cause}
         self._changed(cause, False)
         if not self.causes:
             self._resumed()
 
     def clear(self) -> None:
         """The connection ends: every reason is gone, and nothing is to be read."""
-        for cause in list(self.causes):
-            self.causes.remove(cause)
+        for cause in self.causes:
+            self.causes -= {cause}
             self._changed(cause, False)

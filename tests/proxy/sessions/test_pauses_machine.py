@@ -79,7 +79,7 @@ class Party:
         return 0 if number in self.closed else len(self.came[number]) - self.answered[number]
 
     @property
-    def causes(self) -> set[Cause]:
+    def causes(self) -> frozenset[Cause]:
         return self.session.client.tracker.causes
 
 
