@@ -97,8 +97,7 @@ class Admission:
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
-        found = [(self._found(what, topic), key, what) for what, key in asked]
-        in_force = [(one, key, what) for one, key, what in found if one is not None]
+        in_force = [(one, key, what) for what, key in asked if (one := self._found(what, topic)) is not None]
         refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
             raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)

@@ -8,6 +8,7 @@ import re
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import TypeVar
 
 _MOST_LEARNED = 10_000
@@ -91,11 +92,7 @@ class Targets:
         is_named = self._is_named(host.lower(), port)
         if not is_named and not self._matches(host.lower(), port):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
-            raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
-        hosts = [str(address[0]) for *_, address in found]
+        hosts = [host] if _is_address(host) else await _addresses(host, port)
         allowed = [(each, port) for each in hosts if is_named or self._is_inside(each)]
         if not allowed:
             raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
@@ -118,3 +115,20 @@ class Targets:
     def _is_inside(self, address: str) -> bool:
         ip = ipaddress.ip_address(address.partition("%")[0])
         return not self._networks or any(ip in network for network in self._networks)
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
+        raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
+    return [str(address[0]) for *_, address in found]
+
+
+@lru_cache(_MOST_LEARNED)
+def _is_address(host: str) -> bool:
+    """Whether there is nothing to resolve; a zone (`fe80::1%eth0`) is something."""
+    try:
+        return "%" not in str(ipaddress.ip_address(host))
+    except ValueError:
+        return False

@@ -138,3 +138,24 @@ def test_who_may_be_wanted_is_known_before_anything_is_resolved(wanted: str, *, 
     allowed = Targets([("broker", 6650)], ("b*.example:6650",))
     allowed.learn("pulsar://c.example:6650")
     assert allowed.allows(wanted) is expected
+
+
+@pytest.mark.parametrize("address", ["10.1.0.1", "::1", "2001:db8::1"])
+def test_an_address_is_not_resolved(loop: ManualLoop, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    async def resolved(*_asked: object, **_more: object) -> None:
+        raise AssertionError("nothing is to be asked")
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
+    assert resolve(loop, Targets([(address, 6650)]), f"[{address}]:6650") == [(address, 6650)]
+
+
+def test_an_address_with_a_zone_is_resolved(loop: ManualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def resolved(host: str, port: int, **_more: object) -> list[object]:
+        asked.append(host)
+        return [(0, 0, 0, "", ("fe80::1", port, 0, 2))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
+    assert resolve(loop, Targets([("fe80::1%eth0", 6650)]), "[fe80::1%eth0]:6650") == [("fe80::1", 6650)]
+    assert asked == ["fe80::1%eth0"]
