@@ -118,6 +118,10 @@ class AccessLog:
         self._periodic.turn()
         self.flush()
 
+    def rest(self, seconds: float) -> None:
+        """Nothing is about to come for so long."""
+        self._lines.rest(seconds)
+
     def flush(self) -> None:
         """Hand what was added to the files."""
         self._lines.flush()

@@ -210,6 +210,8 @@ class Intervals:
     def _beat_idle(self) -> None:
         self._heart = None
         self._beat(last=False)
+        if self._timer is None:
+            self._log.rest(HEARTBEAT_S)
 
     def _beat_now(self, *, last: bool) -> None:
         wall, now = self._wall(), self._clock()

@@ -32,6 +32,7 @@ class LogFiles:
         self._waiting_size = 0
         self._signal = threading.Condition()
         self._is_ending = False
+        self._rests_s = 0.0
         self._drained: list[threading.Event] = []
         self._thread = threading.Thread(target=self._run, name="access log", daemon=True)
         self._thread.start()
@@ -61,6 +62,15 @@ class LogFiles:
         """Whether, as far as anybody knows, lines that are written now are not lost."""
         return not self._writer.troubles & {"disk", "queue"}
 
+    def rest(self, seconds: float) -> None:
+        """Nothing is about to come for so long: a file that would become too old meanwhile is closed now.
+
+        So its age wakes nobody of a process that is idle, and readers have it sooner.
+        """
+        with self._signal:
+            self._rests_s = seconds
+            self._signal.notify()
+
     def drain(self, patience_s: float) -> bool:
         """Write what waits and close the file. False if that took longer than `patience_s`."""
         drained = threading.Event()
@@ -80,16 +90,18 @@ class LogFiles:
     def _run(self) -> None:
         while True:
             with self._signal:
-                if not (self._waiting or self._is_ending or self._drained):
+                if not (self._waiting or self._is_ending or self._drained or self._rests_s):
                     self._signal.wait(self._writer.until_too_old())
                 batches, self._waiting = self._waiting, deque()
                 self._waiting_size = 0
                 drained, self._drained = self._drained, []
                 is_ending = self._is_ending
+                rests_s, self._rests_s = self._rests_s, 0.0
             for batch in batches:
                 self._writer.append(batch)
             self._writer.tell("queue", None)
-            if drained or self._writer.until_too_old() == 0:
+            age_left = self._writer.until_too_old()
+            if drained or (age_left is not None and age_left <= rests_s):
                 self._writer.close_file()
             if is_ending:
                 self._writer.end()

@@ -123,6 +123,11 @@ class LogLines:
         self._pending.clear()
         self._pending_lines = 0
 
+    def rest(self, seconds: float) -> None:
+        """Nothing is about to come for so long."""
+        if self._files is not None:
+            self._files.rest(seconds)
+
     def declare(self, at: int) -> None:
         """A line for each loss, if there is a log again; and another one if that is lost, too."""
         if self._files is not None and self._files.is_writing:

@@ -135,6 +135,10 @@ class RecordingFiles:
         self.losses = Losses("boot")
         self.retention = Retention(KEEP_ALL, lambda _files, _size: None)
         self.data = b""
+        self.rests: list[float] = []
+
+    def rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
 
     def write(self, data: bytes, _first_seq: int, _lines: int, _declares: tuple[Loss, ...] = ()) -> None:
         self.data += data

@@ -60,6 +60,23 @@ def test_without_a_line_there_is_no_file(make_disk: Make) -> None:
     assert disk.closed() == {}
 
 
+def test_a_file_that_would_become_too_old_at_rest_is_closed_at_once(make_disk: Make) -> None:
+    disk = make_disk(Rotation(size=10**9, age_s=3600))
+    disk.write(b"one\n")
+    disk.files.rest(3600)
+    disk.wait_for(lambda: disk.closed() == {closed_name(0): b"one\n"})
+
+
+def test_one_that_stays_young_enough_is_not(make_disk: Make) -> None:
+    disk = make_disk(Rotation(size=10**9, age_s=3600))
+    disk.write(b"one\n")
+    disk.files.rest(30)
+    disk.wait_for_content(0)
+    disk.write(b"two\n")
+    assert disk.files.close(10)
+    assert disk.closed() == {closed_name(0): b"one\ntwo\n"}
+
+
 def test_a_file_is_closed_at_its_size_and_lines_stay_whole(make_disk: Make) -> None:
     disk = make_disk(Rotation(size=10, age_s=3600))
     for number in range(5):
