@@ -16,7 +16,8 @@ from loadgen.bench.stage import CpuClock, Stage
 WINDOWS = 3
 _AT_ONCE = 250
 """Few enough for a JVM that has just started."""
-_SETTLE_S = 3.0
+_SETTLE_S = 12.0
+"""Until all that follows from the opening is done: Sluice closes a file of its access log after 10 s."""
 _OWN_DESCRIPTORS = 1000
 """What a JVM with some hundred jars needs beside the connections."""
 
