@@ -57,7 +57,7 @@ def keep_for_ever() -> None:
 def search_seldom() -> None:
     """Search when NEWCOMERS objects have come that are still there, instead of Python's 700.
 
-    A connection is made of some fifty: a search after every dozen of them costs a third of what opening them does.
+    A connection is made of dozens: Python's way, searches cost a fifth of what opening connections does.
     What has ended waits for the next search, so this is also the most that waits: a few MiB.
     """
     gc.set_threshold(NEWCOMERS, *gc.get_threshold()[1:])
