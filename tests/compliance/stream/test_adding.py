@@ -50,10 +50,6 @@ def test_windows_of_all_widths_hold_what_starts_in_them():
     assert (found[300, -240], found[3600, -1740]) == ((12, 1210), (12, 1210))
 
 
-def test_all_widths_divide_the_longest():
-    assert [width for width in WIDTHS_S if WIDTHS_S[-1] % width] == []
-
-
 def test_windows_begin_at_multiples_of_their_length_before_1970_too():
     log = PlantedLog()
     log.begin = datetime(1969, 12, 31, 23, 59, 58, 500_000, tzinfo=UTC)
