@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from compliance.schema import all_fields
-from compliance.strict import RECORDS, REFUSALS, decoder
+from compliance.strict import RECORDS, REFUSALS, decoder, is_text
 
 _ARROW: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -46,7 +46,7 @@ class Columns:
         malformed: Malformed = []
         # The decoder passes over what it does not know, whatever that is. Whole lines begin and end in ASCII, so none
         # can lend another the rest of a character.
-        is_text = _is_text(b"".join(lines))
+        are_text = is_text(b"".join(lines))
         decode, values_of = self._decode, msgspec.structs.astuple
         for place, line in enumerate(lines):
             try:
@@ -54,7 +54,7 @@ class Columns:
             except REFUSALS:
                 malformed.append(place)
                 continue
-            if not is_text and not _is_text(line):
+            if not are_text and not is_text(line):
                 malformed.append(place)
                 continue
             add_place, add_values = of_type[type(record)]
@@ -77,14 +77,6 @@ class Columns:
     def nothing(self, count: int) -> pa.RecordBatch:
         """So many rows of nulls."""
         return pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in self.schema], schema=self.schema)
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _arrow(python_type: Any) -> pa.DataType:

@@ -9,7 +9,7 @@ import msgspec
 
 from accesslog.record import SCHEMA_VERSION, Kinds
 from compliance.schema import nullable_fields, required_fields
-from compliance.strict import LARGEST, REFUSALS, decoder, plain, strict
+from compliance.strict import LARGEST, REFUSALS, decoder, is_text, plain, strict, without_burst
 
 LONGEST_QUARANTINED = 100_000
 """Characters of a malformed line that are kept."""
@@ -19,11 +19,9 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 def fault(line: bytes) -> str:
     """The first rule that the line breaks."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
+    if not is_text(line):
         return "not UTF-8 text"
-    if not text.strip():
+    if not line.decode().strip():
         return "empty line"
     fields = _object(line)
     if fields is None:
@@ -54,16 +52,11 @@ def _of_fields(kind: str, fields: dict[str, Any]) -> str | None:
     types = {field.encode_name: field.type for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
     said = {name: fields[name] for name in types if fields.get(name) is not None}
     # A null limit means "none", so it must be written: a lost field must not lift a limit.
-    missing = [
-        name
-        for name in types
-        if (name in required_fields(kind) and name not in said)
-        or (name in nullable_fields(kind) and name not in fields)
-    ]
+    absent = (set(required_fields(kind)) - said.keys()) | (set(nullable_fields(kind)) - fields.keys())
     faults = {
         "wrong type": [name for name, value in said.items() if not _is_of(value, types[name])],
-        "missing": missing,
-        "impossible value": [*_impossible(said, types), *_without_burst(kind, said)],
+        "missing": [name for name in types if name in absent],
+        "impossible value": [*_impossible(said, types), *(without_burst(said.get) if kind == "limit" else ())],
     }
     return next((f"{what}: {', '.join(names)}" for what, names in faults.items() if names), None)
 
@@ -91,12 +84,6 @@ def _impossible(said: dict[str, Any], types: dict[str, Any]) -> Iterator[str]:
             msgspec.convert(value, strict(types[name]))
         except msgspec.ValidationError:
             yield name
-
-
-def _without_burst(kind: str, said: dict[str, Any]) -> Iterator[str]:
-    for unit in ("messages", "bytes"):
-        if kind == "limit" and f"limit_{unit}" in said and f"burst_{unit}" not in said:
-            yield f"burst_{unit}"
 
 
 def _of_decoder(line: bytes) -> str:

@@ -30,13 +30,12 @@ LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"
 """The `mode` of limit lines that tell of no limit, but of what one would have done."""
 
-# Times are read as text first: Spark's JSON reader would take a bare number for a time.
 _SPARK_TYPES: dict[Any, DataType] = {
     bool: BooleanType(),
     int: LongType(),
     float: DoubleType(),
     str: StringType(),
-    datetime: StringType(),
+    datetime: TimestampType(),
     tuple[int, ...]: ArrayType(LongType()),
 }
 
@@ -66,16 +65,10 @@ def _spark_type(python_type: Any) -> DataType:
     return StringType() if get_origin(python_type) is Literal else _SPARK_TYPES[python_type]
 
 
-def line_schema() -> StructType:
-    """The row that a JSON line is read into: `kind` and every field of every kind, times as text."""
+def row_schema() -> StructType:
+    """The row that a line is kept as: `kind` and every field of every kind."""
     fields = [StructField(name, _spark_type(python_type)) for name, python_type in all_fields().items()]
     return StructType([StructField("kind", StringType()), *fields])
-
-
-def row_schema() -> StructType:
-    """The same as it is kept: times are timestamps."""
-    times = set(time_fields())
-    return StructType([StructField(f.name, TimestampType()) if f.name in times else f for f in line_schema().fields])
 
 
 def placed_schema(*parts: StructField) -> StructType:
@@ -97,8 +90,3 @@ def nullable_fields(kind: str) -> list[str]:
 def defaulted_fields(kind: str) -> list[str]:
     """Fields of a kind that are left out where they have their default, as in lines of proxies that knew them not."""
     return [name for name in _fields(kind) if name not in _always(kind)]
-
-
-def time_fields() -> list[str]:
-    """Fields that hold a time."""
-    return [name for name, python_type in all_fields().items() if python_type is datetime]

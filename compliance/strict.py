@@ -4,7 +4,9 @@ Derived from the types that the proxy writes, so that the two cannot drift apart
 they are left out or null, as they are in Spark's rows.
 """
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -58,14 +60,28 @@ def _record(kind: str) -> type[Struct]:
     return msgspec.defstruct(kind, fields, tag_field="kind", tag=kind, kw_only=True, gc=False, namespace=rules)
 
 
+def without_burst(said: Callable[[str], Any]) -> list[str]:
+    """The bursts that a limit line should have and has not, given the value of each field."""
+    units = ("messages", "bytes")
+    return [f"burst_{unit}" for unit in units if said(f"limit_{unit}") is not None and said(f"burst_{unit}") is None]
+
+
 def _check_bursts(line: Any) -> None:
-    for unit in ("messages", "bytes"):
-        if getattr(line, f"limit_{unit}") is not None and getattr(line, f"burst_{unit}") is None:
-            raise ValueError(f"burst_{unit}")
+    if lacking := without_burst(partial(getattr, line)):
+        raise ValueError(", ".join(lacking))
 
 
 RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
 """Of each kind its type; its fields stand in the order of the record's own."""
+
+
+def is_text(data: bytes) -> bool:
+    """Whether these bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def decoder() -> msgspec.json.Decoder[Struct]:

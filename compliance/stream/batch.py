@@ -67,7 +67,9 @@ class BatchWriter:
         known = self._known_runs(good, before, step)
         watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(counts.latest_s))
         has_late = counts.earliest_s < totals.watermark_s
-        late = [self._windows(rows, table, step, watermarks_s, has_late=has_late) for table in self._job.windows]
+        late = [
+            self._windows(rows, table, (before, step), watermarks_s, has_late=has_late) for table in self._job.windows
+        ]
         self._keep(rows if doubled else None, step)
         new = Totals(
             lines=totals.lines + counts.lines,
@@ -107,10 +109,17 @@ class BatchWriter:
         return self._state.write(step, "runs", runs.merged(own if earlier is None else own.unionByName(earlier)))
 
     def _windows(
-        self, rows: DataFrame, table: WindowTable, step: int, watermarks_s: tuple[int, int], *, has_late: bool
+        self,
+        rows: DataFrame,
+        table: WindowTable,
+        steps: tuple[int | None, int],
+        watermarks_s: tuple[int, int],
+        *,
+        has_late: bool,
     ) -> dict[str, int]:
-        """Adds rows to windows and closes some, by the watermark before and behind; returns late lines by width."""
-        earlier, stage = self._state.read(self._state.before(step), table.name), f"{self._job.work}/{table.name}"
+        """Adds rows to windows and closes some, by step and watermark before and behind; gives late lines by width."""
+        (before, step), stage = steps, f"{self._job.work}/{table.name}"
+        earlier = self._state.read(before, table.name)
         both = windows.added_up(rows, None if earlier is None else windows.unpublished(earlier), table)
         told = windows.published(both, table, watermarks_s)
         told.write.mode("overwrite").partitionBy("state", "day").parquet(stage)

@@ -57,13 +57,7 @@ def published(windows: DataFrame, table: WindowTable, watermarks_s: tuple[int, i
         "width_s",
         F.timestamp_seconds(start).alias("start"),
         F.timestamp_seconds(end).alias("end"),
-        *table.key,
-        "lines",
-        *table.sums,
-        *table.largest,
-        *table.histograms,
-        "as_of",
-        *table.last,
+        *_told(table),
         (end <= watermarks_s[1]).alias("is_final"),
         state.alias("state"),
         F.to_date(F.timestamp_seconds(start)).alias("day"),
@@ -78,12 +72,15 @@ def unpublished(windows: DataFrame) -> DataFrame:
 def published_schema(table: WindowTable) -> StructType:
     """Of `published`."""
     own = {field.name: field for field in table.spark_schema.fields}
-    names = ("width_s", *table.key, "lines", *table.sums, *table.largest, *table.histograms, "as_of", *table.last)
-    around = {"start": TimestampType(), "end": TimestampType()}
+    span = [StructField(name, TimestampType()) for name in ("start", "end")]
     behind = {"is_final": BooleanType(), "state": StringType(), "day": DateType()}
-    fields = [own[name] for name in names]
-    fields[1:1] = [StructField(name, kind) for name, kind in around.items()]
-    return StructType([*fields, *(StructField(name, kind) for name, kind in behind.items())])
+    ours = [StructField(name, kind) for name, kind in behind.items()]
+    return StructType([own["width_s"], *span, *(own[name] for name in _told(table)), *ours])
+
+
+def _told(table: WindowTable) -> tuple[str, ...]:
+    """What of windows is published as it is, in order."""
+    return (*table.key, "lines", *table.sums, *table.largest, *table.histograms, "as_of", *table.last)
 
 
 def _part(table: WindowTable, parts: int) -> Column:
