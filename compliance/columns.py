@@ -62,7 +62,7 @@ class Columns:
             add_values(values_of(record))
         return {kind: both for kind, both in found.items() if both[0]}, malformed
 
-    def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
+    def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
         """What `decoded` found as rows, kind by kind, with their places."""
         for kind, (places, records) in found.items():
             count = len(places)
@@ -72,11 +72,7 @@ class Columns:
                 for field in self.schema
             ]
             arrays[0] = pa.array([kind] * count, pa.string())
-            yield places, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def nothing(self, count: int) -> pa.RecordBatch:
-        """So many rows of nulls."""
-        return pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in self.schema], schema=self.schema)
+            yield kind, places, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def _arrow(python_type: Any) -> pa.DataType:

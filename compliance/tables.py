@@ -20,10 +20,9 @@ _BOOT = dict.fromkeys(BOOT, "string")
 _RUNS = _BOOT | {
     **dict.fromkeys(("first", "last", "complete_up_to"), "timestamp"),
     "has_ended": "boolean",
-    "dropped_lines": "long",
-    "read": "long",
+    **dict.fromkeys(("dropped_lines", "read", "there", "missing"), "long"),
 }
-_SEEN = _BOOT | {"from_seq": "long", "to_seq": "long"}
+_GAPS = _BOOT | {"after_seq": "long", "missing": "long"}
 _QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "string"}
 
 
@@ -33,15 +32,15 @@ class LogTables:
 
     Args:
         rows: Each line once.
-        runs: As `stream.runs.merged`.
-        seen: Ranges of numbers, as `stream.sequence.merged`.
+        runs: As `stream.runs.table`.
+        gaps: Numbers that are missing, as `stream.seen.gap_table`.
         quarantine: Malformed lines: `file`, `line`, `text`, `reason`.
         lines: How many rows there are.
     """
 
     rows: DataFrame
     runs: DataFrame
-    seen: DataFrame
+    gaps: DataFrame
     quarantine: DataFrame
     lines: int
 
@@ -76,7 +75,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     state = State(spark, job.work)
     step = state.newest()
     rows = _rows(spark, job)
-    runs, seen = state.read(step, "runs"), state.read(step, "seen")
+    runs, gaps = (None if step is None else spark.read.parquet(state.place(step, name)) for name in ("runs", "gaps"))
     quarantine = f"{out}/quarantine"
     malformed = (
         spark.read.schema(", ".join(" ".join(column) for column in _QUARANTINE.items())).json(quarantine)
@@ -87,7 +86,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         # A batch may be under way.
         rows=rows.where(F.col("step") <= (-1 if step is None else step)),
         runs=_or_none(spark, runs, _RUNS),
-        seen=_or_none(spark, seen, _SEEN),
+        gaps=_or_none(spark, gaps, _GAPS),
         quarantine=_or_none(spark, malformed, _QUARANTINE),
         lines=state.totals(step).rows,
     )

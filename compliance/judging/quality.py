@@ -11,7 +11,6 @@ from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
 from compliance.schema import BOOT
-from compliance.stream.sequence import gaps, per_run
 
 CLOCK_STEP_S = 0.1
 
@@ -24,7 +23,7 @@ def gap_facts(holes: DataFrame, lines: DataFrame) -> DataFrame:
     """Where numbers are missing, as `GapFacts`.
 
     Args:
-        holes: As `stream.sequence.gaps`.
+        holes: As `stream.seen.gap_table`.
         lines: Of all kinds.
     """
     behind = F.col("after_seq") + F.col("missing") + 1
@@ -75,17 +74,17 @@ def lossy_runs(loss_lines: DataFrame) -> DataFrame:
     return runs.withColumn("is_lossy", F.lit(True))
 
 
-def run_facts(runs: DataFrame, seen: DataFrame, lines: DataFrame, others: DataFrame) -> DataFrame:
+def run_facts(runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataFrame) -> DataFrame:
     """Each run of each proxy as `RunFacts`.
 
     Args:
-        runs: As `stream.runs.merged`.
-        seen: Ranges of numbers, as `stream.sequence.merged`.
+        runs: As `stream.runs.table`.
+        holes: As `stream.seen.gap_table`.
         lines: Of all kinds, each once.
         others: Of them at least the heartbeats and the losses.
     """
     beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
-    parts = (per_run(seen), clock_steps(lines), heartbeat_cover(beats, gaps(seen)), lossy_runs(losses))
+    parts = (clock_steps(lines), heartbeat_cover(beats, holes), lossy_runs(losses))
     joined = reduce(lambda one, other: one.join(other, on=list(BOOT), how="left"), parts, runs)
     head_s = seconds(F.col("first_beat")) - seconds(F.col("first"))
     tail_s = seconds(F.col("last")) - seconds(F.col("complete_up_to"))

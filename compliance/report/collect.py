@@ -22,7 +22,6 @@ from compliance.local_frame import local_frame
 from compliance.report.logs import Logs
 from compliance.report.subjects import MOST_STEPS, Subject, charted, shared_limits
 from compliance.schema import LIMITER
-from compliance.stream.sequence import gaps
 
 MOST_LIMITS = 20_000
 MOST_TOPICS = 20_000
@@ -107,7 +106,7 @@ class Found:
         kept = logs.tables
         runs = self.rows(
             "runs",
-            run_facts(kept.runs, kept.seen, logs.lines, logs.others),
+            run_facts(kept.runs, kept.gaps, logs.lines, logs.others),
             facts.RunFacts,
             "coverage",
             "first",
@@ -116,7 +115,7 @@ class Found:
         groups = kept.quarantine.groupBy("file", "reason").agg(
             F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
         )
-        missing = gap_facts(gaps(kept.seen), logs.lines)
+        missing = gap_facts(kept.gaps, logs.lines)
         is_gapped = any(run.missing for run in runs)
         order = (F.desc("lines"), "file", "reason")
         changed = changes.change_facts(logs.of("change"), logs.limits)

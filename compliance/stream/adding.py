@@ -1,8 +1,9 @@
-"""Adds up lines to windows, and windows to windows, in Arrow's columns.
+"""Adds up lines to windows, and windows to windows: sorted once by whose they are and when they begin, then run by run.
 
-In Spark's Python workers: its own aggregation sorts where the last value is asked for (it keeps no text while it
-hashes), and takes five times as long.
+Windows of each length are added up from the next shorter ones, which stand in the same order.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,10 @@ from accesslog.delays import BUCKETS
 from compliance.stream.window_table import WIDTHS_S, WindowTable
 
 Longs = npt.NDArray[np.int64]
+Numbers = dict[str, Any]
 _SECOND = 1_000_000
+_LATEST = " latest"
+"""Of what is added up, the place among all rows of the one that ends last."""
 
 
 def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
@@ -26,57 +30,98 @@ def windows_of(lines: pa.Table, table: WindowTable) -> pa.Table:
     if not lines:
         return table.schema.empty_table()
     # Rounded down, also before 1970.
-    second = np.floor_divide(_micros(lines["start"]), _SECOND)
-    own = {name: lines[name] for name in (*table.key, *table.largest, *table.last)}
-    own |= {name: pc.fill_null(lines[name], 0) for name in table.sums}
-    own |= {name: lines[name] for name in table.histograms}
-    own |= {"lines": np.ones(len(lines), np.int64), "as_of": lines["end"]}
-    seconds = merged(_table(table, _of_width(own, second, 1)), table)
-    begins, columns = seconds["window_s"].to_numpy(), dict(zip(seconds.column_names, seconds.columns, strict=True))
-    longer = [merged(_table(table, _of_width(columns, begins, width)), table) for width in WIDTHS_S[1:]]
-    return pa.concat_tables([seconds, *longer])
+    begin = np.floor_divide(_micros(lines["start"]), _SECOND)
+    one = pa.array(np.ones(len(lines), np.int64))
+    rows = _Rows(lines.rename_columns({"end": "as_of"}).append_column("lines", one), table)
+    whose = codes_of(lines, table.key)
+    row = np.lexsort((begin, whose))
+    added, whose, begin, found = rows.numbers(row), whose[row], begin[row], []
+    for width in WIDTHS_S:
+        # Not in place: Arrow keeps what the windows before were given.
+        begin = begin - np.mod(begin, width)
+        starts = _starts(whose, begin)
+        row, whose, begin, added = row[starts], whose[starts], begin[starts], rows.added(added, starts)
+        found.append(rows.windows(row, added, np.full(len(row), width, np.int32), begin))
+    return pa.concat_tables(found)
 
 
 def merged(windows: pa.Table, table: WindowTable) -> pa.Table:
     """Windows of the same length, begin and key become one."""
-    rank, order = _ranked(windows, table)
-    counts = {name: _dense(windows[name].combine_chunks()) for name in table.histograms}
-    narrow = windows.select([*table.window, "lines", *table.sums, *table.largest]).append_column("rank", pa.array(rank))
-    for name, dense in counts.items():
-        for bucket, column in enumerate(dense.T):
-            narrow = narrow.append_column(f"{name}.{bucket}", pa.array(np.ascontiguousarray(column)))
-    added = ["lines", *table.sums, *(f"{name}.{at}" for name, dense in counts.items() for at in range(dense.shape[1]))]
-    grouped = narrow.group_by(list(table.window), use_threads=False).aggregate(
-        [*((name, "sum") for name in added), *((name, "max") for name in (*table.largest, "rank"))]
-    )
-    found = {name: grouped[name] for name in table.window}
-    found |= {name: grouped[f"{name}_sum"] for name in ("lines", *table.sums)}
-    found |= {name: grouped[f"{name}_max"] for name in table.largest}
-    latest = windows.select(["as_of", *table.last]).take(pa.array(order[grouped["rank_max"].to_numpy()]))
-    found |= {name: latest[name] for name in latest.column_names}
-    for name, dense in counts.items():
-        sums = [grouped[f"{name}.{at}_sum"].to_numpy() for at in range(dense.shape[1])]
-        found[name] = _lists(np.stack(sums, axis=1) if sums else np.zeros((len(grouped), 0), np.int64))
-    return _table(table, found)
+    if not windows:
+        return table.schema.empty_table()
+    rows = _Rows(windows, table)
+    whose, width, begin = codes_of(windows, table.key), windows["width_s"].to_numpy(), windows["window_s"].to_numpy()
+    order = np.lexsort((begin, width, whose))
+    starts = _starts(whose[order], width[order], begin[order])
+    row = order[starts]
+    return rows.windows(row, rows.added(rows.numbers(order), starts), width[row], begin[row])
 
 
-def _of_width(columns: dict[str, object], begins: Longs, width: int) -> dict[str, object]:
-    """The columns in windows of that width."""
-    widths = np.full(len(begins), width, np.int32)
-    return columns | {"width_s": widths, "window_s": begins - np.mod(begins, width)}
+class _Rows:
+    """Lines or windows that are added up, with `as_of` and `lines`."""
+
+    def __init__(self, rows: pa.Table, table: WindowTable) -> None:
+        self._rows = rows
+        self._table = table
+        self._rank, self._by_rank = _ranked(rows, table)
+
+    def numbers(self, order: Longs) -> Numbers:
+        """What is added up, or of which the largest is kept, in that order of rows."""
+        rows, table = self._rows, self._table
+        found = {name: pc.fill_null(rows[name], 0).to_numpy() for name in ("lines", *table.sums)}
+        # Less than any that a line may say: a window has none if no line has one.
+        found |= {name: pc.fill_null(rows[name], -1).to_numpy() for name in table.largest}
+        found |= {name: _dense(rows[name].combine_chunks()) for name in table.histograms}
+        return {name: column[order] for name, column in (found | {_LATEST: self._rank}).items()}
+
+    def added(self, numbers: Numbers, starts: Longs) -> Numbers:
+        """The same of each run of rows; runs begin at `starts`."""
+        largest = {*self._table.largest, _LATEST}
+        return {
+            name: (np.maximum if name in largest else np.add).reduceat(column, starts, axis=0)
+            for name, column in numbers.items()
+        }
+
+    def windows(self, row: Longs, added: Numbers, width: npt.NDArray[np.int32], begin: Longs) -> pa.Table:
+        """Windows out of what was added up, each with the key of one of its rows."""
+        table = self._table
+        whose = self._rows.select(table.key).take(pa.array(row))
+        latest = self._rows.select(["as_of", *table.last]).take(pa.array(self._by_rank[added[_LATEST]]))
+        found: dict[str, object] = {"width_s": width, "window_s": begin}
+        found |= {name: part[name] for part in (whose, latest) for name in part.column_names}
+        found |= {name: added[name] for name in ("lines", *table.sums)}
+        found |= {name: pa.array(added[name], mask=np.less(added[name], 0)) for name in table.largest}
+        found |= {name: _lists(added[name]) for name in table.histograms}
+        return pa.table({name: found[name] for name in table.schema.names}, schema=table.schema)
 
 
-def _table(table: WindowTable, columns: dict[str, object]) -> pa.Table:
-    return pa.table({name: columns[name] for name in table.schema.names}, schema=table.schema)
+def codes_of(rows: pa.Table, key: tuple[str, ...]) -> Longs:
+    """A number for each row, the same for rows that have the same key."""
+    codes = np.zeros(len(rows), np.int64)
+    for name in key:
+        encoded = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        both = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        # Anew after each column: so many different ones there are at most, and no product overflows.
+        codes = pa.array(both).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
 
 
-def _ranked(windows: pa.Table, table: WindowTable) -> tuple[Longs, Longs]:
+def _starts(*columns: Longs) -> Longs:
+    """Where rows begin that differ from the one before."""
+    differs = np.zeros(len(columns[0]), np.bool_)
+    differs[0] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(differs)
+
+
+def _ranked(rows: pa.Table, table: WindowTable) -> tuple[Longs, Longs]:
     """Of each row its place among all, from the one that ends first to the last; and the rows in that order.
 
     Of those that end at once the values decide, so that the order in which rows come does not.
     """
-    codes = [_code(windows[name].combine_chunks()) for name in table.last]
-    order = np.lexsort((*reversed(codes), _micros(windows["as_of"])))
+    codes = [_code(rows[name].combine_chunks()) for name in table.last]
+    order = np.lexsort((*reversed(codes), _micros(rows["as_of"])))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank, order

@@ -1,34 +1,38 @@
-"""One batch of lines: parsed once, to the rows, to the quarantine, into the windows; all of it anew if it runs again.
+"""One batch of lines: read once, and all that was found in it put together; all of it anew if it runs again.
 
-Lines are parsed into a folder of their own first. Everything after that reads Parquet, a few columns of it; and where
-the rows are kept as Parquet, that folder becomes a part of them.
+Spark's tasks do what there is to do for each line (`part.py`). What is left are tables of windows, ranges of numbers
+and files that are already written: those are put together here, and put in their places.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
+from datetime import date
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructField
 
-from compliance.parse import quarantined, rows_or_null
 from compliance.schema import placed_schema
-from compliance.stream import runs, sequence, windows
+from compliance.stream import runs, seen
+from compliance.stream.adding import merged
 from compliance.stream.options import Job
-from compliance.stream.places import numbered
+from compliance.stream.parquet import parquet
+from compliance.stream.piece import QUARANTINE, ROWS, WINDOWS, decoded
+from compliance.stream.reading import Batch, read
+from compliance.stream.seen import Seen
 from compliance.stream.sinks import Tables
 from compliance.stream.state import State, Totals
 from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary, summary
 from compliance.stream.window_table import WindowTable
-from compliance.stream.windows import CLOSED, LATE, OPEN
+from compliance.stream.windows import by_state, late_lines, published, published_schema
 
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
-_NO_DAY = "day=__HIVE_DEFAULT_PARTITION__"
+_ROWS = placed_schema(StructField("day", DateType()))
 
 
 class BatchWriter:
@@ -42,127 +46,101 @@ class BatchWriter:
     """
 
     def __init__(self, spark: SparkSession, job: Job, tables: Tables, on_summary: Callable[[Summary], None]) -> None:
-        self._spark = spark
         self._job = job
         self._tables = tables
         self._state = State(spark, job.work)
         self._storage = Storage(spark)
-        self._stage = f"{job.work}/stage"
         self._on_summary = on_summary
 
     def write(self, lines: DataFrame, step: int) -> None:
         """Reads the state before the step, writes all tables' part of the step, and then the state behind it."""
         self._state.begin(step)
+        self._storage.remove(self._stage(""))
         before = self._state.before(step)
         totals = self._state.totals(before)
-        placed = numbered(lines)
-        rows_or_null(placed).write.mode("overwrite").partitionBy("day").parquet(self._stage)
-        staged = self._spark.read.schema(placed_schema(StructField("day", DateType()))).parquet(self._stage)
-        counts = _counts(staged)
-        malformed = counts.lines - counts.good
-        self._quarantine(placed if malformed else None, step)
-        good = staged.where(F.col("day").isNotNull())
-        rows, distinct, missing = self._distinct(good, counts.good, before, step)
-        doubled = totals.rows + counts.good - distinct
-        known = self._known_runs(good, before, step)
-        watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(counts.latest_s))
-        has_late = counts.earliest_s < totals.watermark_s
-        late = [
-            self._windows(rows, table, (before, step), watermarks_s, has_late=has_late) for table in self._job.windows
-        ]
-        self._keep(rows if doubled else None, step)
-        new = Totals(
-            lines=totals.lines + counts.lines,
-            rows=distinct,
-            malformed=totals.malformed + malformed,
-            duplicates=totals.duplicates + doubled,
-            missing=missing,
-            late=reduce(_added, late, totals.late),
-            watermark_s=watermarks_s[1],
+        known = Seen.of(self._state.read(before, "seen", seen.SCHEMA))
+        batch = read(lines, known, self._job.windows)
+        known = known.union(*batch.seen().values())
+        self._quarantine(batch, step)
+        self._keep(batch, step)
+        watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(batch))
+        late = sum(
+            (self._windows(batch, table, (before, step), watermarks_s) for table in self._job.windows), Counter()
         )
-        self._tell(new, known, step)
+        new = _added(totals, batch, known, late, watermarks_s[1])
+        self._tell(new, self._runs(batch, before), known, step)
         self._state.end(step, new)
 
-    def _watermark_s(self, latest_s: float) -> int:
+    def _watermark_s(self, batch: Batch) -> int:
+        latest = max((span.last for found in batch.parts.values() for _, span in found.spans), default=0)
         # A proxy whose clock is far ahead must not close everybody's windows.
-        return int(min(latest_s, time.time()) - self._job.late_after_s)
+        return int(min(latest / 1e6, time.time()) - self._job.late_after_s)
 
-    def _quarantine(self, lines: DataFrame | None, step: int) -> None:
-        """Batches with malformed lines are parsed a second time, for these alone."""
+    def _quarantine(self, batch: Batch, step: int) -> None:
         place = f"{self._job.out}/quarantine/step={step}"
-        if lines is None:
-            self._storage.remove(place)
-        else:
-            quarantined(lines).coalesce(1).write.mode("overwrite").json(place)
+        self._storage.remove(place)
+        for number, piece in enumerate(batch.of(QUARANTINE)):
+            self._storage.put(f"{place}/part-{number:05}.json", piece.content)
 
-    def _distinct(self, rows: DataFrame, good: int, before: int | None, step: int) -> tuple[DataFrame, int, int]:
-        """Each line that is new once; how many there are now in all, and how many are missing."""
-        own, seen = sequence.ranges(rows), self._state.read(before, "seen")
-        merged = own if seen is None else sequence.merged(own.unionByName(seen))
-        there, missing = sequence.counted(self._state.write(step, "seen", merged))
-        if there == self._state.totals(before).rows + good:
-            return rows, there, missing
-        return sequence.unseen(rows, merged.limit(0) if seen is None else seen), there, missing
-
-    def _known_runs(self, rows: DataFrame, before: int | None, step: int) -> DataFrame:
-        own, earlier = runs.runs_of(rows), self._state.read(before, "runs")
-        return self._state.write(step, "runs", runs.merged(own if earlier is None else own.unionByName(earlier)))
+    def _keep(self, batch: Batch, step: int) -> None:
+        stage = self._stage("rows")
+        for number, piece in enumerate(batch.of(ROWS)):
+            self._storage.put(f"{stage}/day={piece.day}/part-{number:05}.parquet", piece.content)
+        self._tables.adopt("rows", step, stage, _ROWS)
 
     def _windows(
-        self,
-        rows: DataFrame,
-        table: WindowTable,
-        steps: tuple[int | None, int],
-        watermarks_s: tuple[int, int],
-        *,
-        has_late: bool,
-    ) -> dict[str, int]:
-        """Adds rows to windows and closes some, by step and watermark before and behind; gives late lines by width."""
-        (before, step), stage = steps, f"{self._job.work}/{table.name}"
-        earlier = self._state.read(before, table.name)
-        both = windows.added_up(rows, None if earlier is None else windows.unpublished(earlier), table)
-        told = windows.published(both, table, watermarks_s)
-        told.write.mode("overwrite").partitionBy("state", "day").parquet(stage)
-        staged = self._spark.read.schema(windows.published_schema(table)).parquet(stage)
-        of_state = {state: staged.where(F.col("state") == state).drop("state") for state in (LATE, CLOSED, OPEN)}
-        late = of_state[LATE].groupBy("width_s").agg(F.sum("lines")).collect() if has_late else []
-        still_open = self._state.write(step, table.name, of_state[OPEN])
-        self._tables.replace(table.name, PART_OF_OPEN, still_open)
-        if self._storage.exists(f"{stage}/state={CLOSED}"):
-            self._tables.adopt(table.name, step, f"{stage}/state={CLOSED}")
-        else:
-            self._tables.replace(table.name, step, of_state[CLOSED])
-        return {str(width): lines for width, lines in late}
+        self, batch: Batch, table: WindowTable, steps: tuple[int | None, int], watermarks_s: tuple[int, int]
+    ) -> Counter[str]:
+        """Adds the batch's windows to those that were open, and closes some; gives late lines by width."""
+        before, step = steps
+        earlier = self._state.read(before, table.name, table.schema)
+        own = decoded((piece.content for piece in batch.of(WINDOWS + table.name)), table.schema)
+        found = by_state(merged(pa.concat_tables([earlier, own]), table), watermarks_s)
+        self._state.write(step, table.name, found.open)
+        self._publish(table, PART_OF_OPEN, published(found.open, table, is_final=False))
+        self._publish(table, step, published(found.closed, table, is_final=True))
+        return late_lines(found.late)
 
-    def _keep(self, distinct: DataFrame | None, step: int) -> None:
-        """The staged folder becomes the rows, if no line in it is a copy of another."""
-        if distinct is not None:
-            self._tables.replace("rows", step, distinct)
-            return
-        self._storage.remove(f"{self._stage}/{_NO_DAY}")
-        self._tables.adopt("rows", step, self._stage)
+    def _publish(self, table: WindowTable, part: int, windows: pa.Table) -> None:
+        stage = self._stage(table.name)
+        for day in _days(windows):
+            of_day = windows.filter(pc.equal(windows["day"], day)).drop_columns("day")
+            self._storage.put(f"{stage}/day={day}/part-00000.parquet", parquet(of_day))
+        self._tables.adopt(table.name, part, stage, published_schema(table))
 
-    def _tell(self, totals: Totals, known: DataFrame, step: int) -> None:
-        seen = self._state.read(step, "seen")
-        assert seen is not None
-        told = summary(totals, known, seen)
-        self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(told).decode() + "\n")
+    def _runs(self, batch: Batch, before: int | None) -> runs.Spans:
+        earlier = runs.of(self._state.read(before, "runs", runs.SCHEMA))
+        return runs.merged([earlier, *(dict(found.spans) for found in batch.parts.values())])
+
+    def _tell(self, totals: Totals, spans: runs.Spans, known: Seen, step: int) -> None:
+        self._state.write(step, "seen", known.table())
+        self._state.write(step, "gaps", seen.gap_table(known))
+        self._state.write(step, "runs", runs.table(spans, known))
+        told = summary(totals, spans, known)
+        self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(told) + b"\n")
         self._on_summary(told)
 
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    lines: int
-    good: int
-    earliest_s: float
-    latest_s: float
+    def _stage(self, table: str) -> str:
+        return f"{self._job.work}/stage/{table}"
 
 
-def _counts(staged: DataFrame) -> _Counts:
-    times = F.min(F.unix_micros("start")), F.max(F.unix_micros("end"))
-    lines, good, earliest, latest = staged.agg(F.count("*"), F.count("day"), *times).collect()[0]
-    return _Counts(lines, good, (earliest or 0) / 1e6, (latest or 0) / 1e6)
+def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], watermark_s: int) -> Totals:
+    parts = batch.parts.values()
+    rows = totals.rows + sum(found.rows for found in parts)
+    assert rows == known.there(), "a line is kept twice, or not at all"
+    return Totals(
+        lines=totals.lines + sum(found.lines for found in parts),
+        rows=rows,
+        malformed=totals.malformed + sum(found.malformed for found in parts),
+        duplicates=totals.duplicates + sum(found.copies for found in parts),
+        missing=known.missing(),
+        losses=totals.losses + sum(found.losses for found in parts),
+        lost=totals.lost + sum(found.lost for found in parts),
+        late={width: totals.late.get(width, 0) + late[width] for width in sorted({*totals.late, *late}, key=int)},
+        watermark_s=watermark_s,
+    )
 
 
-def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    return {width: one.get(width, 0) + other.get(width, 0) for width in sorted({*one, *other}, key=int)}
+def _days(windows: pa.Table) -> list[date]:
+    days: list[date] = pc.unique(windows["day"]).to_pylist()
+    return days

@@ -55,6 +55,7 @@ class Progress:
 
 def _words(summary: Summary) -> str:
     late = max(summary.late.values(), default=0)
-    counted = {"malformed": summary.malformed, "twice": summary.duplicates, "missing": summary.missing, "late": late}
+    counted = {"malformed": summary.malformed, "twice": summary.duplicates, "missing": summary.missing}
+    counted |= {"declared lost": summary.lost, "late": late}
     troubles = "".join(f", {number:,} {what}" for what, number in counted.items() if number)
     return f"{summary.lines:,} lines{troubles}; complete up to {summary.complete_up_to or 'no heartbeat yet'}"

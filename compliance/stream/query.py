@@ -44,7 +44,7 @@ def sink_of(storage: Storage, out: str) -> Sink:
     mark = _mark(out)
     if not storage.exists(mark):
         raise JobError(f"{out}: no tables of `sluice compliance run` in it; give that command's --out")
-    kind, _, catalog = storage.read(mark).rpartition(_INTO)[2].partition(" ")
+    kind, _, catalog = storage.read(mark).decode().rpartition(_INTO)[2].partition(" ")
     return Sink(kind, catalog)
 
 
@@ -57,8 +57,8 @@ def _claim(storage: Storage, job: Job) -> None:
     mark = _mark(job.out)
     ours = f"{job.source.kind} {job.source.folder}".strip() + f"{_INTO}{job.sink.kind} {job.sink.catalog}".rstrip()
     if not storage.exists(mark):
-        storage.write(mark, ours)
+        storage.write(mark, ours.encode())
         return
-    theirs = storage.read(mark)
+    theirs = storage.read(mark).decode()
     if theirs != ours:
         raise JobError(f"--out {job.out}: holds {theirs}, not {ours}; give each its own folder")

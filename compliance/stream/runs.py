@@ -1,46 +1,122 @@
 """Which runs of which proxies have been seen, and up to when their lines are there."""
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from compliance.schema import BOOT
+from compliance.stream.seen import Run, Seen
+
+_TIME = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema(
+    dict.fromkeys(BOOT, pa.string())
+    | dict.fromkeys(("first", "last", "complete_up_to"), _TIME)
+    | {"has_ended": pa.bool_(), "dropped_lines": pa.int64(), "read": pa.int64()}
+    | dict.fromkeys(("there", "missing"), pa.int64())
+)
+FIELDS = ("start", "end", "kind", "last", "dropped_lines", *BOOT)
+"""What of a line is needed."""
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def runs_of(rows: DataFrame) -> DataFrame:
-    """Per run: its first and last moment, the end of its last heartbeat, whether it has ended, how much it dropped.
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """What the lines of one run say of it.
 
     Args:
-        rows: Copies included: how many are `read` tells how many there were.
+        first: Its first moment, microseconds since 1970.
+        last: Its last.
+        complete_up_to: The end of its last heartbeat; None: there is none.
+        has_ended: Whether it came to an orderly end.
+        dropped_lines: How many it says to have lost.
+        read: Its lines, copies included.
     """
-    is_beat = F.col("kind") == "heartbeat"
-    return rows.groupBy(*BOOT).agg(
-        F.min("start").alias("first"),
-        F.max("end").alias("last"),
-        F.max(F.when(is_beat, F.col("end"))).alias("complete_up_to"),
-        F.max(F.when(is_beat, F.col("last")).otherwise(F.lit(False))).alias("has_ended"),
-        F.max(F.when(is_beat, F.col("dropped_lines")).otherwise(F.lit(0))).alias("dropped_lines"),
-        F.count("*").alias("read"),
+
+    first: int
+    last: int
+    complete_up_to: int | None
+    has_ended: bool
+    dropped_lines: int
+    read: int
+
+
+Spans = dict[Run, Span]
+
+
+def spans_of(lines: pa.Table) -> Spans:
+    """Of lines with `FIELDS`."""
+    is_beat = pc.equal(lines["kind"], "heartbeat")
+    columns = {
+        **{name: lines[name] for name in BOOT},
+        "first": lines["start"].cast(pa.int64()),
+        "last": lines["end"].cast(pa.int64()),
+        "complete_up_to": pc.if_else(is_beat, lines["end"].cast(pa.int64()), None),
+        "has_ended": pc.if_else(is_beat, lines["last"], False),
+        "dropped_lines": pc.if_else(is_beat, lines["dropped_lines"], 0),
+    }
+    largest = [(name, "max") for name in ("last", "complete_up_to", "has_ended", "dropped_lines")]
+    wanted = [("first", "min"), *largest, ("proxy_id", "count")]
+    grouped = pa.table(columns).group_by(list(BOOT), use_threads=False).aggregate(wanted)
+    values = (grouped["_".join(one)].to_pylist() for one in wanted)
+    whose = (grouped[name].to_pylist() for name in BOOT)
+    return {(proxy, boot): Span(*span) for proxy, boot, *span in zip(*whose, *values, strict=True)}
+
+
+def merged(many: Iterable[Spans]) -> Spans:
+    """What several parts or batches say of a run becomes one."""
+    found: Spans = {}
+    for spans in many:
+        for run, span in spans.items():
+            found[run] = _both(found[run], span) if run in found else span
+    return found
+
+
+def _both(one: Span, other: Span) -> Span:
+    complete = [span.complete_up_to for span in (one, other) if span.complete_up_to is not None]
+    return Span(
+        min(one.first, other.first),
+        max(one.last, other.last),
+        max(complete, default=None),
+        one.has_ended or other.has_ended,
+        max(one.dropped_lines, other.dropped_lines),
+        one.read + other.read,
     )
 
 
-def merged(runs: DataFrame) -> DataFrame:
-    """What several batches say of a run becomes one row."""
-    return runs.groupBy(*BOOT).agg(
-        F.min("first").alias("first"),
-        *(F.max(name).alias(name) for name in ("last", "complete_up_to", "has_ended", "dropped_lines")),
-        F.sum("read").alias("read"),
-    )
-
-
-def complete_up_to(runs: DataFrame) -> DataFrame:
-    """One row, `complete_up_to`: the earliest of the proxies' last heartbeats; null without any, or if one has none.
+def complete_up_to(runs: Spans) -> int | None:
+    """The earliest of the proxies' last heartbeats, microseconds since 1970; None without any, or if one has none.
 
     A proxy that has come to an orderly end holds nobody back, as long as there is another.
     """
-    latest = F.max_by(F.struct("complete_up_to", "has_ended"), "last").alias("latest")
-    proxies = runs.groupBy("proxy_id").agg(latest).select("latest.*")
-    going = ~F.col("has_ended")
-    has_unknown = F.bool_or(going & F.col("complete_up_to").isNull())
-    of_going = F.when(~has_unknown, F.min(F.when(going, F.col("complete_up_to"))))
-    earliest = F.when(F.bool_or(going), of_going).otherwise(F.max("complete_up_to"))
-    return proxies.agg(earliest.alias("complete_up_to"))
+    latest: dict[str, Span] = {}
+    for (proxy, _), span in runs.items():
+        if proxy not in latest or span.last > latest[proxy].last:
+            latest[proxy] = span
+    ends = [span.complete_up_to for span in latest.values() if not span.has_ended]
+    if ends:
+        known = [end for end in ends if end is not None]
+        return min(known) if len(known) == len(ends) else None
+    return max((span.complete_up_to for span in latest.values() if span.complete_up_to is not None), default=None)
+
+
+def rfc3339(micros: int) -> str:
+    """Microseconds since 1970 as text that any JSON reader takes for a UTC time."""
+    return f"{_1970 + timedelta(microseconds=micros):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def table(runs: Spans, seen: Seen) -> pa.Table:
+    """As they are kept, with how many lines of each are there, and how many are missing below the last."""
+    rows = [(*run, *msgspec.structs.astuple(runs[run]), seen.there(run), seen.missing(run)) for run in sorted(runs)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def of(kept: pa.Table) -> Spans:
+    """What `table` gave."""
+    micros = [column.cast(pa.int64()) if column.type == _TIME else column for column in kept.columns]
+    rows = zip(*(column.to_pylist() for column in micros), strict=True)
+    return {(proxy, boot): Span(*span) for proxy, boot, *span, _, _ in rows}

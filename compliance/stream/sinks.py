@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from compliance.stream.options import Job, JobError
 from compliance.stream.sources import no_connector
@@ -20,11 +21,15 @@ from compliance.stream.storage import Storage
 class Tables(Protocol):
     """The tables of one job. All have a column `day`; `step` says which batch wrote a row."""
 
-    def replace(self, table: str, step: int, rows: DataFrame) -> None:
-        """Makes `rows` the part `step` of a table, whatever that was before."""
+    def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
+        """Makes a folder of Parquet by day the part `step` of a table, whatever that was before; the folder is gone.
 
-    def adopt(self, table: str, step: int, folder: str) -> None:
-        """The same from a folder of Parquet by day, which is gone afterwards."""
+        Args:
+            table: Which table.
+            step: Which part.
+            folder: Where its files are; may be missing, if there are none.
+            schema: Of its rows, with the day.
+        """
 
     def read(self, table: str) -> DataFrame | None:
         """A whole table; None if nothing was ever written to it."""
@@ -52,13 +57,13 @@ class ParquetTables:
         self._out = out
         self._storage = Storage(spark)
 
-    def replace(self, table: str, step: int, rows: DataFrame) -> None:
-        """See `Tables`."""
-        rows.write.mode("overwrite").partitionBy("day").parquet(self._part(table, step))
-
-    def adopt(self, table: str, step: int, folder: str) -> None:
+    def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:  # noqa: ARG002 - files know theirs
         """See `Tables`; nothing is copied."""
-        self._storage.move(folder, self._part(table, step))
+        part = f"{self._out}/{table}/step={step}"
+        if self._storage.exists(folder):
+            self._storage.move(folder, part)
+        else:
+            self._storage.remove(part)
 
     def read(self, table: str) -> DataFrame | None:
         """See `Tables`."""
@@ -66,9 +71,6 @@ class ParquetTables:
         parts = [name for name in self._storage.names(folder) if name.startswith("step=")]
         has_days = any(day.startswith("day=") for part in parts for day in self._storage.names(f"{folder}/{part}"))
         return self._spark.read.parquet(folder) if has_days else None
-
-    def _part(self, table: str, step: int) -> str:
-        return f"{self._out}/{table}/step={step}"
 
 
 class DeltaTables:
@@ -80,17 +82,13 @@ class DeltaTables:
         # Fails at once, and not in the first batch, if there is no connector.
         spark.range(0).write.format("delta").mode("append").save(f"{out}/_work/delta")
 
-    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+    def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
         """See `Tables`."""
-        part = rows.withColumn("step", F.lit(step).cast("long")).write.format("delta").partitionBy("day")
+        part = _staged(self._spark, folder, step, schema).write.format("delta").partitionBy("day")
         if self.read(table) is None:
             part.mode("append").save(self._place(table))
         else:
             part.mode("overwrite").option("replaceWhere", f"step = {step}").save(self._place(table))
-
-    def adopt(self, table: str, step: int, folder: str) -> None:
-        """See `Tables`."""
-        self.replace(table, step, self._spark.read.parquet(folder))
         Storage(self._spark).remove(folder)
 
     def read(self, table: str) -> DataFrame | None:
@@ -117,17 +115,13 @@ class IcebergTables:
             )
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}")
 
-    def replace(self, table: str, step: int, rows: DataFrame) -> None:
+    def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
         """See `Tables`."""
-        part = rows.withColumn("step", F.lit(step).cast("long"))
+        part = _staged(self._spark, folder, step, schema)
         if self.read(table) is None:
             part.limit(0).writeTo(self._name(table)).using("iceberg").partitionedBy(F.col("day")).create()
         # Iceberg wants the rows of a day together.
         part.sortWithinPartitions("day").writeTo(self._name(table)).overwrite(F.col("step") == step)
-
-    def adopt(self, table: str, step: int, folder: str) -> None:
-        """See `Tables`."""
-        self.replace(table, step, self._spark.read.parquet(folder))
         Storage(self._spark).remove(folder)
 
     def read(self, table: str) -> DataFrame | None:
@@ -137,3 +131,13 @@ class IcebergTables:
 
     def _name(self, table: str) -> str:
         return f"{self._catalog}.{table}"
+
+
+def _staged(spark: SparkSession, folder: str, step: int, schema: StructType) -> DataFrame:
+    """The rows in a folder, if it is there, as a part of a table."""
+    files = (
+        spark.read.schema(schema).parquet(folder)
+        if Storage(spark).exists(folder)
+        else spark.createDataFrame([], schema)
+    )
+    return files.withColumn("step", F.lit(step).cast("long"))

@@ -1,15 +1,17 @@
 """What one batch leaves for the next: numbers seen, open windows, runs, totals.
 
-_work/state/step=N/seen, runs, topic_windows, limiter_windows    Parquet
-_work/state/step=N/totals.json                                   written last: with it the step is whole
+_work/state/step=N/seen, gaps, runs, topic_windows, limiter_windows    each with .parquet behind it
+_work/state/step=N/totals.json                                         written last: with it the step is whole
 
 Batch N reads the newest whole step before N and writes N, so it may run again at any time. Spark's own state store
 would keep numbers for as long as the watermark only, and count late rows after they have been added up.
 """
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from compliance.stream.parquet import parquet, table_of
 from compliance.stream.storage import Storage
 
 KEPT = 3
@@ -24,6 +26,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     malformed: int = 0
     duplicates: int = 0
     missing: int = 0
+    losses: int = 0
+    """How often proxies say that they have lost lines, or may have."""
+    lost: int = 0
+    """Lines that they say to have lost, where they know how many."""
     late: dict[str, int] = {}
     """Lines that came after their window had been closed, by the width of the window in seconds."""
     watermark_s: int = 0
@@ -39,7 +45,6 @@ class State:
     """
 
     def __init__(self, spark: SparkSession, work: str) -> None:
-        self._spark = spark
         self._folder = f"{work}/state"
         self._storage = Storage(spark)
 
@@ -56,15 +61,17 @@ class State:
         """The totals of a step; zeros for none."""
         return Totals() if step is None else msgspec.json.decode(self._storage.read(self._totals(step)), type=Totals)
 
-    def read(self, step: int | None, name: str) -> DataFrame | None:
-        """A frame of a step; None before the first."""
-        return None if step is None else self._spark.read.parquet(f"{self._folder}/step={step}/{name}")
+    def read(self, step: int | None, name: str, schema: pa.Schema) -> pa.Table:
+        """A table of a step; an empty one before the first."""
+        return schema.empty_table() if step is None else table_of([self._storage.read(self.place(step, name))], schema)
 
-    def write(self, step: int, name: str, frame: DataFrame) -> DataFrame:
-        """Keeps a frame; returns it as it was written, so that it is worked out once."""
-        place = f"{self._folder}/step={step}/{name}"
-        frame.write.mode("overwrite").parquet(place)
-        return self._spark.read.schema(frame.schema).parquet(place)
+    def write(self, step: int, name: str, table: pa.Table) -> None:
+        """Keeps a table."""
+        self._storage.put(self.place(step, name), parquet(table))
+
+    def place(self, step: int, name: str) -> str:
+        """Where a table of a step is."""
+        return f"{self._folder}/step={step}/{name}.parquet"
 
     def begin(self, step: int) -> None:
         """What an earlier attempt left of this step is no state any more."""
@@ -72,7 +79,7 @@ class State:
 
     def end(self, step: int, totals: Totals) -> None:
         """The step is whole; old ones are removed."""
-        self._storage.write(self._totals(step), msgspec.json.encode(totals).decode())
+        self._storage.write(self._totals(step), msgspec.json.encode(totals))
         for old in self._steps()[:-KEPT]:
             self._storage.remove(f"{self._folder}/step={old}")
 

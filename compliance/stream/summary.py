@@ -1,23 +1,20 @@
 """`summary.json` beside the tables: how much was read, how far it is complete, what is missing."""
 
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
 
 import msgspec
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339
 from compliance.schema import BOOT
-from compliance.stream.runs import complete_up_to
-from compliance.stream.sequence import gaps
+from compliance.stream.runs import Span, Spans, complete_up_to, rfc3339
+from compliance.stream.seen import Run, Seen
 from compliance.stream.state import Totals
 
 MOST_RUNS = 1000
 MOST_GAPS = 100
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one proxy."""
 
     proxy_id: str
@@ -31,7 +28,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Lines, copies included."""
 
 
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
+class GapSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive lines that are missing."""
 
     proxy_id: str
@@ -54,23 +51,26 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     late: dict[str, int]
     """Lines too late for their window, by its width in seconds. They are in `rows`."""
     missing: int
-    gaps: list[Gap]
-    runs: list[Run]
+    """Lines below the last of their run that are not there, whatever the reason."""
+    losses: int
+    """How often proxies say that they have lost lines, or may have."""
+    lost: int
+    """Lines that they say to have lost, where they know how many: those that are missing are most often these."""
+    gaps: list[GapSummary]
+    runs: list[RunSummary]
 
 
-def summary(totals: Totals, runs: DataFrame, seen: DataFrame) -> Summary:
+def summary(totals: Totals, spans: Spans, seen: Seen) -> Summary:
     """The summary after a batch.
 
     Args:
         totals: The batch's.
-        runs: As `runs.merged` gives them.
-        seen: Ranges of numbers.
+        spans: Of all runs so far.
+        seen: Numbers so far.
     """
-    holes = gaps(seen).orderBy(*BOOT, "after_seq").limit(MOST_GAPS)
-    times = {name: rfc3339(F.col(name)) for name in ("first", "last", "complete_up_to")}
-    latest = runs.orderBy(F.desc("last"), "proxy_id").limit(MOST_RUNS).withColumns(times)
+    latest = sorted(spans.items(), key=lambda one: (-one[1].last, one[0]))[:MOST_RUNS]
     return Summary(
-        complete_up_to=_one(complete_up_to(runs).select(rfc3339(F.col("complete_up_to")))),
+        complete_up_to=_or_none(complete_up_to(spans)),
         watermark=datetime.fromtimestamp(totals.watermark_s, UTC).isoformat(),
         lines=totals.lines,
         rows=totals.rows,
@@ -78,10 +78,31 @@ def summary(totals: Totals, runs: DataFrame, seen: DataFrame) -> Summary:
         duplicates=totals.duplicates,
         late=totals.late,
         missing=totals.missing,
-        gaps=[Gap(**row.asDict()) for row in holes.collect()] if totals.missing else [],
-        runs=[Run(**row.asDict()) for row in latest.collect()],
+        losses=totals.losses,
+        lost=totals.lost,
+        gaps=[
+            GapSummary(**_whose(gap.run), after_seq=gap.after_seq, missing=gap.missing)
+            for gap in islice(seen.gaps(), MOST_GAPS)
+        ],
+        runs=[_run(run, span) for run, span in latest],
     )
 
 
-def _one(frame: DataFrame) -> Any:
-    return frame.collect()[0][0]
+def _run(run: Run, span: Span) -> RunSummary:
+    return RunSummary(
+        **_whose(run),
+        first=rfc3339(span.first),
+        last=rfc3339(span.last),
+        complete_up_to=_or_none(span.complete_up_to),
+        has_ended=span.has_ended,
+        dropped_lines=span.dropped_lines,
+        read=span.read,
+    )
+
+
+def _whose(run: Run) -> dict[str, str]:
+    return dict(zip(BOOT, run, strict=True))
+
+
+def _or_none(micros: int | None) -> str | None:
+    return None if micros is None else rfc3339(micros)

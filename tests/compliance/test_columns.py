@@ -1,13 +1,16 @@
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType, TimestampType
 
 from accesslog.record import Kinds
 from compliance.columns import Columns, arrow_schema
 from compliance.schema import row_schema
 from tests.accesslog.test_record import example
+from tests.compliance.planted import PlantedLog
 
 ARROW_OF = {
     StringType(): pa.string(),
@@ -24,7 +27,7 @@ def rows_of(lines):
     columns = Columns()
     found, malformed = columns.decoded(lines)
     rows: dict[int, Any] = {}
-    for places, batch in columns.batches(found):
+    for _, places, batch in columns.batches(found):
         assert batch.schema == columns.schema
         rows.update(zip(places, batch.to_pylist(), strict=True))
     return rows, malformed
@@ -60,8 +63,37 @@ def test_malformed_lines_cost_no_other_line_anything():
     assert (sorted(rows), malformed) == ([1, 4], [0, 2, 3, 5])
 
 
-def test_rows_of_nulls_have_the_same_columns():
-    columns = Columns()
-    nothing = columns.nothing(2)
-    assert (nothing.schema, nothing.num_rows) == (columns.schema, 2)
-    assert {value for row in nothing.to_pylist() for value in row.values()} == {None}
+def test_what_msgspec_writes_is_read_back_unchanged():
+    log = PlantedLog()
+    log.interval(2, delay_hist=(0, 3, 1), delay_sum_ms=4.5)
+    log.interval(5, offered=9, client_address='[::1]:5 "quoted" \\ \u2028 \U0001f600')
+    log.limit(5, limit_bytes=1e6, burst_bytes=1e5, peak_messages=500.0, mode="reject", rejected_messages=3)
+    log.change(after='{"messages": "5/s", "name": "\u2028"}')
+    log.beat(last=True)
+    rows, malformed = rows_of(log.encoded())
+    assert malformed == []
+    for place, line in enumerate(log.lines):
+        written = msgspec.json.decode(msgspec.json.encode(line))
+        times = {name: datetime.fromisoformat(written[name]) for name in ("start", "end")}
+        assert {name: value for name, value in rows[place].items() if value is not None} == {
+            name: value for name, value in (written | times).items() if value is not None
+        }
+        assert Kinds.BY_NAME[rows[place]["kind"]] is type(line)
+
+
+TIMES = ["2026-11-21T11:29:00Z", "2026-11-21T11:29:00.000001Z", "2026-11-21T13:29:00+02:00", "1969-12-31T23:59:59.5Z"]
+
+
+@pytest.mark.parametrize("time", TIMES)
+def test_times_are_read_to_the_microsecond_in_utc(time):
+    written = msgspec.json.decode(msgspec.json.encode(example("heartbeat"))) | {"start": time}
+    rows, _ = rows_of([msgspec.json.encode(written)])
+    assert rows[0]["start"] == datetime.fromisoformat(time)
+
+
+@pytest.mark.parametrize("time", ["2026-13-01T00:00:00Z", "2026-11-21T11:29:00", "yesterday", "", 5, None])
+def test_a_time_that_is_none_makes_its_line_malformed(time):
+    good = msgspec.json.decode(msgspec.json.encode(example("heartbeat")))
+    lines = [msgspec.json.encode(line) for line in (good, good | {"end": time}, good | {"start": time}, good)]
+    rows, malformed = rows_of(lines)
+    assert (sorted(rows), malformed) == ([0, 3], [1, 2])

@@ -3,9 +3,7 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.quality import gap_facts, run_facts
-from compliance.stream.runs import runs_of
-from compliance.stream.sequence import gaps
-from tests.compliance.judging.checked import seen_of
+from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, PlantedLog, exact_log, frame
 
 pytestmark = pytest.mark.spark
@@ -62,11 +60,13 @@ def runs(spark):
         open_tail(),
         changing(),
     ]
-    return {row.proxy_id: row for row in facts_of(frame(spark, logs)).collect()}
+    return {row.proxy_id: row for row in facts_of(spark, *logs).collect()}
 
 
-def facts_of(rows):
-    return run_facts(runs_of(rows), seen_of(rows), rows, rows.where("kind = 'heartbeat'"))
+def facts_of(spark, *logs):
+    rows = frame(spark, logs)
+    runs, gaps = kept_of(spark, *logs)
+    return run_facts(runs, gaps, rows, rows.where("kind = 'heartbeat'"))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,9 @@ def test_a_change_is_neither_a_gap_nor_a_step_of_the_clock(runs):
 
 
 def test_gaps_are_placed(spark):
-    lines = frame(spark, [log_without(0, 4, 5)])
-    rows = gap_facts(gaps(seen_of(lines)), lines).orderBy("after_seq").collect()
+    log = log_without(0, 4, 5)
+    _, gaps = kept_of(spark, log)
+    rows = gap_facts(gaps, frame(spark, [log])).orderBy("after_seq").collect()
     until = ["2026-11-21T11:29:00.000000Z", "2026-11-21T11:29:02.000000Z"]
     assert [(row.after_seq, row.missing) for row in rows] == [(-1, 1), (3, 2)]
     assert [row.until for row in rows] == until
@@ -111,5 +112,5 @@ def test_a_stepped_wall_clock_is_counted(spark):
     log = PlantedLog()
     log.beat(end=BEGIN - timedelta(seconds=9))
     log.beat()
-    (run,) = facts_of(frame(spark, [log])).collect()
+    (run,) = facts_of(spark, log).collect()
     assert run.clock_steps == 1

@@ -4,9 +4,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from compliance.report.logs import opened
-from compliance.stream.runs import runs_of
 from compliance.tables import LogTables
-from tests.compliance.judging.checked import seen_of
+from tests.compliance.arrow import kept_of
 from tests.compliance.planted import PlantedLog, exact_log, frame
 
 pytestmark = pytest.mark.spark
@@ -14,7 +13,8 @@ pytestmark = pytest.mark.spark
 
 def tables_of(spark, *logs):
     rows = frame(spark, logs)
-    return LogTables(rows, runs_of(rows), seen_of(rows), spark.createDataFrame([], "file string"), rows.count())
+    runs, gaps = kept_of(spark, *logs)
+    return LogTables(rows, runs, gaps, spark.createDataFrame([], "file string"), rows.count())
 
 
 def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):

@@ -1,32 +1,26 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compliance.columns import Columns
 from compliance.stream.adding import merged, windows_of
 from compliance.stream.window_table import TABLES, WIDTHS_S
+from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, PlantedLog, planted
 
 TOPICS, LIMITERS = TABLES
 BEGIN_S = int(BEGIN.timestamp())
 
 
-def lines_of(*logs):
-    """Of each kind the lines as the table gets them."""
-    columns = Columns()
-    found, malformed = columns.decoded([msgspec.json.encode(line) for log in logs for line in log.lines])
-    assert not malformed
-    return {
-        kind: pa.Table.from_batches([batch]) for kind, (_, batch) in zip(found, columns.batches(found), strict=True)
-    }
+def of_kind(log, kind):
+    lines = lines_of(log)
+    return lines.filter(pa.compute.equal(lines["kind"], kind))
 
 
 def windows(log, table, only=lambda place: True):
-    lines = lines_of(log)[table.kind].select(table.fields)
+    lines = of_kind(log, table.kind).select(table.fields)
     return windows_of(lines.take([place for place in range(len(lines)) if only(place)]), table)
 
 
@@ -59,7 +53,7 @@ def test_windows_begin_at_multiples_of_their_length_before_1970_too():
 
 
 def test_nothing_in_nothing_out():
-    none = lines_of(planted("w", 1))["interval"].select(TOPICS.fields).slice(0, 0)
+    none = of_kind(planted("w", 1), "interval").select(TOPICS.fields).slice(0, 0)
     assert windows_of(none, TOPICS).num_rows == 0
     assert merged(windows_of(none, TOPICS), TOPICS).schema == TOPICS.schema
 
@@ -79,7 +73,7 @@ def test_the_limit_is_that_of_the_line_that_ends_last_whatever_comes_first():
     log.limit(1, rate=50.0, end=BEGIN + timedelta(milliseconds=900))
     log.limit(1, rate=20.0, end=BEGIN + timedelta(milliseconds=400))
     for order in ([0, 1], [1, 0]):
-        lines = lines_of(log)["limit"].select(LIMITERS.fields).take(order)
+        lines = of_kind(log, "limit").select(LIMITERS.fields).take(order)
         rows = windows_of(lines, LIMITERS).to_pylist()
         assert {row["limit_messages"] for row in rows} == {50.0}
         assert {row["as_of"] for row in rows} == {BEGIN + timedelta(milliseconds=900)}
@@ -89,7 +83,7 @@ def test_of_lines_that_end_at_once_a_limit_comes_before_none_in_any_order():
     log = PlantedLog()
     for rate in (50.0, 20.0):
         log.limit(1, rate=rate, end=BEGIN + timedelta(seconds=1))
-    none = lines_of(log)["limit"].select(LIMITERS.fields)
+    none = of_kind(log, "limit").select(LIMITERS.fields)
     unlimited = none.set_column(
         none.schema.get_field_index("limit_messages"), "limit_messages", pa.array([None, 20.0], pa.float64())
     )

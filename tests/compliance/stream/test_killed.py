@@ -69,9 +69,9 @@ def test_every_key_is_right_after_the_job_was_killed_five_times(spark, tmp_path)
     write_log(folder)
     state, commits = out / "_work" / "state", out / "_work" / "checkpoint" / "commits"
     moments = {
-        "while lines are parsed into the first rows": ((out / "_work/stage/_temporary").exists, "java"),
-        "between the windows and the rows": ((out / "topic_windows/step=1").exists, "driver"),
-        "when the rows are there": ((out / "rows/step=2").exists, "java"),
+        "while the first batch is read": ((out / "_work/checkpoint/offsets/0").exists, "java"),
+        "between what is quarantined and the rows": ((out / "quarantine/step=1").exists, "driver"),
+        "when the rows are there, but no windows": ((out / "rows/step=2").exists, "java"),
         "before the commit": ((state / "step=3/totals.json").exists, "driver"),
         "between two batches": ((commits / "3").exists, "java"),
     }

@@ -15,7 +15,9 @@ def summary(**more):
         "rows": 12000,
         "malformed": 0,
     }
-    return Summary(**(said | {"duplicates": 0, "late": {}, "missing": 0, "gaps": [], "runs": []} | more))
+    return Summary(
+        **(said | {"duplicates": 0, "late": {}, "missing": 0, "losses": 0, "lost": 0, "gaps": [], "runs": []} | more)
+    )
 
 
 def progress():
@@ -30,8 +32,9 @@ def test_the_last_words_say_how_much_and_how_far():
 
 def test_troubles_are_counted_and_absent_ones_are_not_named():
     shown = progress()
-    shown.on_summary(summary(malformed=3, late={"1": 7, "10": 2}, complete_up_to=None))
-    assert shown.last_words("out").startswith("12,345 lines, 3 malformed, 7 late; complete up to no heartbeat yet")
+    shown.on_summary(summary(malformed=3, missing=5, losses=1, lost=4, late={"1": 7, "10": 2}, complete_up_to=None))
+    told = "12,345 lines, 3 malformed, 5 missing, 4 declared lost, 7 late; complete up to no heartbeat yet"
+    assert shown.last_words("out").startswith(told)
 
 
 def test_without_a_batch_there_was_nothing_new():

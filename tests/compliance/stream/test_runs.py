@@ -1,16 +1,22 @@
 from datetime import timedelta
 
-import pytest
+from compliance.stream import runs
+from compliance.stream.runs import Span, complete_up_to, merged, rfc3339, spans_of
+from compliance.stream.seen import Seen
+from tests.compliance.arrow import lines_of, seen_of
+from tests.compliance.planted import BEGIN, planted
 
-from compliance.stream.runs import complete_up_to, merged, runs_of
-from tests.compliance.planted import BEGIN, frame, planted
-
-pytestmark = pytest.mark.spark
+BEGIN_US = int(BEGIN.timestamp()) * 1_000_000
 
 
-def up_to(spark, *logs):
-    (row,) = complete_up_to(runs_of(frame(spark, logs))).selectExpr("unix_seconds(complete_up_to) AS s").collect()
-    return None if row.s is None else row.s - int(BEGIN.timestamp())
+def spans(*logs, only=lambda _: True):
+    lines = lines_of(*logs).select([*runs.FIELDS, "seq"])
+    return spans_of(lines.filter([only(seq) for seq in lines["seq"].to_pylist()]))
+
+
+def up_to(*logs):
+    micros = complete_up_to(spans(*logs))
+    return None if micros is None else (micros - BEGIN_US) / 1e6
 
 
 def ended(proxy_id, seconds):
@@ -25,31 +31,53 @@ def silent(proxy_id):
     return log
 
 
-def test_the_slowest_proxy_says_how_far_it_is_complete(spark):
-    assert up_to(spark, planted("a", 10), planted("b", 4)) == 4
+def test_the_slowest_proxy_says_how_far_it_is_complete():
+    assert up_to(planted("a", 10), planted("b", 4)) == 4
 
 
-def test_a_proxy_without_heartbeats_is_complete_up_to_nothing(spark):
-    assert up_to(spark, planted("a", 10), silent("b")) is None
+def test_a_proxy_without_heartbeats_is_complete_up_to_nothing():
+    assert up_to(planted("a", 10), silent("b")) is None
+    assert up_to(silent("b")) is None
+    assert complete_up_to({}) is None
 
 
-def test_one_that_has_ended_holds_nobody_back_and_all_of_them_end_last(spark):
-    assert up_to(spark, planted("a", 10), ended("b", 4)) == 10
-    assert up_to(spark, ended("a", 7), ended("b", 4)) == 8
+def test_one_that_has_ended_holds_nobody_back_and_all_of_them_end_last():
+    assert up_to(planted("a", 10), ended("b", 4)) == 10
+    assert up_to(ended("a", 7), ended("b", 4)) == 8
 
 
-def test_a_proxy_is_as_far_as_its_latest_run(spark):
+def test_a_proxy_is_as_far_as_its_latest_run():
     later = planted("a", 5, boot_id="boot-2", begin=BEGIN + timedelta(seconds=100))
-    assert up_to(spark, ended("a", 4), later) == 105
+    assert up_to(ended("a", 4), later) == 105
 
 
-def test_runs_of_two_batches_are_those_of_both_together(spark):
-    rows = frame(spark, [ended("a", 10)])
-    one, other = (runs_of(rows.where(condition)) for condition in ("seq < 11", "seq >= 11"))
-    assert merged(one.unionByName(other)).collect() == runs_of(rows).collect()
+def test_a_run_has_its_first_and_last_moment_and_what_its_heartbeats_say():
+    log = planted("a", 3)
+    log.beat(dropped_lines=2)
+    log.interval(1)
+    assert spans(log) == {("a", "boot-1"): Span(BEGIN_US, BEGIN_US + 5_000_000, BEGIN_US + 4_000_000, False, 2, 11)}
 
 
-def test_copies_are_read_like_other_lines(spark):
-    rows = frame(spark, [planted("a", 10)])
-    (run,) = merged(runs_of(rows).unionByName(runs_of(rows.where("seq < 5")))).collect()
-    assert run.read == 35
+def test_runs_of_two_batches_are_those_of_both_together():
+    log = ended("a", 10)
+    parts = [spans(log, only=lambda seq: seq < 11), spans(log, only=lambda seq: seq >= 11)]
+    assert merged(parts) == merged(reversed(parts)) == spans(log)
+
+
+def test_copies_are_read_like_other_lines():
+    log = planted("a", 10)
+    assert merged([spans(log), spans(log, only=lambda seq: seq < 5)])["a", "boot-1"].read == 35
+
+
+def test_what_is_kept_is_what_was_found_with_the_lines_that_are_there():
+    log, other = planted("a", 3), silent("b")
+    del log.lines[2]
+    kept = runs.table(spans(log, other), seen_of(log, other))
+    assert runs.of(kept) == spans(log, other)
+    assert [(row["proxy_id"], row["there"], row["missing"]) for row in kept.to_pylist()] == [("a", 8, 1), ("b", 1, 0)]
+    assert runs.table({}, Seen()).schema == kept.schema == runs.SCHEMA
+
+
+def test_a_time_is_told_to_the_microsecond_before_1970_too():
+    assert rfc3339(BEGIN_US + 5) == "2026-11-21T11:29:00.000005Z"
+    assert rfc3339(-1) == "1969-12-31T23:59:59.999999Z"

@@ -1,9 +1,11 @@
 import pytest
+from pyspark.sql.types import DateType, IntegerType, StructField, StructType
 
 from compliance.stream.options import Job, JobError, Sink, Source
 from compliance.stream.sinks import tables_of
 
 pytestmark = pytest.mark.spark
+SCHEMA = StructType([StructField("x", IntegerType()), StructField("day", DateType())])
 
 
 def job(out, *sink):
@@ -16,6 +18,13 @@ def rows(spark, *numbers):
     )
 
 
+def replace(spark, tmp_path, step, numbers):
+    stage = f"{tmp_path}/stage"
+    if numbers:
+        rows(spark, *numbers).write.partitionBy("day").parquet(stage)
+    tables_of(spark, job(tmp_path)).adopt("t", step, stage, SCHEMA)
+
+
 def kept(tables):
     found = tables.read("t")
     assert found is not None
@@ -25,25 +34,26 @@ def kept(tables):
 def test_a_part_is_replaced_as_a_whole_whatever_days_it_had(spark, tmp_path):
     tables = tables_of(spark, job(tmp_path))
     assert tables.read("t") is None
-    tables.replace("t", 0, rows(spark, 1, 2))
-    tables.replace("t", 1, rows(spark, 3))
-    tables.replace("t", 0, rows(spark, 2, 4))
+    for step, numbers in ((0, [1, 2]), (1, [3]), (0, [2, 4])):
+        replace(spark, tmp_path, step, numbers)
     found = kept(tables).orderBy("x").collect()
     assert [(row.x, row.step, str(row.day)) for row in found] == [
         (2, 0, "2026-11-23"),
         (3, 1, "2026-11-24"),
         (4, 0, "2026-11-25"),
     ]
-    tables.replace("t", 0, rows(spark).limit(0))
+    replace(spark, tmp_path, 0, [])
     assert [row.x for row in kept(tables).collect()] == [3]
 
 
 def test_a_folder_becomes_a_part_without_being_copied(spark, tmp_path):
-    tables = tables_of(spark, job(tmp_path))
-    tables.replace("t", 0, rows(spark, 9))
+    replace(spark, tmp_path, 0, [9])
     rows(spark, 1).write.partitionBy("day").parquet(f"{tmp_path}/stage")
-    tables.adopt("t", 0, f"{tmp_path}/stage")
-    assert [row.x for row in kept(tables).collect()] == [1]
+    (written,) = (tmp_path / "stage").rglob("*.parquet")
+    inode = written.stat().st_ino
+    tables_of(spark, job(tmp_path)).adopt("t", 0, f"{tmp_path}/stage", SCHEMA)
+    assert [row.x for row in kept(tables_of(spark, job(tmp_path))).collect()] == [1]
+    assert [file.stat().st_ino for file in (tmp_path / "t").rglob("*.parquet")] == [inode]
     assert not (tmp_path / "stage").exists()
 
 

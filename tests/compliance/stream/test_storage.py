@@ -12,9 +12,9 @@ def storage(spark):
 
 def test_a_file_is_read_as_it_was_written_and_written_anew(storage, tmp_path):
     path = f"{tmp_path}/made/here/a.json"
-    for text in ("one ü\n", "two"):
-        storage.write(path, text)
-        assert storage.read(path) == text
+    for content in (b"one \xff\n", b"two"):
+        storage.write(path, content)
+        assert storage.read(path) == content
     assert [name for name in storage.names(f"{tmp_path}/made/here") if name.startswith("_")] == []
 
 
