@@ -5,7 +5,7 @@ they are left out or null, as they are in Spark's rows.
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -19,6 +19,10 @@ from accesslog.record import SCHEMA_VERSION, Kinds
 LARGEST = 2**63 - 1
 """Numbers are 64 bits wide."""
 
+_MOST_TIMES = 100_000
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """All that decoding may raise, whatever stands in a line (`ValueError`: bytes that are no text)."""
 
@@ -30,6 +34,33 @@ _RULES: dict[Any, Any] = {
     datetime: Annotated[datetime, Meta(tz=True)],
     tuple[int, ...]: Annotated[tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...], Meta(max_length=BUCKETS)],
 }
+
+
+class Micros(int):
+    """A time, microseconds since 1970."""
+
+
+class _Times:
+    """Reads times; each way to write one, once: lines of one second have the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, Micros] = {}
+
+    def read(self, wanted: type, said: object) -> Micros:  # noqa: ARG002 - there is no other type that needs help
+        """What a time says.
+
+        Raises:
+            ValidationError: If it is none.
+        """
+        known = self._known.get(said) if type(said) is str else None
+        return self._new(said) if known is None else known
+
+    def _new(self, said: object) -> Micros:
+        if len(self._known) > _MOST_TIMES:
+            self._known.clear()
+        since: timedelta = msgspec.convert(said, strict(datetime)) - _1970
+        found = self._known[said] = Micros(since // _MICROSECOND)
+        return found
 
 
 def plain(python_type: Any) -> Any:
@@ -48,7 +79,7 @@ def strict(python_type: Any) -> Any:
 def _record(kind: str) -> type[Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
-        rule = strict(field.type)
+        rule = Micros if plain(field.type) is datetime else strict(field.type)
         if field.encode_name == "v":
             rule = Annotated[int, Meta(ge=0, le=SCHEMA_VERSION)]
         if field.required or field.default_factory is not msgspec.NODEFAULT:
@@ -67,8 +98,10 @@ def without_burst(said: Callable[[str], Any]) -> list[str]:
 
 
 def _check_bursts(line: Any) -> None:
-    if lacking := without_burst(partial(getattr, line)):
-        raise ValueError(", ".join(lacking))
+    # Asked of each line: the long way only where it has something to say.
+    lacks_messages = line.burst_messages is None and line.limit_messages is not None
+    if lacks_messages or (line.burst_bytes is None and line.limit_bytes is not None):
+        raise ValueError(", ".join(without_burst(partial(getattr, line))))
 
 
 RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
@@ -85,8 +118,8 @@ def is_text(data: bytes) -> bool:
 
 
 def decoder() -> msgspec.json.Decoder[Struct]:
-    """Decodes a line of any kind; whatever breaks a rule is an error."""
-    return msgspec.json.Decoder(_union())
+    """Decodes a line of any kind; whatever breaks a rule is an error. Times are `Micros`."""
+    return msgspec.json.Decoder(_union(), dec_hook=_Times().read)
 
 
 def _union() -> Any:

@@ -7,28 +7,26 @@ and files that are already written: those are put together here, and put in thei
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, StructField
 
 from compliance.schema import placed_schema
 from compliance.stream import runs, seen
-from compliance.stream.adding import merged
 from compliance.stream.options import Job
-from compliance.stream.parquet import parquet
-from compliance.stream.piece import QUARANTINE, ROWS, WINDOWS, decoded
+from compliance.stream.piece import QUARANTINE, ROWS, WINDOWS
 from compliance.stream.reading import Batch, read
 from compliance.stream.seen import Seen
 from compliance.stream.sinks import Tables
 from compliance.stream.state import State, Totals
 from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary, summary
+from compliance.stream.window_files import Days, put_together
 from compliance.stream.window_table import WindowTable
-from compliance.stream.windows import by_state, late_lines, published, published_schema
+from compliance.stream.windows import published_schema
 
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
@@ -64,9 +62,7 @@ class BatchWriter:
         self._quarantine(batch, step)
         self._keep(batch, step)
         watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(batch))
-        late = sum(
-            (self._windows(batch, table, (before, step), watermarks_s) for table in self._job.windows), Counter()
-        )
+        late = self._windows(batch, (before, step), watermarks_s)
         new = _added(totals, batch, known, late, watermarks_s[1])
         self._tell(new, self._runs(batch, before), known, step)
         self._state.end(step, new)
@@ -88,24 +84,24 @@ class BatchWriter:
             self._storage.put(f"{stage}/day={piece.day}/part-{number:05}.parquet", piece.content)
         self._tables.adopt("rows", step, stage, _ROWS)
 
-    def _windows(
-        self, batch: Batch, table: WindowTable, steps: tuple[int | None, int], watermarks_s: tuple[int, int]
-    ) -> Counter[str]:
+    def _windows(self, batch: Batch, steps: tuple[int | None, int], watermarks_s: tuple[int, int]) -> Counter[str]:
         """Adds the batch's windows to those that were open, and closes some; gives late lines by width."""
-        before, step = steps
-        earlier = self._state.read(before, table.name, table.schema)
-        own = decoded((piece.content for piece in batch.of(WINDOWS + table.name)), table.schema)
-        found = by_state(merged(pa.concat_tables([earlier, own]), table), watermarks_s)
-        self._state.write(step, table.name, found.open)
-        self._publish(table, PART_OF_OPEN, published(found.open, table, is_final=False))
-        self._publish(table, step, published(found.closed, table, is_final=True))
-        return late_lines(found.late)
+        (before, step), tables = steps, self._job.windows
+        earlier = [self._state.read(before, table.name, table.schema) for table in tables]
+        contents = [[piece.content for piece in batch.of(WINDOWS + table.name)] for table in tables]
+        # Side by side: Arrow and numpy work without Python's lock.
+        with ThreadPoolExecutor() as pool:
+            made = list(pool.map(partial(put_together, watermarks_s=watermarks_s), tables, earlier, contents))
+        for one in made:
+            self._state.write(step, one.table.name, one.open)
+            self._publish(one.table, PART_OF_OPEN, one.open_days)
+            self._publish(one.table, step, one.closed_days)
+        return sum((one.late for one in made), Counter())
 
-    def _publish(self, table: WindowTable, part: int, windows: pa.Table) -> None:
+    def _publish(self, table: WindowTable, part: int, days: Days) -> None:
         stage = self._stage(table.name)
-        for day in _days(windows):
-            of_day = windows.filter(pc.equal(windows["day"], day)).drop_columns("day")
-            self._storage.put(f"{stage}/day={day}/part-00000.parquet", parquet(of_day))
+        for day, content in days:
+            self._storage.put(f"{stage}/day={day}/part-00000.parquet", content)
         self._tables.adopt(table.name, part, stage, published_schema(table))
 
     def _runs(self, batch: Batch, before: int | None) -> runs.Spans:
@@ -139,8 +135,3 @@ def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], waterm
         late={width: totals.late.get(width, 0) + late[width] for width in sorted({*totals.late, *late}, key=int)},
         watermark_s=watermark_s,
     )
-
-
-def _days(windows: pa.Table) -> list[date]:
-    days: list[date] = pc.unique(windows["day"]).to_pylist()
-    return days

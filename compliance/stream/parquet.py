@@ -1,8 +1,10 @@
 """Tables as Parquet files in memory, as Spark reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import date
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 
@@ -11,6 +13,13 @@ def parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
+
+
+def by_day(rows: pa.Table, days: pa.ChunkedArray) -> Iterator[tuple[date, pa.Table]]:
+    """The rows of each day; most often all are of one."""
+    there = pc.unique(days).to_pylist()
+    for day in there:
+        yield day, rows if len(there) == 1 else rows.filter(pc.equal(days, day))
 
 
 def table_of(files: Iterable[bytes], schema: pa.Schema) -> pa.Table:

@@ -18,7 +18,7 @@ from compliance.stream import runs
 from compliance.stream.adding import codes_of, windows_of
 from compliance.stream.known import Known
 from compliance.stream.numbering import Numbering
-from compliance.stream.parquet import parquet
+from compliance.stream.parquet import by_day, parquet
 from compliance.stream.piece import FOUND, QUARANTINE, ROWS, WINDOWS, Found, Piece, encoded
 from compliance.stream.seen import Seen
 from compliance.stream.window_table import WindowTable
@@ -116,10 +116,8 @@ class Part:
         self._rows, self._kept_lines, self._quarantine = {}, 0, bytearray()
 
     def _files(self, rows: pa.Table) -> Iterator[Piece]:
-        days = rows["start"].cast(pa.date32())
-        for day in pc.unique(days):
-            of_day = rows.filter(pc.equal(days, day))
-            yield Piece(self._number, ROWS, parquet(of_day), day.as_py().isoformat())
+        for day, of_day in by_day(rows, rows["start"].cast(pa.date32())):
+            yield Piece(self._number, ROWS, parquet(of_day), day.isoformat())
 
     def _found(self) -> Found:
         return Found(

@@ -1,9 +1,14 @@
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 import pytest
 
 from accesslog.record import Kinds
-from compliance.strict import RECORDS, decoder, strict
+from compliance import strict as strict_module
+from compliance.strict import RECORDS, Micros, decoder, strict
 from tests.accesslog.test_record import example
+
+BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("kind", Kinds.BY_NAME)
@@ -11,7 +16,22 @@ def test_a_record_is_read_as_it_was_written(kind):
     written = example(kind)
     read = decoder().decode(msgspec.json.encode(written))
     assert type(read) is RECORDS[kind]
-    assert msgspec.structs.asdict(read) == {name: getattr(written, name) for name in written.__struct_fields__}
+    times = {name: BEGIN + timedelta(microseconds=at) for name, at in fields_of(read).items() if isinstance(at, Micros)}
+    assert set(times) >= {"start", "end"}
+    assert fields_of(read) | times == fields_of(written)
+
+
+def fields_of(line):
+    return {name: getattr(line, name) for name in line.__struct_fields__}
+
+
+def test_times_are_remembered_but_not_without_end(monkeypatch):
+    monkeypatch.setattr(strict_module, "_MOST_TIMES", 2)
+    reader = decoder()
+    line = msgspec.json.decode(msgspec.json.encode(example("heartbeat")))
+    for second in (5, 6, 7, 5, 8, 5):
+        read = reader.decode(msgspec.json.encode(line | {"start": f"1970-01-01T00:00:0{second}Z"}))
+        assert read.start == second * 1_000_000
 
 
 @pytest.mark.parametrize("kind", Kinds.BY_NAME)
