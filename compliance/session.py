@@ -25,8 +25,6 @@ _SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # What a Python worker gets at once: 10,000 lines, but no more than this, however long they are.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 2**20),
-    # Rows go to the file of their day as they come; else they are sorted by it first.
-    "spark.sql.maxConcurrentOutputFileWriters": "50",
     # What filters imply is worked out for every column: minutes, for a row this wide, and nothing is gained.
     "spark.sql.constraintPropagation.enabled": "false",
 }
