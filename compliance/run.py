@@ -3,10 +3,11 @@
 import sys
 from pathlib import Path
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
+from compliance.cause import cause
 from compliance.commands import STRICT_EXIT, Wanted
 from compliance.figures.proposals import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
@@ -33,7 +34,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
     except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark failed: {_first_line(error)} (its log: {out}/work/spark.log)")
+        return _fail(f"Spark failed: {cause(error)} (its log: {out}/work/spark.log)")
     _tell(report, out)
     return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
 
@@ -46,12 +47,6 @@ def _asked(wanted: Wanted) -> Asked:
 def _fail(message: str) -> int:
     print(f"sluice report: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
     return 1
-
-
-def _first_line(error: Exception) -> str:
-    # Py4J's own first line names an object number, Java's names the cause.
-    said = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
-    return said.strip().splitlines()[0]
 
 
 def _tell(report: Report, out: Path) -> None:

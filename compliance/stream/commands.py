@@ -27,7 +27,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     catalog: Annotated[str, typer.Option(help="CATALOG.NAMESPACE of the tables; for --sink iceberg.")] = "",
     late_after: Annotated[int, typer.Option(help="Seconds of event time after which a window is closed.", min=0)] = 60,
     every: Annotated[float, typer.Option(help="With --follow: seconds between looks for new lines.", min=0.1)] = 10.0,
-    batch_mib: Annotated[int, typer.Option(help="About how much of the files is read at once.", min=1)] = 512,
+    batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 512,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
 ) -> None:
     """Add what is new in an access log to tables of rows and windows, each line once. Needs the extra `report`."""

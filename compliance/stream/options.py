@@ -50,7 +50,7 @@ class Job:
         sink: Where tables go.
         out: Folder for the tables, the summary and what is kept between runs; a path or any URI that Spark writes.
         late_after_s: A window is closed when event time is so many seconds past its end.
-        batch_bytes: About how much of the files is read at once.
+        batch_bytes: About how much of the log is read at once.
         every_s: In following, how often it is looked for new lines.
         windows: Tables of windows to keep.
     """
@@ -101,6 +101,11 @@ def checked(job: Job) -> Job:
         raise JobError(f"--source {source.kind}: --access-log is for files, and files need it")
     if source.kind == "files" and source.options:
         raise JobError("--source files: --source-option is for kafka and pulsar")
+    if source.kind == "pulsar" and not {"admin.url", "maxbytespertrigger"} & {key.lower() for key in source.options}:
+        raise JobError(
+            "--source pulsar: its connector bounds a batch only if it can ask the broker's admin: "
+            "add --source-option admin.url=http://HOST:8080 (or your own maxBytesPerTrigger=…)"
+        )
     if (sink.kind == "iceberg") != bool(sink.catalog):
         raise JobError(f"--sink {sink.kind}: --catalog CATALOG.NAMESPACE is for iceberg, and iceberg needs it")
     return job

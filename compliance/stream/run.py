@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException, StreamingQueryException
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from compliance.cause import cause
 from compliance.java import JavaNotFoundError
 from compliance.session import spark_session
 from compliance.stream.options import Job, JobError, checked
@@ -49,7 +50,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     except OSError as error:
         return _fail(f"{error.filename or job.out}: {error.strerror or error}")
     except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark failed: {_first_line(error)} (its log: {log}); {_AGAIN}")
+        return _fail(f"Spark failed: {cause(error)} (its log: {log}); {_AGAIN}")
     print(progress.last_words(job.out))  # noqa: T201 - a command's answer
     return 0
 
@@ -119,12 +120,3 @@ def _log_file(job: Job) -> Path:
 def _fail(message: str) -> int:
     print(f"sluice compliance run: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
     return 1
-
-
-def _first_line(error: Exception) -> str:
-    # Py4J's own first line names an object number, Java's names the cause.
-    said = str(error.java_exception.toString()) if isinstance(error, Py4JJavaError) else str(error)
-    lines = [line for line in said.strip().splitlines() if line.strip()]
-    if isinstance(error, StreamingQueryException) and "Caused by" in said:
-        lines = [line for line in lines if line.startswith("Caused by")] or lines
-    return lines[0] if lines else type(error).__name__

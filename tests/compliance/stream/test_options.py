@@ -23,6 +23,7 @@ def test_what_is_no_pair_is_named(text):
         (Source("files", "log", {"a": "b"}), Sink(), "--source files: --source-option is for kafka and pulsar"),
         (Source("files", "log"), Sink("iceberg"), "--sink iceberg: --catalog"),
         (Source("files", "log"), Sink("delta", "lake"), "--sink delta: --catalog"),
+        (Source("pulsar", options={"a": "b"}), Sink(), r"--source pulsar: .* --source-option admin\.url="),
     ],
 )
 def test_parts_that_do_not_fit_are_named_with_the_remedy(source, sink, said):
@@ -33,7 +34,8 @@ def test_parts_that_do_not_fit_are_named_with_the_remedy(source, sink, said):
 def test_parts_that_fit_are_taken():
     for source, sink in (
         (Source("files", "log"), Sink()),
-        (Source("pulsar", options={"a": "b"}), Sink("iceberg", "c.n")),
+        (Source("pulsar", options={"admin.url": "b"}), Sink("iceberg", "c.n")),
+        (Source("pulsar", options={"maxBytesPerTrigger": "1"}), Sink()),
     ):
         job = Job(source, sink, "out")
         assert checked(job) == job

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from compliance.stream.options import Job, JobError, Sink, Source
-from compliance.stream.sources import lines, no_connector
+from compliance.stream.sources import LINE_BYTES, bounded, lines, no_connector
 
 KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "access-log", "startingOffsets": "earliest"}
 
@@ -35,23 +35,45 @@ class FakeSpark:
         (
             "kafka",
             "value binary, topic string, partition int, offset long",
-            (bytearray(b"{}"), "t", 3, 41),
-            ("{}", "t/3", 41),
+            (bytearray(b"\xff{}"), "t", 3, 41),
+            (b"\xff{}", "t/3", 41),
         ),
+        ("kafka", "value binary, topic string, partition int, offset long", (None, "t", 3, 42), (b"", "t/3", 42)),
+        ("pulsar", "value string, __topic string", ("{}", "persistent://t"), (b"{}", "persistent://t", None)),
         (
             "pulsar",
             "value binary, __topic string",
-            (bytearray(b"{}"), "persistent://t"),
-            ("{}", "persistent://t", None),
+            (None, "persistent://t"),
+            (b"", "persistent://t", None),
         ),
     ],
 )
 def test_options_reach_the_connector_as_they_are_and_its_messages_become_lines(spark, kind, schema, row, expected):
     fake: Any = FakeSpark(spark.createDataFrame([row], schema))
-    found = lines(fake, Job(Source(kind, options=KAFKA), Sink(), "out"))
-    assert fake.said == {"format": kind, **KAFKA}
+    job = Job(Source(kind, options=KAFKA), Sink(), "out")
+    found = lines(fake, job)
+    assert fake.said == {"format": kind, **bounded(job)}
     assert found.columns == ["value", "file", "line"]
     assert [tuple(one) for one in found.collect()] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "bound"),
+    [
+        ("kafka", {}, {"maxOffsetsPerTrigger": "3072"}),
+        ("kafka", {"maxoffsetspertrigger": "7"}, {}),
+        ("pulsar", {"admin.url": "http://b:8080"}, {"maxBytesPerTrigger": "3145728"}),
+        ("pulsar", {"MaxBytesPerTrigger": "7"}, {}),
+    ],
+)
+def test_a_batch_of_a_topic_is_bounded_unless_the_user_has_said_how(kind, options, bound):
+    job = Job(Source(kind, options=options), Sink(), "out", batch_bytes=3 * 2**20)
+    assert bounded(job) == options | bound
+
+
+def test_a_batch_of_a_topic_has_a_message_at_least():
+    tiny = Job(Source("kafka"), Sink(), "out", batch_bytes=LINE_BYTES - 1)
+    assert bounded(tiny) == {"maxOffsetsPerTrigger": "1"}
 
 
 @pytest.mark.spark

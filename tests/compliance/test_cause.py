@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from compliance.cause import cause
+
+OF_BATCH = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error \
+occurred in the user provided function in foreach batch sink. Reason: Return Message: Traceback (most recent call last):
+  File "clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "OSError: [Errno 28] No space left on device: '/out'\n",
+            "OSError: [Errno 28] No space left on device: '/out'",
+        ),
+        (
+            (
+                "py4j.protocol.Py4JJavaError: An error occurred while calling o265.save.\n"
+                ": java.lang.NoSuchMethodError: 'void LogicalRDD'\n\tat org.apache.spark.A.b(A.scala:1)\nCaused by: x\n"
+            ),
+            "java.lang.NoSuchMethodError: 'void LogicalRDD'",
+        ),
+        (
+            (
+                "PythonException: An exception was thrown from the Python worker.\nTraceback (most recent call last):\n"
+                "  File 'part.py'\nMemoryError: no more\n"
+            ),
+            "MemoryError: no more",
+        ),
+        ("", OF_BATCH.splitlines()[0]),
+    ],
+)
+def test_of_a_batch_that_fails_it_is_what_python_raised_or_java_below_it(said, expected):
+    assert cause(StreamingQueryException(OF_BATCH + said)) == expected
+
+
+def test_of_a_stream_it_is_what_java_says_was_the_cause():
+    assert cause(StreamingQueryException("[STREAM_FAILED] of\n\nCaused by: the disk\nCaused by: x")) == (
+        "Caused by: the disk"
+    )
+    assert cause(StreamingQueryException("\n[STREAM_FAILED] of")) == "[STREAM_FAILED] of"
+
+
+def test_of_others_it_is_the_first_line_of_java_or_the_name():
+    java: Any = type("Java", (), {"toString": lambda _: "java.lang.Error: no\n\tat A.b", "_target_id": "o1"})()
+    assert cause(Py4JJavaError("o1.call", java)) == "java.lang.Error: no"
+    assert cause(PySparkException("")) == "PySparkException"
