@@ -2,9 +2,10 @@
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
+from types import MappingProxyType
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,17 +18,24 @@ from compliance.report.numbers import quantity
 from compliance.report.sections.timeline import Event
 
 # Told apart by line style and weight as well as by colour; the colours are Okabe and Ito's.
-PASSED, OFFERED, LIMIT, BAND = "#0072b2", "#7a5c00", "#b03a00", "#f3d9c8"
+PASSED, OFFERED, LIMIT, BAND, WRONG = "#0072b2", "#7a5c00", "#b03a00", "#f3d9c8", "#8c1a6a"
 MOST_MARKS = 12
+LEAST_WIDTH = 0.006
+"""Share of the axis below which a window would not be seen."""
+HEADROOM = 1.18
+"""Of the highest value: above it stand the numbers of changes, and hide nothing."""
 NEAR = 0.04
 """Share of the axis below which two labels would overlap."""
 Series = dict[str, list[float | None]]
+Windows = Mapping[tuple[str, str, str, str], Sequence[tuple[datetime, datetime]]]
+"""By proxy, direction, level and name: begin and end of the windows in which a promise was broken worst."""
 
 
 class Mark(Struct, frozen=True, kw_only=True):
     """Something that happened, by its number in the list of changes."""
 
     number: int
+    proxy_id: str
     at_s: float
     """Seconds since 1970."""
 
@@ -42,14 +50,26 @@ class Chart(LimitKey, frozen=True, kw_only=True):
     """The same in words, for those who cannot see it."""
 
 
-def charts(rates: list[RateFacts], events: Sequence[Event] = ()) -> Iterator[Chart]:
-    """A chart for each limit and length of steps in `rates`, which are ordered by them; the longer steps first."""
-    marks = [Mark(number=number, at_s=event.at.timestamp()) for number, event in enumerate(events, 1)]
-    for _, rows in groupby(rates, key=lambda rate: (rate.proxy_id, rate.direction, rate.level, rate.name)):
+def charts(
+    rates: list[RateFacts], events: Sequence[Event] = (), broken: Windows = MappingProxyType({})
+) -> Iterator[Chart]:
+    """A chart for each limit and length of steps in `rates`, which are ordered by them; the longer steps first.
+
+    Args:
+        rates: What is drawn.
+        events: What happened; a chart shows those of its own proxy, a topic without a limit all.
+        broken: What is shaded.
+    """
+    marks = [
+        Mark(number=number, proxy_id=event.proxy_id, at_s=event.at.timestamp())
+        for number, event in enumerate(events, 1)
+    ]
+    for key, rows in groupby(rates, key=lambda rate: (rate.proxy_id, rate.direction, rate.level, rate.name)):
         by_step = groupby(rows, key=lambda rate: rate.step_s)
         views = [list(steps) for _, steps in by_step]
+        mine = [mark for mark in marks if key[0] in ("", mark.proxy_id)]
         for steps in reversed(views):
-            yield _chart(steps, marks)
+            yield _chart(steps, mine, broken.get(key, ()))
 
 
 def chart_unit(steps: list[RateFacts]) -> str:
@@ -85,7 +105,7 @@ def filled(steps: list[RateFacts], unit: str) -> tuple[list[int], Series]:
     return numbers, series
 
 
-def _chart(steps: list[RateFacts], marks: list[Mark]) -> Chart:
+def _chart(steps: list[RateFacts], marks: list[Mark], broken: Sequence[tuple[datetime, datetime]]) -> Chart:
     unit = chart_unit(steps)
     numbers, series = filled(steps, unit)
     of, step_s = steps[0], steps[0].step_s
@@ -93,8 +113,9 @@ def _chart(steps: list[RateFacts], marks: list[Mark]) -> Chart:
     edges = [number * step_s / 86400 for number in (*numbers, numbers[-1] + 1)]
     salt = f"{of.proxy_id} {of.direction} {of.level} {of.name} {step_s}"
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 12}):
-        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        figure = Figure(figsize=(5.2, 3.1), layout="constrained")
         axes = figure.add_subplot()
+        _shade(axes, edges, broken)
         _draw(axes, edges, series)
         _mark(axes, edges, marks)
         axes.set_ylabel(f"{unit}/s")
@@ -141,7 +162,7 @@ def _draw(axes: Axes, edges: list[float], series: Series) -> None:
         axes.stairs(
             steps("limit"), edges, color=LIMIT, linewidth=1.6, linestyle="--", label="limit", baseline=None, zorder=3
         )
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.04)
+    axes.set_ylim(0, axes.get_ylim()[1] * HEADROOM)
     axes.set_xlim(edges[0], edges[-1])
     locator = AutoDateLocator(minticks=3, maxticks=6, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's own lack
     axes.xaxis.set_major_locator(locator)
@@ -151,8 +172,35 @@ def _draw(axes: Axes, edges: list[float], series: Series) -> None:
     axes.grid(axis="y", color="#d8dde3", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False, columnspacing=1.2, handlelength=1.6
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=5,
+        frameon=False,
+        columnspacing=0.9,
+        handlelength=1.4,
+        handletextpad=0.5,
     )
+
+
+def _shade(axes: Axes, edges: list[float], broken: Sequence[tuple[datetime, datetime]]) -> None:
+    """The windows that lie in the picture, dotted as well as tinted; none is too narrow to be seen."""
+    least = (edges[-1] - edges[0]) * LEAST_WIDTH
+    label = "worst"
+    for start, end in broken:
+        begin, behind = start.timestamp() / 86400, end.timestamp() / 86400
+        if begin < edges[-1] and behind > edges[0]:
+            more = max(0.0, least - (behind - begin)) / 2
+            axes.axvspan(
+                max(begin - more, edges[0]),
+                min(behind + more, edges[-1]),
+                facecolor="#f2dcea",
+                edgecolor=WRONG,
+                hatch="..",
+                linewidth=0.8,
+                zorder=0,
+                label=label,
+            )
+            label = "_"
 
 
 def _mark(axes: Axes, edges: list[float], marks: list[Mark]) -> None:

@@ -38,3 +38,11 @@ def span(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.3g} min"
     return f"{seconds / 3600:.3g} h"
+
+
+def window(seconds: int) -> str:
+    """A length of time that somebody chose: in the largest unit of which it is a whole number."""
+    for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds % unit_s == 0:
+            return f"{seconds // unit_s} {unit}"
+    return f"{seconds} s"

@@ -1,5 +1,6 @@
 """The report as one self-contained HTML page. Names come from clients: everything is escaped."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -9,8 +10,9 @@ from markupsafe import Markup
 
 from compliance.figures.facts import LimitKey, PeakFacts
 from compliance.figures.proposals import Proposal
+from compliance.judging.verdict import LimiterVerdict
 from compliance.report.charts import charts
-from compliance.report.numbers import numbered, percent, quantity, span, whole
+from compliance.report.numbers import numbered, percent, quantity, span, whole, window
 from compliance.report.report import Report
 
 
@@ -24,9 +26,20 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(_FILTERS)
-    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events)]  # noqa: S704 - matplotlib escapes the texts that it draws
+    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
     template = environment.get_template("report.html.j2")
     return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks))
+
+
+def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
+    """Of each limit with a violation: begin and end of the worst windows of the promises that were broken."""
+    windows: dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]] = {}
+    for one in limiters:
+        promises = ((one.containment, one.worst_containment), (one.entitlement, one.worst_entitlement))
+        worst = [(window.start, window.end) for verdict, window in promises if verdict == "violated" and window]
+        if worst:
+            windows[one.proxy_id, one.direction, one.level, one.name] = worst
+    return windows
 
 
 def _by_limit(peaks: list[PeakFacts]) -> list[tuple[tuple[LimitKey, str], dict[int, PeakFacts]]]:
@@ -36,6 +49,12 @@ def _by_limit(peaks: list[PeakFacts]) -> list[tuple[tuple[LimitKey, str], dict[i
         key = (peak.proxy_id, peak.direction, peak.level, peak.name, peak.unit)
         limits.setdefault(key, {})[peak.step_s] = peak
     return [((next(iter(steps.values())), key[-1]), steps) for key, steps in limits.items()]
+
+
+def breakable(name: str) -> Markup:
+    """A name as text that may go on in the next line behind a slash rather than within a word."""
+    # Markup's join escapes the parts.
+    return Markup("/<wbr>").join(re.split(r"/(?!/)", name))
 
 
 def _clock(time: datetime | None) -> str:
@@ -63,7 +82,8 @@ def _rate(limited: object) -> str:
 
 
 def _counted(number: float, unit: str) -> str:
-    return _size(number) if unit == "bytes" and number >= 1000 else f"{_few(number)} {unit}"
+    said = _few(number)
+    return _size(number) if unit == "bytes" and number >= 1000 else f"{said} {unit[:-1] if said == '1' else unit}"
 
 
 def _few(number: float) -> str:
@@ -88,6 +108,8 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "quantity": quantity,
     "percent": percent,
     "span": span,
+    "window": window,
+    "breakable": breakable,
     "clock": _clock,
     "between": _between,
     "rate": _rate,

@@ -1,7 +1,9 @@
 import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
 
 from compliance.figures.facts import RateFacts
 from compliance.report.charts import Mark, chart_unit, charts, filled, labels
+from compliance.report.sections.timeline import Event
 
 
 def rate(step, **more):
@@ -57,6 +59,33 @@ def test_the_longer_steps_of_a_limit_come_first():
 def test_what_happens_at_nearly_the_same_time_has_one_label():
     day = 86400
     marks = [
-        Mark(number=number, at_s=at * day) for number, at in ((1, 0.5), (2, 10.0), (3, 10.2), (4, 50.0), (5, 101.0))
+        Mark(number=number, proxy_id="p", at_s=at * day)
+        for number, at in ((1, 0.5), (2, 10.0), (3, 10.2), (4, 50.0), (5, 101.0))
     ]
     assert labels(marks, 1.0, 100.0) == [(10.0, "2-3"), (50.0, "4")]
+
+
+def at(second):
+    return datetime.fromtimestamp(second, UTC)
+
+
+def texts(chart):
+    return [text.strip() for text in ET.fromstring(chart.svg).itertext() if text.strip()]
+
+
+def test_a_chart_numbers_what_happened_to_its_own_proxy_and_a_topic_without_limits_all():
+    events = [Event(at=at(3), kind="restart", proxy_id=proxy, text="") for proxy in ("other", "p")]
+    own, without = (
+        texts(next(charts([rate(1, **more), rate(9, **more)], events))) for more in ({}, {"proxy_id": "", "name": "u"})
+    )
+    assert "2" in own
+    assert "1-2" not in own
+    assert "1-2" in without
+
+
+def test_the_worst_window_of_a_violation_is_shaded_in_the_charts_that_it_lies_in():
+    rates = [rate(1), rate(9), rate(1, name="u"), rate(9, name="u")]
+    key, window = ("p", "publish", "topic", "t"), (at(3), at(3))
+    drawn = [texts(chart) for chart in charts(rates, (), {key: [window]})]
+    assert ["worst" in said for said in drawn] == [True, False]
+    assert "worst" not in texts(next(charts(rates, (), {key: [(at(20), at(30))]})))

@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.report.numbers import numbered, percent, quantity, span, whole
+from compliance.report.numbers import numbered, percent, quantity, span, whole, window
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,10 @@ def test_what_is_not_whole_is_never_shown_as_whole():
 def test_counts_and_spans_are_readable():
     assert whole(1234567) == "1\u202f234\u202f567"
     assert [span(1.0), span(600), span(86400)] == ["1 s", "10 min", "24 h"]
+
+
+def test_a_chosen_length_of_time_is_told_as_it_was_chosen():
+    assert [window(length) for length in (3 * 86400, 6 * 3600, 3600, 300, 90)] == ["3 d", "6 h", "1 h", "5 min", "90 s"]
 
 
 def test_one_is_not_many():

@@ -6,7 +6,7 @@ import pytest
 
 from compliance.figures.facts import RateFacts, RefusalFacts
 from compliance.judging.facts import GapFacts, QuarantineFacts
-from compliance.report.page import render
+from compliance.report.page import breakable, broken, render
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import (
     END,
@@ -20,6 +20,12 @@ from tests.compliance.judging.facts_made import (
 from tests.compliance.planted import BEGIN
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;{{ 7 * 7 }}"
+
+MADE: tuple[dict[str, Any], ...] = (
+    {},
+    {"containment": [containment_fact(5.0)]},
+    {"containment": [containment_fact(5.0)], "entitlement": [entitlement_fact(0.5)]},
+)
 
 
 def page(**more):
@@ -110,3 +116,20 @@ def test_what_was_refused_is_pain():
 def test_a_run_of_which_lines_are_lost_says_so():
     assert "lines lost, or perhaps lost" in page(runs=[run_fact(is_lossy=True)])
     assert "lines lost, or perhaps lost" not in page()
+
+
+def test_one_message_too_many_is_one_message():
+    assert "1 message too many" in page(containment=[containment_fact(1.0)])
+    assert "2 messages too many" in page(containment=[containment_fact(2.0)])
+
+
+def test_a_name_goes_on_in_the_next_line_behind_a_slash_and_is_still_no_markup():
+    assert breakable("persistent://a/b/<c>") == "persistent://<wbr>a/<wbr>b/<wbr>&lt;c&gt;"
+    assert breakable("") == ""
+
+
+def test_what_is_shaded_is_the_worst_window_of_each_broken_promise():
+    kept, over, both = (make_report(facts(**more)).limiters for more in MADE)
+    key = (over[0].proxy_id, over[0].direction, over[0].level, over[0].name)
+    assert broken(kept) == {}
+    assert [len(windows) for windows in (broken(over)[key], broken(both)[key])] == [1, 2]
