@@ -23,10 +23,16 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """Counts the connections of one run."""
     client_address: str
     """Address and port of the client; with `access_log.address_key` a keyed hash of the address, without the port."""
+    client_network: str = ""
+    """As whom limits of addresses count the client (`name` of their limit lines), where that is not its address: the
+    /64 of an IPv6 address, or the keyed hash of that. Empty: it is counted by its address."""
     client_version: str
     """As the client's CONNECT says."""
     client_role: str = ""
     """What the client authenticated as; empty if that is not known."""
+    resource_group: str = ""
+    """The resource group whose limit, enforced or observed, the stream was under at the end of the interval; empty for
+    none."""
     stream_id: int
     """The client's producer id or consumer id; unique within the connection."""
     producer_name: str

@@ -1,5 +1,5 @@
-"""The levels whose members the lines of streams name themselves: all but resource groups."""
+"""The levels of limits: the lines of streams name the members of each."""
 
-LEVELS = ("proxy", "tenant", "namespace", "partitioned_topic", "topic", "subscription", "producer", "role", "address")
-SHARED = ("proxy", "tenant", "namespace", "partitioned_topic", "topic", "role", "address")
+SHARED = ("proxy", "tenant", "namespace", "resource_group", "partitioned_topic", "topic", "role", "address")
 """Those that several streams may share."""
+LEVELS = (*SHARED, "subscription", "producer")

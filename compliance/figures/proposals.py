@@ -20,7 +20,8 @@ class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One proposed limit. Each name that fits it has a limit of its own, on each proxy."""
 
     level: str
-    """`proxy`, `tenant`, `namespace`, `partitioned_topic`, `topic`, `subscription`, `producer`, `role` or `address`."""
+    """`proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic`, `subscription`, `producer`,
+    `role` or `address`."""
     name: str = "*"
     """As in limit lines: a topic's full name, `tenant/namespace`, `producer@topic` …; `*` stands for any text."""
     direction: str = "publish"

@@ -1,6 +1,6 @@
-"""Which limits a stream's line would be charged to: its names at every level that the line itself tells of.
+"""Which limits a stream's line would be charged to: its names at every level.
 
-What it does not tell is the resource group, so shared groups have no members here.
+Lines of older proxies name no resource group, and no network of an IPv6 client: limits of these have no members there.
 """
 
 from collections.abc import Collection
@@ -10,12 +10,15 @@ from pyspark.sql import functions as F
 
 from compliance.figures.levels import LEVELS
 
+_HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
+"""As `proxy.observe.addresses` writes it."""
+
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
     """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
 
-    The members of a proxy's limit are tenants, of a tenant's namespaces, of a namespace's topics; of all others the
-    streams' own names.
+    The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
+    role's and address's topics; of all others the streams' own names.
     """
     scopes = F.array(*(_scope(*names) for names in _names() if names[0] in levels))
     # A stream without a producer name or role has no limit of that level.
@@ -31,19 +34,27 @@ def _names() -> tuple[tuple[str, Column, Column], ...]:
     stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
     subscribed = F.when(F.col("subscription") != "", F.concat_ws("@", "subscription", "topic"))
     produced = F.when(F.col("producer_name") != "", F.concat_ws("@", F.col("producer_name"), whole_topic))
-    role = F.nullif(F.coalesce("client_role", F.lit("")), F.lit(""))
-    address = F.regexp_replace("client_address", r":\d+$", "")
+    role, group, network = (
+        F.nullif(F.col(name), F.lit("")) for name in ("client_role", "resource_group", "client_network")
+    )
     return (
         ("proxy", F.lit(""), F.col("tenant")),
         ("tenant", F.col("tenant"), namespace),
         ("namespace", namespace, F.col("topic")),
+        ("resource_group", group, namespace),
         ("partitioned_topic", F.when(whole_topic != F.col("topic"), whole_topic), F.col("topic")),
         ("topic", F.col("topic"), stream),
         ("subscription", subscribed, stream),
         ("producer", produced, stream),
         ("role", role, F.col("topic")),
-        ("address", address, F.col("topic")),
+        ("address", F.coalesce(network, _address()), F.col("topic")),
     )
+
+
+def _address() -> Column:
+    """A client's address without its port; a keyed hash has none, though its end may look like one."""
+    text = F.col("client_address")
+    return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
 
 
 def _scope(level: str, name: Column, member: Column) -> Column:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from limiter.networks import counted_as
+
 
 @dataclass(slots=True, eq=False)
 class Connection:
@@ -22,3 +24,8 @@ class Connection:
     def client_host(self) -> str:
         """The client's address without the port."""
         return self.client_address.rpartition(":")[0].strip("[]")
+
+    @property
+    def client_network(self) -> str:
+        """As whom limits of addresses count it: an IPv4 address is itself, an IPv6 address its /64."""
+        return counted_as(self.client_host)

@@ -13,7 +13,7 @@ from limiter.stream import Stream
 from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import LogLines, Span
-from proxy.observe.reasons import narrowest, per_second, published_per_second, reason
+from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, resource_group
 
 Fields = dict[str, Any]
 T = TypeVar("T", bound=Hashable)
@@ -65,7 +65,9 @@ class PeriodicLines:
         assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
         narrow = narrowest(stream.chain)
         limiter = narrow[0]
-        state = (stream.name, connection.client_role, limiter, limiter and (limiter.limit, limiter.source), narrow[2])
+        chains = stream.chain, stream.observed and stream.observed.chain
+        value = limiter and (limiter.limit, limiter.source)
+        state = (stream.name, connection.client_role, chains, limiter, value, narrow[2])
         known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
         if stream.permits and stream.permits.asked:
             counted["permits_withheld"] = stream.permits.asked
@@ -93,6 +95,11 @@ class PeriodicLines:
         is_plain = self._shown is as_they_are
         return connection.client_address if is_plain else self._shown(connection.client_host)
 
+    def _network(self, connection: Connection) -> str:
+        """What limits of addresses call the client, or stands for it; empty if that is its address."""
+        network = connection.client_network
+        return "" if network == connection.client_host else self._shown(network)
+
     def _who(
         self, stream: Stream, connection: Connection, narrow: tuple[Limiter | None, float | None, float | None]
     ) -> bytes:
@@ -104,8 +111,10 @@ class PeriodicLines:
             "topic": name.topic,
             "connection_id": connection.connection_id,
             "client_address": self.address(connection),
+            "client_network": self._network(connection),
             "client_version": connection.client_version,
             "client_role": connection.client_role,
+            "resource_group": resource_group(stream),
             "stream_id": name.stream_id,
             "producer_name": name.producer_name,
             "subscription": name.subscription,

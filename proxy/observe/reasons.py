@@ -20,6 +20,13 @@ def withholding(stream: Stream) -> Limiter | None:
     return stream.chain[min(rooms)[1]] if rooms else None
 
 
+def resource_group(stream: Stream) -> str:
+    """The resource group whose limit a stream is under, if only observed; empty for none."""
+    observed = stream.observed.chain if stream.observed else ()
+    scopes = (limiter.scope for limiter in (*stream.chain, *observed))
+    return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
+
+
 def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
     """The lowest messages and the lowest bytes per second of some limiters, and before them the limiter of the first.
 

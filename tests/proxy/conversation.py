@@ -253,12 +253,12 @@ class World:
         assert not +self.counters.connections_open, "no connection is counted as open"
 
 
-def publisher(world: World, *more: bytes) -> tuple[Peer, Peer]:
+def publisher(world: World, *more: bytes, address: str = "192.0.2.7") -> tuple[Peer, Peer]:
     """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER.
 
     Further producers among that are accepted as well.
     """
-    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}", address)
     said = [producer(), *more]
     client >> said
     broker << said

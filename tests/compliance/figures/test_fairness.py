@@ -51,8 +51,8 @@ def contended(passed_a, passed_b, held_b, throttled_ms=1000.0):
     return log
 
 
-def fairness(spark, log):
-    names = [("proxy-1", "publish", "namespace", "acme/orders", "messages")]
+def fairness(spark, log, level="namespace", name="acme/orders"):
+    names = [("proxy-1", "publish", level, name, "messages")]
     columns = "proxy_id string, direction string, level string, name string, unit string"
     lines = [frame(spark, [log], kind) for kind in ("limit", "interval")]
     rows = fairness_facts(lines[0], lines[1], spark.createDataFrame(names, columns)).collect()
@@ -72,3 +72,16 @@ def test_who_wants_little_gets_little_and_that_is_fair(spark):
 
 def test_time_in_which_hardly_anybody_waited_is_not_compared(spark):
     assert fairness(spark, contended(90, 10, 0, throttled_ms=400.0)) == {}
+
+
+def test_who_got_what_of_a_resource_group_is_told_by_namespace(spark):
+    log = PlantedLog()
+    for _ in range(60):
+        for namespace, passed in (("a", 90), ("b", 10)):
+            log.interval(passed, namespace=namespace, resource_group="gold", held_messages=500)
+        log.interval(40, namespace="c", held_messages=500)
+        log.limit(100, level="resource_group", name="gold")
+        log.beat()
+    members = fairness(spark, log, "resource_group", "gold")
+    assert {name: row.got for name, row in members.items()} == {"a": 5400, "b": 600}
+    assert members["b"].fair == pytest.approx(3000)

@@ -29,8 +29,8 @@ limits:
         ("limits: [{level: topic, message: 3}]", "unknown field `message` - at `$.limits[0]`"),
         ("limits: [{level: topic, messages: fast}]", "Expected `float | null`, got `str` - at `$.limits[0].messages`"),
         (
-            "limits: [{level: resource_group, messages: 3}]",
-            "limits[0]: level: 'resource_group' is none of proxy, tenant",
+            "limits: [{level: group, messages: 3}]",
+            "limits[0]: level: 'group' is none of proxy, tenant",
         ),
         ("limits: [{level: topic, direction: both, messages: 3}]", "neither publish nor dispatch"),
         ("limits: [{level: topic}]", "give at least one of them"),

@@ -104,3 +104,15 @@ def test_signs_that_sql_would_take_for_wildcards_stand_for_themselves():
 def test_time_in_which_somebody_was_held_back_is_told(spark):
     (row,) = replayed(spark, [steady(100, throttled_ms=800.0)], Proposal(level="topic", messages=1e6))
     assert (row.censored_s, row.limit_now_messages) == (pytest.approx(8), 100)
+
+
+def test_limits_of_resource_groups_and_of_networks_are_replayed_over_their_streams(spark):
+    log = PlantedLog()
+    for _ in range(5):
+        log.interval(30, resource_group="gold", client_address="[2001:db8::7]:1", client_network="2001:db8::/64")
+        log.interval(40, client_address="[2001:db8::8]:1", client_network="2001:db8::/64")
+        log.interval(50)
+        log.second += 1
+    proposals = (Proposal(level="resource_group", messages=1000.0), Proposal(level="address", messages=1000.0))
+    found = {(row.level, row.name): row.offered_messages for row in replayed(spark, [log], *proposals)}
+    assert found == {("resource_group", "gold"): 150, ("address", "2001:db8::/64"): 350, ("address", "127.0.0.1"): 250}

@@ -38,6 +38,24 @@ def test_a_topic_without_partitions_is_no_partitioned_one(spark):
     assert "partitioned_topic" not in scopes(spark, topic="persistent://acme/orders/new")
 
 
+def test_the_resource_group_is_shared_by_namespaces(spark):
+    assert scopes(spark, resource_group="gold")["resource_group"] == ("gold", "acme/orders")
+    assert "resource_group" not in scopes(spark)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({"client_address": "[2001:db8::7]:41000", "client_network": "2001:db8::/64"}, "2001:db8::/64"),
+        ({"client_address": "k12ab:0123456789abcdef"}, "k12ab:0123456789abcdef"),
+        ({"client_address": "k12ab:0123456789012345"}, "k12ab:0123456789012345"),
+        ({"client_address": "k12ab:0123456789012345", "client_network": "k12ab:fedc"}, "k12ab:fedc"),
+    ],
+)
+def test_an_address_has_the_name_that_its_limit_has(spark, said, name):
+    assert scopes(spark, **said)["address"] == (name, TOPIC)
+
+
 def test_only_the_levels_that_are_asked_for_are_given(spark):
     log = PlantedLog()
     log.interval(1)

@@ -51,8 +51,8 @@ def test_limits_that_cannot_be_shared_or_that_held_nobody_are_not_looked_into():
     rows = limiters(
         limiter_fact(level="namespace", throttled_s=1.0),
         limiter_fact(level="producer"),
-        limiter_fact(level="resource_group"),
+        limiter_fact(level="resource_group", throttled_s=3.0),
         limiter_fact(level="tenant", throttled_s=0.0),
         limiter_fact(level="topic", throttled_s=9.0),
     )
-    assert [one.level for one in shared_limits(rows)] == ["topic", "namespace"]
+    assert [one.level for one in shared_limits(rows)] == ["topic", "resource_group", "namespace"]

@@ -3,13 +3,14 @@
 from functools import partial
 
 import msgspec
+import pytest
 
 from accesslog.delays import upper_bound_ms
 from accesslog.record import IntervalLine, LimitLine, Line
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.observe.addresses import hashed
+from proxy.observe.addresses import as_they_are, hashed
 from proxy.observe.periodic_lines import Known
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import TOPIC, send, sends
@@ -81,6 +82,31 @@ def test_with_a_key_no_address_is_written(make_world):
     assert {line.client_address for line in world.lines(IntervalLine)} == {hash_}
     assert {line.name for line in world.lines(LimitLine)} == {hash_}
     assert hash_ in {line.reason_name for line in world.lines(IntervalLine)}
+
+
+@pytest.mark.parametrize("shown", [as_they_are, hashed(b"k" * 16)])
+def test_an_ipv6_client_is_named_as_limits_of_addresses_name_it(make_world, shown):
+    limits = {"addresses": {"2001:db8::/32": {"publish": {"messages": 1}}}}
+    world: World = make_world(limits=limits, shown=shown)
+    client, _ = publisher(world, address="2001:db8:1:2::7")
+    client >> sends(3)
+    world.advance(2)
+    assert {line.name for line in world.lines(LimitLine)} == {shown("2001:db8:1:2::/64")}
+    assert {line.client_network for line in world.lines(IntervalLine)} == {shown("2001:db8:1:2::/64")}
+
+
+def test_a_stream_names_its_resource_group_while_it_is_attached(make_world):
+    group = {"namespaces": ["acme/shop"], "publish": {"messages": 1, "mode": "observe"}}
+    world: World = make_world(limits={"resource_groups": {"gold": group}})
+    client, _ = publisher(world)
+    client >> [send(0, size=100)]
+    world.advance(1)
+    world.loop.run(world.intervals.flush)
+    world.engine.registry.policies.groups_of_namespaces.clear()
+    world.loop.run(world.engine.policies_changed)
+    client >> [send(1, size=100)]
+    world.advance(1)
+    assert [line.resource_group for line in world.lines(IntervalLine)] == ["gold", ""]
 
 
 def test_what_is_known_is_encoded_once_while_it_stays_the_same():

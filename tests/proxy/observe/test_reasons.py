@@ -6,7 +6,7 @@ from limiter.permits import Permits
 from limiter.rates import Limit, Published, rate
 from limiter.registry import meters_of
 from limiter.stream import Stream, StreamName
-from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, withholding
+from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, resource_group, withholding
 
 
 def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:
@@ -21,6 +21,11 @@ def stream(*chain: Limiter) -> Stream:
 def narrowest_level(chain):
     found, messages, size = narrowest(chain)
     return found and found.scope.level, messages, size
+
+
+def test_the_resource_group_is_that_of_its_limit() -> None:
+    assert resource_group(stream(limiter("proxy", 1), limiter("resource_group", 1), limiter("topic", 1))) == "n"
+    assert resource_group(stream(limiter("topic", 1))) == ""
 
 
 def test_without_limits_nothing_is_narrowest() -> None:
