@@ -41,6 +41,10 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """Messages per second, in force while the burst lasts; null for none."""
     peak_bytes: float | None = None
     """Bytes per second, in force while the burst lasts; null for none."""
+    peak_burst_messages: float | None = None
+    """Capacity of the bucket of `peak_messages`, messages; null for none."""
+    peak_burst_bytes: float | None = None
+    """Capacity of the bucket of `peak_bytes`, bytes."""
     published_messages: float | None = None
     """What of `limit_messages` is the topic's publish rate (relativeToPublishRate); null if it is not relative. Such a
     limit changes with that rate, at the end of a span, and also between lines if it was not in use."""

@@ -5,6 +5,8 @@ end of j) + one entry. The largest excess over all i ≤ j ending at j is a runn
 (Kadane's idea), so one pass finds the worst of all windows, whatever boundaries they have. The entry that may overdraw
 the bucket is the last one passed, so the slack is the largest entry of line j.
 
+A peak rate is a limit of its own with a bucket of its own, judged in the same way.
+
 A limit that is relative to the publish rate changes every few seconds. Its windows span the changes: b is that of line
 i, and r·time is summed line by line. Where it falls a debt stays in messages, so nothing more is allowed; where what is
 configured of it changes a debt may not, so that ends a run. Between lines such a limit may have been anything, so a gap
@@ -24,6 +26,9 @@ from compliance.judging.rounding import excess_tolerance
 from compliance.schema import LIMITER, OBSERVED
 
 UNITS = ("messages", "bytes")
+PEAK = "peak_"
+RATES = (*UNITS, *(f"{PEAK}{unit}" for unit in UNITS))
+"""What is judged: the sustained rate in each unit, and the peak rate that holds while the burst lasts."""
 CONTIGUOUS_S = 0.001
 # What is configured is the difference of two numbers of the line; so much of the limit is rounding.
 _SAME_PART = 1e-9
@@ -50,12 +55,15 @@ def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
     published.
 
     Adds `run`, `rate`, `burst`, `passed`, `largest`, `duration_s`, `idle_s`, the time since the line before.
+
+    Args:
+        limit_lines: All of them.
+        unit: One of RATES.
     """
-    rate = F.when(F.col("mode") != OBSERVED, F.col(f"limit_{unit}"))
-    burst = F.when(F.col("mode") != OBSERVED, F.col(f"burst_{unit}"))
+    rate, burst, configured = _value(unit)
+    unit = unit.removeprefix(PEAK)
     idle_s = seconds(F.col("start")) - seconds(F.lag("end").over(_by_seq()))
     is_same = rate.eqNullSafe(F.lag(rate).over(_by_seq())) & burst.eqNullSafe(F.lag(burst).over(_by_seq()))
-    configured = rate - F.col(f"published_{unit}")
     was_configured = F.lag(configured).over(_by_seq())
     is_same_part = F.abs(configured - was_configured) <= _SAME_PART * F.greatest(rate, F.lag(rate).over(_by_seq()))
     goes_on = F.when(configured.isNotNull(), is_same_part & (idle_s <= CONTIGUOUS_S)).otherwise(
@@ -80,6 +88,21 @@ def value_runs(limit_lines: DataFrame, unit: str) -> DataFrame:
         (F.col("duration_ms") / 1e3).alias("duration_s"),
         F.when(F.col("begins") == 1, 0.0).otherwise(F.col("idle_s")).alias("idle_s"),
     )
+
+
+def _value(unit: str) -> tuple[Column, Column, Column]:
+    """Rate and burst that somebody is held to, and what is configured of the rate, if it is relative.
+
+    What the log does not say the capacity of is no limit here: lines of older proxies tell no peak's.
+    """
+    if unit.startswith(PEAK):
+        burst = F.col(unit.replace(PEAK, f"{PEAK}burst_"))
+        values = F.when(burst.isNotNull(), F.col(unit)), burst, F.lit(None).cast("double")
+    else:
+        rate = F.col(f"limit_{unit}")
+        values = rate, F.col(f"burst_{unit}"), rate - F.col(f"published_{unit}")
+    rate, burst, configured = (F.when(F.col("mode") != OBSERVED, value) for value in values)
+    return rate, burst, configured
 
 
 def account(limit_lines: DataFrame, unit: str) -> DataFrame:
@@ -107,10 +130,10 @@ def account(limit_lines: DataFrame, unit: str) -> DataFrame:
 
 
 def units_in_force(limit_lines: DataFrame) -> tuple[str, ...]:
-    """The units in which any line has a limit that was not only observed."""
-    counts = (F.count(F.when(F.col("mode") != OBSERVED, F.col(f"limit_{unit}"))) for unit in UNITS)
+    """Those of RATES in which any line has a limit that was not only observed."""
+    counts = (F.count(_value(unit)[0]) for unit in RATES)
     (found,) = limit_lines.agg(*counts).collect()
-    return tuple(unit for unit, lines in zip(UNITS, found, strict=True) if lines)
+    return tuple(unit for unit, lines in zip(RATES, found, strict=True) if lines)
 
 
 def judged_lines(limit_lines: DataFrame, units: Sequence[str] = UNITS) -> DataFrame:
@@ -159,7 +182,8 @@ def worst_of(windows: DataFrame, basis: str) -> DataFrame:
     )
     earliest = F.struct(F.round(excess, 6), -F.unix_micros("end"))
     worst = windows.groupBy(*LIMITER, "unit").agg(F.max_by(window, earliest).alias("worst"))
-    return worst.select(*LIMITER, "unit", F.lit(basis).alias("basis"), "worst.*")
+    unit, is_peak = F.regexp_replace("unit", f"^{PEAK}", ""), F.col("unit").startswith(PEAK)
+    return worst.select(*LIMITER, unit.alias("unit"), is_peak.alias("is_peak"), F.lit(basis).alias("basis"), "worst.*")
 
 
 def containment_facts(judged: DataFrame) -> DataFrame:

@@ -41,7 +41,9 @@ def crosscheck_facts(judged: DataFrame, interval_lines: DataFrame, units: Sequen
         interval_lines: All of them, with their epoch.
         units: Those that any line is judged in.
     """
-    checks = (_crosscheck(judged, interval_lines, unit) for unit in units or UNITS[:1])
+    # Of what passes a limiter by, the sustained rate tells as much as the peak.
+    sustained = [unit for unit in units if unit in UNITS] or UNITS[:1]
+    checks = (_crosscheck(judged, interval_lines, unit) for unit in sustained)
     return worst_of(reduce(DataFrame.unionByName, checks), "streams")
 
 

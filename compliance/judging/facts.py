@@ -127,6 +127,8 @@ class ContainmentFacts(Struct, frozen=True, kw_only=True):
     name: str
     unit: str
     """`messages` or `bytes`."""
+    is_peak: bool = False
+    """It is the peak rate, in force while the burst lasts, that this is about."""
     basis: str
     """`limiter`: the limiter's own lines; `streams`: the lines of its producers or consumers."""
     start: datetime
@@ -217,6 +219,8 @@ class GapFacts(Struct, frozen=True, kw_only=True):
     missing: int
     until: datetime
     """Start of the first line behind the gap."""
+    behind: LinePlace
+    """That line."""
 
 
 class QuarantineFacts(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
+from compliance.judging.containment import PLACE
 from compliance.schema import BOOT
 
 CLOCK_STEP_S = 0.1
@@ -24,12 +25,12 @@ def gap_facts(holes: DataFrame, lines: DataFrame) -> DataFrame:
 
     Args:
         holes: As `stream.seen.gap_table`.
-        lines: Of all kinds.
+        lines: Of all kinds, with their places.
     """
     behind = F.col("after_seq") + F.col("missing") + 1
     numbered = holes.withColumn("seq", behind)
     return lines.join(F.broadcast(numbered), on=[*BOOT, "seq"], how="inner").select(
-        *BOOT, "after_seq", "missing", rfc3339(F.col("start")).alias("until")
+        *BOOT, "after_seq", "missing", rfc3339(F.col("start")).alias("until"), F.struct(*PLACE).alias("behind")
     )
 
 

@@ -2,15 +2,26 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 
+from compliance.judging.facts import LinePlace
 from compliance.judging.verdict import LimiterVerdict, Verdict, gravest
 
 Scope = Literal["tenant", "namespace", "topic", "level"]
 _TOPIC_LEVELS = ("topic", "partitioned_topic")
 _AT_TOPIC_LEVELS = ("subscription", "producer")
+
+
+class WorstWindow(Struct, frozen=True, kw_only=True):
+    """The window behind a verdict, and the lines that it begins and ends with."""
+
+    start: datetime
+    end: datetime
+    first_line: LinePlace
+    last_line: LinePlace
 
 
 class Rollup(Struct, frozen=True, kw_only=True):
@@ -31,6 +42,8 @@ class Rollup(Struct, frozen=True, kw_only=True):
     """Limits with a violation."""
     worst: str
     """The limit that decides: its direction, level and name."""
+    worst_window: WorstWindow | None
+    """Of that limit; null if no window was judged."""
 
 
 def roll_up(limiters: list[LimiterVerdict]) -> list[Rollup]:
@@ -86,7 +99,15 @@ def _roll(scope: Scope, name: str, limiters: list[LimiterVerdict]) -> Rollup:
         limits=len(limiters),
         violated=sum(limiter.is_violated for limiter in limiters),
         worst=f"{worst.direction} {worst.level} {worst.name}".strip(),
+        worst_window=_window(worst),
     )
+
+
+def _window(limiter: LimiterVerdict) -> WorstWindow | None:
+    of = limiter.deciding_window
+    if of is None:
+        return None
+    return WorstWindow(start=of.start, end=of.end, first_line=of.first_line, last_line=of.last_line)
 
 
 def _lowest(shares: Iterable[float | None]) -> float | None:

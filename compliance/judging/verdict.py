@@ -75,6 +75,13 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
         """Of the two promises at least one was broken."""
         return "violated" in (self.containment, self.entitlement)
 
+    @property
+    def deciding_window(self) -> ContainmentFacts | EntitlementFacts | None:
+        """The window behind the verdict: of the shortfall if that is the only violation, else the fullest."""
+        over, short = self.worst_containment, self.worst_entitlement
+        is_short_only = self.entitlement == "violated" and self.containment != "violated"
+        return short if is_short_only else over
+
 
 class Overall(Struct, frozen=True, kw_only=True):
     """The report in one look."""

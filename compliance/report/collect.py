@@ -273,7 +273,7 @@ def worst_limits(limiters: DataFrame, containment: DataFrame, entitlement: DataF
 
 def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
     """A table of limits that is bounded already, in an order that is the same in every run."""
-    order = [*LIMITER, *(name for name in ("unit", "basis") if name in frame.columns)]
+    order = [*LIMITER, *(name for name in ("unit", "is_peak", "basis") if name in frame.columns)]
     return [msgspec.convert(row.asDict(recursive=True), kind) for row in frame.orderBy(*order).collect()]
 
 

@@ -46,6 +46,7 @@ def tables(report: Report) -> dict[str, str]:
     """Every table of the report as CSV, by the name of its file."""
     throttling, quality = report.throttling, report.quality
     rows: dict[str, list[Any]] = {
+        "overall": [overall(report)],
         "verdicts": list(report.rollups),
         "limits": list(report.limiters),
         "log-runs": list(quality.runs),
@@ -66,6 +67,8 @@ def tables(report: Report) -> dict[str, str]:
         "neighbours": list(report.neighbours),
         "headroom": list(report.headroom),
         "what-if": list(report.what_if.rows) if report.what_if else [],
+        "what-if-unmatched": [{"proposal": one} for one in report.what_if.unmatched] if report.what_if else [],
+        "left-out": [{"table": name, "rows": count} for name, count in report.left_out.items()],
         "topics": list(report.topics),
         "usage-by-tenant": [flat(row) | {"bytes_basis": report.bytes_basis} for row in report.tenant_days],
         "changes": list(report.events),
@@ -73,6 +76,17 @@ def tables(report: Report) -> dict[str, str]:
     flattened = {name: [row if isinstance(row, dict) else flat(row) for row in table] for name, table in rows.items()}
     made = {f"{name}.csv": table_csv(_columns(table), table) for name, table in flattened.items() if table}
     return made | {"usage.csv": usage_csv(report.usage, report.bytes_basis)}
+
+
+def overall(report: Report) -> dict[str, Any]:
+    """The verdict on the whole as one row, with what is said once for all tables."""
+    quality = report.quality
+    counts = {name: getattr(quality, name) for name in ("lines", "quarantined", "duplicates", "missing")}
+    words = {"headline": report.headline, "sentence": report.sentence, "silent_proxies": " ".join(quality.silent)}
+    caveat = {"what_if_caveat": report.what_if.caveat} if report.what_if else {}
+    said = {"objective": report.budgets.objective, "bytes_basis": report.bytes_basis}
+    more = {"charts_left_out": report.charts_left_out, "report_version": report.report_version}
+    return flat(report.overall) | words | counts | said | more | caveat
 
 
 def flat(row: msgspec.Struct, without: tuple[str, ...] = ()) -> dict[str, Any]:

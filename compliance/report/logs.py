@@ -13,7 +13,7 @@ from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")
 _SMALL = ("change", "heartbeat", "loss", "reject", "throttle")
-_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms")
+_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
 
 
 @dataclass(frozen=True)

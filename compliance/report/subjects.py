@@ -35,27 +35,30 @@ def step_for(first: datetime, last: datetime) -> int:
 
 
 def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:
-    """The gravest limits, each over all its time and, if that is long, close up; without limits the busiest topics."""
+    """The gravest limits, one of each level among them, over all their time and, if that is long, close up.
+
+    Without limits the busiest topics.
+    """
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if limited:
-        return [subject for limiter in limited[:CHARTS] for subject in _views(limiter)]
+        return [subject for limiter in _of_each_level(limited) for subject in _views(limiter)]
     return [_of_topic(topic) for topic in sorted(topics, key=lambda one: (-one.passed_messages, one.topic))[:CHARTS]]
+
+
+def _of_each_level(limited: list[LimiterVerdict]) -> list[LimiterVerdict]:
+    """So many of the gravest, in their order, that there is room for the gravest of each level."""
+    levels = list(dict.fromkeys(limiter.level for limiter in limited))[:CHARTS]
+    firsts = [next(limiter for limiter in limited if limiter.level == level) for level in levels]
+    others = [limiter for limiter in limited if limiter not in firsts]
+    return sorted((*firsts, *others[: CHARTS - len(firsts)]), key=limited.index)
 
 
 def _views(limiter: LimiterVerdict) -> list[Subject]:
     whole = _subject(limiter, limiter.first, limiter.last)
-    moment = worst_moment(limiter)
-    if whole.step_s == STEPS_S[0] or moment is None:
+    worst = limiter.deciding_window
+    if whole.step_s == STEPS_S[0] or worst is None:
         return [whole]
-    return [whole, _subject(limiter, moment - CLOSE_UP, moment + CLOSE_UP)]
-
-
-def worst_moment(limiter: LimiterVerdict) -> datetime | None:
-    """The end of the window that decides: the shortfall if that is the violation, else the fullest."""
-    over, short = limiter.worst_containment, limiter.worst_entitlement
-    if short and limiter.entitlement == "violated" and limiter.containment != "violated":
-        return short.end
-    return over.end if over else None
+    return [whole, _subject(limiter, worst.end - CLOSE_UP, worst.end + CLOSE_UP)]
 
 
 def _subject(limiter: LimiterVerdict, first: datetime, last: datetime) -> Subject:

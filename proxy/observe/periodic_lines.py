@@ -13,7 +13,7 @@ from limiter.stream import Stream
 from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import LogLines, Span
-from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, resource_group
+from proxy.observe.reasons import burst, narrowest, per_second, published_per_second, reason, resource_group
 
 Fields = dict[str, Any]
 T = TypeVar("T", bound=Hashable)
@@ -139,10 +139,12 @@ class PeriodicLines:
             "mode": limit.mode,
             "limit_messages": per_second(limit.messages),
             "limit_bytes": per_second(limit.size),
-            "burst_messages": float(limit.messages.burst) if limit.messages else None,
-            "burst_bytes": float(limit.size.burst) if limit.size else None,
+            "burst_messages": burst(limit.messages),
+            "burst_bytes": burst(limit.size),
             "peak_messages": per_second(limit.peak_messages),
             "peak_bytes": per_second(limit.peak_size),
+            "peak_burst_messages": burst(limit.peak_messages),
+            "peak_burst_bytes": burst(limit.peak_size),
             "published_messages": published_messages,
             "published_bytes": published_bytes,
         }

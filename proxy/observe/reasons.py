@@ -49,6 +49,11 @@ def per_second(rate: Rate | None) -> float | None:
     return None if rate is None else rate.per_second
 
 
+def burst(rate: Rate | None) -> float | None:
+    """The capacity of a rate's bucket; None for no limit."""
+    return None if rate is None else float(rate.burst)
+
+
 def published_per_second(limit: Limit) -> tuple[float | None, float | None]:
     """The topic's publish rate that is a part of a limit's messages and of its bytes per second; None for no part."""
     if limit.published is None:

@@ -93,3 +93,23 @@ def test_units_are_those_of_limits_that_were_in_force(spark):
     log.limit(1)
     assert units_in_force(frame(spark, [log], "limit")) == ("messages",)
     assert judged_lines(frame(spark, [log], "limit"), ()).count() == 1
+
+
+@pytest.mark.parametrize(("passed", "burst", "excess"), [(332, 30.0, [1.0]), (331, 30.0, [0.0]), (332, None, [])])
+def test_a_peak_rate_is_judged_by_its_own_bucket_if_the_log_tells_of_it(spark, passed, burst, excess):
+    """500 are there at once, but not at more than 300 a second."""
+    log = PlantedLog()
+    log.limit(passed, burst_messages=500.0, peak_messages=300.0, peak_burst_messages=burst)
+    lines = frame(spark, [log], "limit")
+    units = units_in_force(lines)
+    assert ("peak_messages" in units) == bool(excess)
+    found = {(row.unit, row.is_peak): row.excess for row in containment_facts(judged_lines(lines, units)).collect()}
+    assert found.pop(("messages", False)) < 0
+    assert list(found) == [("messages", True)] * len(excess)
+    assert list(found.values()) == excess
+
+
+def test_a_peak_that_is_only_observed_is_none(spark):
+    log = PlantedLog()
+    log.limit(900, mode="observe", peak_messages=300.0, peak_burst_messages=30.0)
+    assert units_in_force(frame(spark, [log], "limit")) == ()

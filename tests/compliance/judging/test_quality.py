@@ -106,6 +106,8 @@ def test_gaps_are_placed(spark):
     until = ["2026-11-21T11:29:00.000000Z", "2026-11-21T11:29:02.000000Z"]
     assert [(row.after_seq, row.missing) for row in rows] == [(-1, 1), (3, 2)]
     assert [row.until for row in rows] == until
+    # Each planted line stands in the file as its number says: the first line has number 0.
+    assert [(row.behind.file, row.behind.line) for row in rows] == [("a.jsonl", 2), ("a.jsonl", 7)]
 
 
 def test_a_stepped_wall_clock_is_counted(spark):

@@ -1,6 +1,13 @@
 from compliance.judging.rollup import roll_up
 from compliance.judging.verdict import judge_limiters
-from tests.compliance.judging.facts_made import containment_fact, facts, kept_fact, limiter_fact, run_fact
+from tests.compliance.judging.facts_made import (
+    containment_fact,
+    entitlement_fact,
+    facts,
+    kept_fact,
+    limiter_fact,
+    run_fact,
+)
 
 TOPIC = "persistent://acme/orders/a"
 
@@ -46,3 +53,22 @@ def test_a_limit_that_spans_tenants_belongs_to_its_level_only():
 def test_a_name_without_a_limit_in_force_has_no_shares():
     tenant = rolled(limiter_fact(was_limited=False))["tenant", "acme"]
     assert (tenant.verdict, tenant.containment_share, tenant.entitlement_share) == ("no limit", None, None)
+
+
+def test_the_window_is_that_of_the_limit_that_decides():
+    more = {"containment": [containment_fact(5.0, name="b"), containment_fact(-5.0, name="a")]}
+    tenant = rolled(limiter_fact(name="a"), limiter_fact(name="b"), **more)["tenant", "acme"]
+    worst = containment_fact(5.0)
+    assert tenant.worst == "publish topic b"
+    assert (tenant.worst_window.start, tenant.worst_window.end) == (worst.start, worst.end)
+    assert (tenant.worst_window.first_line, tenant.worst_window.last_line) == (worst.first_line, worst.last_line)
+
+
+def test_where_only_too_little_passed_that_window_decides():
+    short = entitlement_fact(0.5)
+    more = {"containment": [containment_fact(-5.0)], "entitlement": [short]}
+    assert rolled(limiter_fact(), **more)["tenant", "acme"].worst_window.start == short.start
+
+
+def test_without_a_judged_window_there_is_none():
+    assert rolled(limiter_fact(was_limited=False))["tenant", "acme"].worst_window is None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compliance.judging.facts import UsageFacts
-from compliance.report.export import report_json, usage_csv
+from compliance.report.export import report_json, tables, usage_csv
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import containment_fact, facts
 
@@ -43,3 +43,18 @@ def test_the_json_holds_verdict_and_evidence():
     assert report["overall"]["verdict"] == "violated"
     assert report["limiters"][0]["worst_containment"]["excess"] == 1.0
     assert report["overall"]["complete_up_to"] == "2026-11-21T11:29:10Z"
+
+
+def test_the_tables_say_what_is_said_once_for_the_whole():
+    made = make_report(facts(containment=[containment_fact(1.0)], left_out={"usage": 7}))
+    (row,) = csv.DictReader(io.StringIO(tables(made)["overall.csv"]))
+    assert (row["verdict"], row["headline"], row["coverage"]) == ("violated", "1 limit exceeded", "1.0")
+    assert (row["missing"], row["objective"], row["bytes_basis"]) == ("0", "0.999", made.bytes_basis)
+    assert tables(made)["left-out.csv"] == "table,rows\nusage,7\n"
+
+
+def test_a_row_of_a_verdict_names_the_lines_behind_it():
+    made = make_report(facts(containment=[containment_fact(1.0)]))
+    row = next(csv.DictReader(io.StringIO(tables(made)["verdicts.csv"])))
+    first, last = (row[f"worst_window_{which}_line_line"] for which in ("first", "last"))
+    assert (row["worst_window_first_line_file"], first, last) == ("a.jsonl", "4", "31")

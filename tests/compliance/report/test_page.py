@@ -10,6 +10,7 @@ from compliance.report.page import breakable, broken, render
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import (
     END,
+    FIRST_LINE,
     containment_fact,
     entitlement_fact,
     facts,
@@ -58,7 +59,7 @@ def test_names_from_clients_never_become_markup():
         containment=[containment_fact(5.0, name=HOSTILE)],
         topics=[topic_fact(topic=HOSTILE, limit_level=HOSTILE)],
         quarantine=[QuarantineFacts(file=HOSTILE, reason=HOSTILE, lines=1, example=HOSTILE)],
-        gaps=[GapFacts(proxy_id=HOSTILE, boot_id="b", after_seq=1, missing=1, until=END)],
+        gaps=[GapFacts(proxy_id=HOSTILE, boot_id="b", after_seq=1, missing=1, until=END, behind=FIRST_LINE)],
         rates=[rate_fact(proxy_id=HOSTILE, name=HOSTILE)],
     )
     assert "<script" not in html

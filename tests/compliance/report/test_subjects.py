@@ -25,6 +25,12 @@ def test_the_gravest_limits_are_charted_first():
     assert names == ["t19", *(f"t{number:02}" for number in range(CHARTS - 1))]
 
 
+def test_the_gravest_of_each_level_is_charted_though_others_are_graver():
+    rows = [*(limiter_fact(name=f"t{number:02}") for number in range(20)), limiter_fact(level="role", throttled_s=0.0)]
+    levels = [one.level for one in charted(limiters(*rows), [])]
+    assert levels == [*["topic"] * (CHARTS - 1), "role"]
+
+
 def test_a_long_time_is_shown_close_up_around_its_worst_moment():
     row = limiter_fact(last=BEGIN + HOUR)
     over = containment_fact(5.0, end=BEGIN + HOUR / 2)

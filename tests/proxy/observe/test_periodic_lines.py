@@ -109,6 +109,17 @@ def test_a_stream_names_its_resource_group_while_it_is_attached(make_world):
     assert [line.resource_group for line in world.lines(IntervalLine)] == ["gold", ""]
 
 
+def test_a_limit_tells_the_capacity_of_its_peak(make_world):
+    """A tenth of the peak's period, which its rate by the second does not say."""
+    limit = {"messages": 60, "burst_messages": 600, "peak_messages": "12000/min"}
+    world: World = make_world(limits={"namespaces": {"acme/shop": {"publish": limit}}})
+    client, _ = publisher(world)
+    client >> [send(0, size=100)]
+    world.advance(1)
+    (line,) = world.lines(LimitLine)
+    assert (line.peak_messages, line.peak_burst_messages, line.peak_burst_bytes) == (200, 1200, None)
+
+
 def test_what_is_known_is_encoded_once_while_it_stays_the_same():
     known, encoded = Known[str](), []
 

@@ -3,7 +3,7 @@ from datetime import timedelta
 from compliance.figures.facts import ChangeFacts, LossFacts
 from compliance.judging.facts import GapFacts
 from compliance.report.sections.timeline import timeline
-from tests.compliance.judging.facts_made import END, run_fact
+from tests.compliance.judging.facts_made import END, FIRST_LINE, run_fact
 from tests.compliance.planted import BEGIN
 
 LATER = END + timedelta(minutes=5)
@@ -41,7 +41,7 @@ def test_changes_losses_and_gaps_stand_in_the_order_of_time():
     loss = LossFacts(
         proxy_id="p", of_boot="b", cause="disk", detail="full", lost_lines=None, lost_from=BEGIN, lost_until=END
     )
-    gap = GapFacts(proxy_id="p", boot_id="b", after_seq=3, missing=2, until=END)
+    gap = GapFacts(proxy_id="p", boot_id="b", after_seq=3, missing=2, until=END, behind=FIRST_LINE)
     events = timeline([change], [], [loss], [gap])
     assert [event.text for event in events] == [
         "the proxy says that an unknown number of lines of run b are lost (disk: full) until 11:29:10",
