@@ -17,7 +17,20 @@ from loadgen.bench.native import Native
 from loadgen.bench.peers import bare, forwarder, haproxy, official, sluice
 from loadgen.bench.peers.plan import Plan, running
 from loadgen.bench.real import RealBroker
-from loadgen.bench.rows import bucket, closing, deliver, held, idle, interpreted, latency, opening, paced, perf, send
+from loadgen.bench.rows import (
+    access_log,
+    bucket,
+    closing,
+    deliver,
+    held,
+    idle,
+    interpreted,
+    latency,
+    opening,
+    paced,
+    perf,
+    send,
+)
 from loadgen.bench.rows.row import Row
 from loadgen.bench.sink import Sink
 from loadgen.bench.stage import Stage
@@ -39,6 +52,10 @@ HELD = (
     held.Held("messages", 100_000, 100, connections=20, streams=50, window_s=5.0),
     held.Held("bytes", 1_000_000_000, 65_536, connections=20, streams=50, window_s=5.0),
 )
+ACTIVE = (
+    access_log.Active(connections=20, streams=50, size=1024, window_s=5.0),
+    access_log.Active(connections=1000, streams=1, size=1024, window_s=5.0),
+)
 TRAFFIC = (
     Traffic(rate=10_000, size=100, is_batched=False, messages=60_000),
     Traffic(rate=50_000, size=1024, is_batched=True, messages=300_000),
@@ -56,7 +73,12 @@ def rows() -> list[Row]:
     connections = idle.connections_possible(CONNECTIONS, idle.descriptors())
     small = [paced.row(8, 60_000, receipts=False), paced.row(1, 10_000, receipts=True)]
     rest = [latency.row(1000), opening.row(2000), closing.row(50), idle.row(connections, LIMITS, WINDOW_S)]
-    alone = [*(held.row(load) for load in HELD), interpreted.row(), bucket.row()]
+    alone = [
+        *(held.row(load) for load in HELD),
+        *(access_log.row(load) for load in ACTIVE),
+        interpreted.row(),
+        bucket.row(),
+    ]
     return [*sizes, deliver.row(1024), *small, *rest, *alone, *(perf.row(traffic) for traffic in TRAFFIC)]
 
 

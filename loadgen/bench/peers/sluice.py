@@ -20,9 +20,9 @@ IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
 _SOURCES = Path(__file__).resolve().parents[3]
 
 
-def plan(limits: Mapping[str, Any] = UNREACHED) -> Plan:
-    """Sluice with these limits."""
-    return Plan(NAME, partial(_command, limits))
+def plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True) -> Plan:
+    """Sluice with these limits; without its access log, if that is what is asked about."""
+    return Plan(NAME, partial(_command if is_logging else _silent_command, limits))
 
 
 def interpreted() -> Plan:
@@ -38,10 +38,13 @@ def _interpreted_command(place: Place) -> Command:
 
 
 def _command(limits: Mapping[str, Any], place: Place) -> Command:
+    return Command([*_silent_command(limits, place).line, "--access-log", str(place.folder / "access-log")])
+
+
+def _silent_command(limits: Mapping[str, Any], place: Place) -> Command:
     config = place.folder / "sluice.yaml"
     settings = {"max_connections": MOST_CONNECTIONS, "limits": limits}
     config.write_text(json.dumps(settings))  # JSON is YAML
     line = [sys.executable, "-m", "sluice", "serve", "--config", str(config)]
     line += ["--listen", f"127.0.0.1:{place.port}", "--broker", f"pulsar://127.0.0.1:{place.broker_port}"]
-    line += ["--admin", f"127.0.0.1:{place.spare_port}", "--access-log", str(place.folder / "access-log")]
-    return Command(line)
+    return Command([*line, "--admin", f"127.0.0.1:{place.spare_port}"])

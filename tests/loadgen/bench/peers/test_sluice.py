@@ -12,6 +12,12 @@ def test_it_runs_as_it_is_deployed(tmp_path):
     ]  # fmt: skip
 
 
+def test_it_may_be_asked_to_write_no_log(tmp_path):
+    place = Place(tmp_path, 1, 2, 3)
+    silent, logging = (sluice.plan(is_logging=flag).command(place).line for flag in (False, True))
+    assert logging == [*silent, "--access-log", str(tmp_path / "access-log")]
+
+
 def test_it_gets_the_limits_it_is_to_have(tmp_path):
     sluice.plan({"topics": {}}).command(Place(tmp_path, 1, 2, 3))
     assert json.loads((tmp_path / "sluice.yaml").read_text())["limits"] == {"topics": {}}
