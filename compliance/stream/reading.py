@@ -117,9 +117,9 @@ def _doubled(batch: Batch) -> set[int]:
     return found
 
 
-def _lines(batch: Batch) -> dict[int, tuple[int, int, int]]:
+def _lines(batch: Batch) -> dict[int, object]:
     """Of each part what must be the same however often it is read."""
-    return {number: (found.lines, found.malformed, found.rows + found.copies) for number, found in batch.parts.items()}
+    return {number: (found.lines, found.malformed, sorted(found.spans)) for number, found in batch.parts.items()}
 
 
 def _seen(found: Found) -> Seen:

@@ -1,6 +1,7 @@
 """Where lines come from: a stream of `value`, `file` and what tells a line's place in it.
 
-Files: `block` and `row` find the number of the line (see `places.py`). Topics: `line` is the offset.
+Files: `block`, where in the file the block begins, finds the number of the line (`numbering.py`). Topics: `line` is the
+offset.
 """
 
 from collections.abc import Mapping
