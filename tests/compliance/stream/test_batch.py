@@ -1,6 +1,7 @@
 """Batches written one after the other, as Spark would, without a stream around them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
@@ -91,3 +92,24 @@ def test_a_clock_far_ahead_closes_nobodys_windows(tmp_path, write):
     write_file(tmp_path / "log", "a.jsonl", ahead.encoded())
     write("a.jsonl", 0)
     assert not summary_of(tmp_path)["watermark"].startswith("2199")
+
+
+def test_a_topic_is_complete_as_far_as_its_slowest_partition(spark, tmp_path, job):
+    """Batch after batch takes a share of each: one may hold ten minutes in it, another half a minute."""
+    topic = replace(job, source=Source("kafka"))
+    writer = BatchWriter(spark, topic, tables_of(spark, topic), lambda _: None)
+    lines = [line.decode() for line in planted("topic", 600).encoded()]
+    partitions = lines[::2], lines[1::2]
+    write_file(tmp_path / "log", "a.jsonl", [line.encode() for line in lines])
+    behind = 0, 0
+    for step, ends in enumerate([(900, 50), (900, 900)]):
+        read = [
+            (line, f"t/{number}", offset)
+            for number, (begin, end) in enumerate(zip(behind, ends, strict=True))
+            for offset, line in enumerate(partitions[number][begin:end], begin)
+        ]
+        parts = [[row for row in read if row[1] == f"t/{number}"] for number in (0, 1)]
+        rdd = spark.sparkContext.parallelize(parts, 2).flatMap(list)
+        writer.write(spark.createDataFrame(rdd, "value string, file string, line long"), step)
+        behind = ends
+    assert assert_all_there(spark, tmp_path / "out", tmp_path / "log")["late"] == {}
