@@ -11,7 +11,6 @@ has no timer: it says when it wants to be woken.
 """
 
 from collections.abc import Callable
-from itertools import count
 
 from mypy_extensions import mypyc_attr
 
@@ -37,7 +36,7 @@ class Gate:
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
         self._wake_at = wake_at
         self.journal = journal
-        self._numbers = count()
+        self._number = 0
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
@@ -87,7 +86,7 @@ class Gate:
         stream.last_reason = limiter.scope.level
         limiter.usage.rejected_messages += messages
         limiter.usage.rejected_size += size
-        self.journal.note(stream)
+        self._note(stream)
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         """Note what arrived."""
@@ -100,7 +99,7 @@ class Gate:
         usage.offered_entries += entries
         usage.offered_messages += messages
         usage.offered_size += size
-        self.journal.note(stream)
+        self._note(stream)
 
     @staticmethod
     def _count_passed(stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
@@ -109,13 +108,10 @@ class Gate:
         usage.passed_entries += entries
         usage.passed_messages += messages
         usage.passed_size += size
+        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
         for limiter in stream.chain:
-            total = limiter.usage
-            total.entries += entries
-            total.messages += stream.charged(entries, messages)
-            total.size += size
-            total.largest_messages = max(total.largest_messages, stream.charged(1, largest[0]))
-            total.largest_size = max(total.largest_size, largest[1])
+            limiter.usage.passed(entries, charged, size)
+            limiter.usage.met(most, largest[1])
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
         """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
@@ -123,7 +119,7 @@ class Gate:
         usage.held_messages += entry.messages
         usage.held_size += entry.size
         stream.held.append(entry)
-        self.journal.note(stream)
+        self._note(stream)
         if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
             self._settle(stream, now)
@@ -154,14 +150,14 @@ class Gate:
         usage.dropped_size += usage.held_size
         usage.held_messages = usage.held_size = 0
         if dropped:
-            self.journal.note(stream)
+            self._note(stream)
         return dropped
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Note what arrived of a stream that ended before it could be held."""
         stream.usage.dropped_messages += messages
         stream.usage.dropped_size += size
-        self.journal.note(stream)
+        self._note(stream)
 
     def join(self, stream: Stream) -> None:
         """A stream opens."""
@@ -182,6 +178,7 @@ class Gate:
         self._unqueue(stream, now)
         stream.places.clear()
         stream.chain = chain
+        stream.is_noted = False
         self.join(stream)
         self._settle(stream, now)
 
@@ -224,8 +221,10 @@ class Gate:
 
     def _take_places(self, stream: Stream) -> None:
         """The stream's next entry is in line from now on, at every limiter."""
-        entry, number, before = stream.held[0], next(self._numbers), stream.places
-        stream.places = {each: each.place(entry, number, before.get(each)) for each in stream.chain}
+        entry, places = stream.held[0], stream.places
+        self._number += 1
+        for each in stream.chain:
+            places[each] = each.place(entry, self._number, places.get(each))
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
@@ -236,7 +235,7 @@ class Gate:
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
         usage.delays.add(now - entry.since, entry.messages)
         self._pass(stream, entry.messages, entry.size, now)
-        self.journal.note(stream)
+        self._note(stream)
         stream.is_passing = True
         try:
             stream.release(entry)
@@ -249,13 +248,22 @@ class Gate:
 
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
         """One entry goes on."""
+        usage, charged = stream.usage, stream.charged(1, messages)
+        usage.passed_entries += 1
+        usage.passed_messages += messages
+        usage.passed_size += size
         for limiter in stream.chain:
-            limiter.charge(stream.charged(1, messages), size, now)
-        self._count_passed(stream, (1, messages, size), (messages, size))
+            limiter.charge(charged, size, now)
+            limiter.usage.passed(1, charged, size)
+            limiter.usage.met(charged, size)
         if stream.observed is not None:
             stream.observed.offer(messages, size, now)
         if stream.permits is not None:
             stream.permits.passed(messages, size)
+
+    def _note(self, stream: Stream) -> None:
+        if not stream.is_noted:
+            self.journal.note(stream)
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
         meet(stream, limiter, now)
@@ -264,7 +272,7 @@ class Gate:
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
-            self.journal.note(stream)
+            self._note(stream)
         limiter.waiters.add(stream, stream.places[limiter])
         self._ask_for_wake_up(limiter, now)
 

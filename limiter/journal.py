@@ -29,10 +29,13 @@ class Journal:
 
     def note(self, stream: "Stream") -> None:
         """`stream`, and with it its limiters, did something."""
+        if stream.is_noted:
+            return
         if stream not in self.streams:
             if not self.streams:
                 self._woken()
             self.streams[stream] = None
+        stream.is_noted = True
         for limiter in stream.chain:
             self.limiters[limiter] = None
         if stream.observed is not None:
@@ -42,6 +45,8 @@ class Journal:
     def empty(self) -> tuple[list["Stream"], list["Limiter"]]:
         """Take out who has something to report; who still waits stays in, as waiting is something to report."""
         streams, limiters = list(self.streams), list(self.limiters)
+        for stream in streams:
+            stream.is_noted = False
         self.streams = {stream: None for stream in streams if stream.holds}
         self.limiters = {limiter: None for limiter in limiters if limiter.waiters}
         return streams, limiters

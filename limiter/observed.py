@@ -31,6 +31,7 @@ class Observed:
     def __init__(self, of: Stream, observer: "Observer") -> None:
         self._gate = observer.gate
         self._observer = observer
+        self._of = of
         self._holder = of.connection or of, of.name.direction
         self._stream = Stream(of.name, (), self._release, of, by_entry=of.by_entry)
 
@@ -52,6 +53,7 @@ class Observed:
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
         """Other limits are observed from now on."""
         self._gate.rewire(self._stream, chain, now)
+        self._of.is_noted = False
 
     def leave(self, now: int) -> None:
         """The stream ends."""

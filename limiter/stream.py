@@ -75,6 +75,8 @@ class Stream:
         is_accepted: Whether what comes is passed on: from a producer once the broker let it in, for a consumer from
             the start (brokers deliver only to who is let in) until it asks to be closed. What else comes is nobody's,
             and is charged to nobody.
+        is_noted: Whether it stands in the journal with all of its limiters, so that what it does needs no note. Who
+            gives it other limiters, takes this back.
     """
 
     __slots__ = (
@@ -83,6 +85,7 @@ class Stream:
         "connection",
         "held",
         "is_accepted",
+        "is_noted",
         "is_open",
         "is_passing",
         "last_reason",
@@ -112,6 +115,7 @@ class Stream:
         self.connection = connection
         self.by_entry = by_entry
         self.is_accepted = is_accepted
+        self.is_noted = False
         self.is_open = True
         self.is_passing = False
         self.held: deque[Entry] = deque()
@@ -130,7 +134,10 @@ class Stream:
     @property
     def is_rejected(self) -> bool:
         """Whether some limit refuses what is over it, instead of holding it."""
-        return any(limiter.is_rejecting for limiter in self.chain)
+        for limiter in self.chain:  # noqa: SIM110 - asked for each entry; a generator costs more than the answer
+            if limiter.is_rejecting:
+                return True
+        return False
 
     @property
     def holds(self) -> bool:

@@ -108,6 +108,19 @@ class LimiterUsage:
         self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()
 
+    def passed(self, entries: int, messages: int, size: int) -> None:
+        """So many entries passed, with so many messages and bytes in all."""
+        self.entries += entries
+        self.messages += messages
+        self.size += size
+
+    def met(self, messages: int, size: int) -> None:
+        """One of them, perhaps the largest so far, had so many."""
+        if messages > self.largest_messages:
+            self.largest_messages = messages
+        if size > self.largest_size:
+            self.largest_size = size
+
 
 class StreamUsage:
     """What one stream offered, and what became of it: passed, held, dropped or rejected.

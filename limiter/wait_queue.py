@@ -40,11 +40,20 @@ class WaitQueue:
 
     def is_before_all(self, place: Place) -> bool:
         """Whether nobody waits here who would go before (or already is at) this place."""
-        return not self._row or place <= self._row[0][:2]
+        if not self._row:
+            return True
+        time, number, _ = self._row[0]
+        return place[0] < time or (place[0] == time and place[1] <= number)
 
     def add(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here; places of different streams are never equal."""
-        insort(self._row, (*place, stream))
+        row, time, number = self._row, place[0], place[1]
+        if row and row[-1][0] > time:
+            insort(row, (time, number, stream))
+        elif row and row[-1][0] == time and row[-1][1] > number:
+            insort(row, (time, number, stream))
+        else:  # most who come are the last, as where all entries cost the same
+            row.append((time, number, stream))
 
     def remove(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here no longer; `place` is the one that it was added with."""
@@ -55,4 +64,5 @@ class WaitQueue:
 
     def went(self, place: Place) -> None:
         """The entry at this place passed: virtual time goes on to it."""
-        self.virtual_time = max(self.virtual_time, place[0])
+        if place[0] > self.virtual_time:
+            self.virtual_time = place[0]

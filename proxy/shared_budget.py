@@ -120,11 +120,15 @@ class SharedBudget:
         self._sweep()
 
     def _judge(self, account: _Account) -> None:
-        equal_share = self._pool // (len(self._accounts) + 1)
-        threshold = max(self._pool - self.used, equal_share, 1)
+        threshold = self._threshold()
         is_over = account.held >= (threshold // 2 + 1 if account.is_over else threshold)
         if is_over != account.is_over:
             self._turn(account, is_over=is_over)
+
+    def _threshold(self) -> int:
+        """At how many bytes a tenant is over: what is free, but an equal share at least."""
+        free, equal_share = self._pool - self.used, self._pool // (len(self._accounts) + 1)
+        return max(max(free, equal_share), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
 
     def _turn(self, account: _Account, *, is_over: bool) -> None:
         account.is_over = is_over
