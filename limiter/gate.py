@@ -21,6 +21,8 @@ from limiter.turns import meet, next_turn, obstacle_of, refusing
 
 LEAST_SLEEP_NS = 1_000_000
 """Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
+MOST_TURNS = 1000
+"""Turns in one go, a millisecond's work: a burst's worth, if the gate was woken late, can be ten times as much."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -67,8 +69,13 @@ class Gate:
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        self._count_offered(stream, *counts)
-        self._count_passed(stream, counts, largest)
+        entries, messages, size = counts
+        self._count_offered(stream, entries, messages, size)
+        stream.usage.add_passed(entries, messages, size)
+        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
+        for limiter in stream.chain:
+            limiter.usage.add_passed(entries, charged, size)
+            limiter.usage.met(most, largest[1])
         if stream.observed is not None:
             stream.observed.count_admitted(counts, largest)
 
@@ -81,11 +88,9 @@ class Gate:
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Note an entry that was refused because of `limiter`."""
-        stream.usage.rejected_messages += messages
-        stream.usage.rejected_size += size
+        stream.usage.add_rejected(messages, size)
         stream.last_reason = limiter.scope.level
-        limiter.usage.rejected_messages += messages
-        limiter.usage.rejected_size += size
+        limiter.usage.add_rejected(messages, size)
         self._note(stream)
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
@@ -95,23 +100,8 @@ class Gate:
             stream.permits.arrived(entries, messages, size)
 
     def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        usage = stream.usage
-        usage.offered_entries += entries
-        usage.offered_messages += messages
-        usage.offered_size += size
+        stream.usage.add_offered(entries, messages, size)
         self._note(stream)
-
-    @staticmethod
-    def _count_passed(stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        entries, messages, size = counts
-        usage = stream.usage
-        usage.passed_entries += entries
-        usage.passed_messages += messages
-        usage.passed_size += size
-        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
-        for limiter in stream.chain:
-            limiter.usage.passed(entries, charged, size)
-            limiter.usage.met(most, largest[1])
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
         """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
@@ -127,15 +117,19 @@ class Gate:
     def serve(self, limiter: Limiter, now: int) -> None:
         """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
         limiter.wakes_at = now
+        turns = 0
         try:
-            while limiter.waiters and limiter.is_open(now):
+            while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
                 stream = next_turn(limiter, now)
                 if stream is None:
                     break
+                turns += 1
                 self._take_turn(stream, now)
         finally:  # whatever one stream's `release` raises, the others go on
             limiter.wakes_at = None
-            if limiter.waiters:
+            if limiter.waiters and turns == MOST_TURNS:
+                self._wake(limiter, now)
+            elif limiter.waiters:
                 self._ask_for_wake_up(limiter, now)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
@@ -248,13 +242,11 @@ class Gate:
 
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
         """One entry goes on."""
-        usage, charged = stream.usage, stream.charged(1, messages)
-        usage.passed_entries += 1
-        usage.passed_messages += messages
-        usage.passed_size += size
+        charged = stream.charged(1, messages)
+        stream.usage.add_passed(1, messages, size)
         for limiter in stream.chain:
             limiter.charge(charged, size, now)
-            limiter.usage.passed(1, charged, size)
+            limiter.usage.add_passed(1, charged, size)
             limiter.usage.met(charged, size)
         if stream.observed is not None:
             stream.observed.offer(messages, size, now)
@@ -301,5 +293,8 @@ class Gate:
             wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
             if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
                 wait = limiter.claimant.waits_on.wait_ns(now)
-            limiter.wakes_at = now + max(wait, LEAST_SLEEP_NS)
-            self._wake_at(limiter, limiter.wakes_at)
+            self._wake(limiter, now + max(wait, LEAST_SLEEP_NS))
+
+    def _wake(self, limiter: Limiter, at_ns: int) -> None:
+        limiter.wakes_at = at_ns
+        self._wake_at(limiter, at_ns)

@@ -81,7 +81,7 @@ class Observed:
             return
         memory = size + self._observer.overhead
         if self._observer.take(self._holder, memory):
-            gate.hold(stream, Entry([], messages, size, memory, now, charged=stream.charged(1, messages)), now)
+            gate.hold(stream, Entry(b"", messages, size, memory, now, charged=stream.charged(1, messages)), now)
         else:
             gate.count_dropped(stream, messages, size)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from limiter.rates import Direction
 from limiter.usage import StreamUsage
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from limiter.wait_queue import Place
 
 
+@mypyc_attr(acyclic=True)
 class Entry:
     """One whole frame that is held.
 
     An entry without messages is a command that refers to its stream and must not overtake it; it passes for free.
 
+    Tens of thousands of them are held at a time. Compiled, they are nothing that Python's search for garbage looks at:
+    it took a tenth of the time, and stood still for it.
+
     Args:
-        parts: The frame's bytes.
+        frame: Its bytes.
         messages: Messages in it, as the broker counts.
         size: Metered bytes.
         memory: Bytes that it keeps in memory.
@@ -29,12 +35,12 @@ class Entry:
         charged: Messages that it is to limits; below 0: all that are in it.
     """
 
-    __slots__ = ("charged", "memory", "messages", "parts", "since", "size")
+    __slots__ = ("charged", "frame", "memory", "messages", "since", "size")
 
     def __init__(  # noqa: PLR0913 - a value
-        self, parts: list[bytes], messages: int, size: int, memory: int, since: int, *, charged: int = -1
+        self, frame: bytes, messages: int, size: int, memory: int, since: int, *, charged: int = -1
     ) -> None:
-        self.parts = parts
+        self.frame = frame
         self.messages = messages
         self.size = size
         self.memory = memory

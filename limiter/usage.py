@@ -108,18 +108,21 @@ class LimiterUsage:
         self.reported: tuple[int, ...] = ()
         self.throttled = Stopwatch()
 
-    def passed(self, entries: int, messages: int, size: int) -> None:
+    def add_passed(self, entries: int, messages: int, size: int) -> None:
         """So many entries passed, with so many messages and bytes in all."""
         self.entries += entries
         self.messages += messages
         self.size += size
 
+    def add_rejected(self, messages: int, size: int) -> None:
+        """An entry of so many messages and bytes was refused."""
+        self.rejected_messages += messages
+        self.rejected_size += size
+
     def met(self, messages: int, size: int) -> None:
         """One of them, perhaps the largest so far, had so many."""
-        if messages > self.largest_messages:
-            self.largest_messages = messages
-        if size > self.largest_size:
-            self.largest_size = size
+        self.largest_messages = max(self.largest_messages, messages)
+        self.largest_size = max(self.largest_size, size)
 
 
 class StreamUsage:
@@ -175,6 +178,23 @@ class StreamUsage:
         self.throttled = Stopwatch()
         self.withheld = Stopwatch()
         self.spared: Spared | None = None
+
+    def add_offered(self, entries: int, messages: int, size: int) -> None:
+        """So many entries came, with so many messages and bytes in all."""
+        self.offered_entries += entries
+        self.offered_messages += messages
+        self.offered_size += size
+
+    def add_passed(self, entries: int, messages: int, size: int) -> None:
+        """So many passed."""
+        self.passed_entries += entries
+        self.passed_messages += messages
+        self.passed_size += size
+
+    def add_rejected(self, messages: int, size: int) -> None:
+        """An entry of so many messages and bytes was refused."""
+        self.rejected_messages += messages
+        self.rejected_size += size
 
     @property
     def passed(self) -> Passed:

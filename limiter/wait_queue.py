@@ -40,20 +40,15 @@ class WaitQueue:
 
     def is_before_all(self, place: Place) -> bool:
         """Whether nobody waits here who would go before (or already is at) this place."""
-        if not self._row:
-            return True
-        time, number, _ = self._row[0]
-        return place[0] < time or (place[0] == time and place[1] <= number)
+        return not self._row or _precedes(place, self._row[0])
 
     def add(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here; places of different streams are never equal."""
-        row, time, number = self._row, place[0], place[1]
-        if row and row[-1][0] > time:
-            insort(row, (time, number, stream))
-        elif row and row[-1][0] == time and row[-1][1] > number:
-            insort(row, (time, number, stream))
-        else:  # most who come are the last, as where all entries cost the same
-            row.append((time, number, stream))
+        row = self._row
+        if row and _precedes(place, row[-1]):
+            insort(row, (place[0], place[1], stream))
+        else:  # where all entries cost the same, who comes is the last
+            row.append((place[0], place[1], stream))
 
     def remove(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here no longer; `place` is the one that it was added with."""
@@ -64,5 +59,9 @@ class WaitQueue:
 
     def went(self, place: Place) -> None:
         """The entry at this place passed: virtual time goes on to it."""
-        if place[0] > self.virtual_time:
-            self.virtual_time = place[0]
+        self.virtual_time = max(self.virtual_time, place[0])
+
+
+def _precedes(place: Place, waiter: "tuple[int, int, Stream]") -> bool:
+    """Spelled out: to compare parts of tuples, Python would have to make them."""
+    return place[0] < waiter[0] or (place[0] == waiter[0] and place[1] <= waiter[1])

@@ -5,7 +5,7 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
@@ -13,6 +13,7 @@ TAIL: Final = 0
 _MOST_KNOWN: Final = 4096
 
 
+@mypyc_attr(acyclic=True)
 class Tally:
     """What one producer or consumer has in one chunk.
 
@@ -64,6 +65,7 @@ def clear(tallies: list[Tally], known: dict[int, Tally]) -> None:
         known.clear()
 
 
+@mypyc_attr(acyclic=True)
 class Piece:
     """One frame, or the part of one that a chunk holds: `data[start:stop]`.
 

@@ -164,7 +164,7 @@ class SessionBlocks:
         key = name.direction, name.stream_id
         self._leaving[key] = None
         request_id = self._requests.own(lambda: self._leaving.pop(key, None))
-        self._to_broker.insert([_close(name, request_id)])
+        self._to_broker.insert(_close(name, request_id))
         return True
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from proxy.sessions.outlet import Bytes
+from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.throttle import Cause, ThrottleTracker
 
 WRITE_BUFFER_HIGH = 512 * 1024
@@ -15,6 +16,8 @@ WRITE_BUFFER_LOW = 128 * 1024
 GATHER_MOST = 64 * 1024
 """Bytes that wait for the end of the loop's turn; from so many on, the copy costs as much as the call saves."""
 
+_OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
+"""Reasons that end for many connections in one turn of the loop, when tokens come."""
 _LEFT = frozenset({7, 8})
 """TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
 
@@ -50,6 +53,7 @@ class Leg(asyncio.Protocol):
     Args:
         side: `client` or `broker`, for people.
         owner: Told of everything.
+        line: Where it waits for its turn to be read.
     """
 
     __slots__ = (
@@ -57,6 +61,7 @@ class Leg(asyncio.Protocol):
         "_gathered",
         "_gathered_size",
         "_is_ended",
+        "_line",
         "_owner",
         "_transport",
         "bytes_read",
@@ -64,11 +69,12 @@ class Leg(asyncio.Protocol):
         "tracker",
     )
 
-    def __init__(self, side: str, owner: LegOwner) -> None:
+    def __init__(self, side: str, owner: LegOwner, line: ReadingLine) -> None:
         self.side = side
         self.bytes_read = 0
         self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self._owner = owner
+        self._line = line
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
         self._is_ended = False
@@ -170,7 +176,13 @@ class Leg(asyncio.Protocol):
     def yield_turn(self) -> None:
         """Read on when the loop has looked after everybody else."""
         self.throttle(Cause.TURN)
-        asyncio.get_running_loop().call_soon(self.unthrottle, Cause.TURN)
+        self._line.join(self)
+
+    def turn_came(self) -> bool:
+        """Read on, if nothing else is against it by now. Whether it did."""
+        is_stopped = len(self.tracker.causes) > 1
+        self.unthrottle(Cause.TURN)
+        return not is_stopped
 
     def has_left(self) -> bool:
         """Whether the peer has closed or reset the connection; while it is not read, nobody else tells.
@@ -193,6 +205,7 @@ class Leg(asyncio.Protocol):
     def close(self, patience: float) -> None:
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
         self._write_gathered()
+        self._line.leave(self)
         transport = self._transport
         if transport is not None and self._abort_timer is None:
             transport.close()
@@ -204,8 +217,11 @@ class Leg(asyncio.Protocol):
     def _throttle_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
         self._owner.throttle_changed(self, cause, is_raised)
 
-    def _read_on(self) -> None:
-        self._owner.read_on(self)
+    def _read_on(self, last: Cause) -> None:
+        if last not in _OF_MANY or self._line.goes_first(self):
+            self._owner.read_on(self)
+        else:
+            self.throttle(Cause.TURN)
 
     def _write_gathered(self) -> None:
         if self._gathered:

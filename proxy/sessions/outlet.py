@@ -24,7 +24,7 @@ class Outlet:
 
     def __init__(self, writer: Writer) -> None:
         self.mid_frame = False
-        self.waiting: list[list[bytes]] = []
+        self.waiting: list[bytes] = []
         self._writer = writer
 
     def pass_on(self, chunk: Bytes, *, mid_frame: bool) -> None:
@@ -37,13 +37,12 @@ class Outlet:
         self._writer.write_soon(piece)
         self._passed(mid_frame=mid_frame)
 
-    def insert(self, parts: list[bytes]) -> None:
+    def insert(self, frame: bytes) -> None:
         """Write a whole frame, now or as soon as the frame under way ends."""
         if self.mid_frame:
-            self.waiting.append(parts)
-            return
-        for part in parts:
-            self._writer.write_soon(part)
+            self.waiting.append(frame)
+        else:
+            self._writer.write_soon(frame)
 
     def _passed(self, *, mid_frame: bool) -> None:
         self.mid_frame = mid_frame
@@ -52,6 +51,5 @@ class Outlet:
 
     def _write_waiting(self) -> None:
         frames, self.waiting = self.waiting, []
-        for parts in frames:
-            for part in parts:
-                self._writer.write_soon(part)
+        for frame in frames:
+            self._writer.write_soon(frame)

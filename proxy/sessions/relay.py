@@ -54,7 +54,7 @@ class Relay:
         self._gate = gate
         self._clock = clock
         self._payload_kind = payload_kind
-        self._collecting: tuple[Stream, Entry] | None = None
+        self._collecting: tuple[Stream, Entry, list[bytes]] | None = None
         self._is_skipping = False
         self._handle: CommandHandler = lambda _kind, _command, frame: frame
         self._is_paused: Callable[[], bool] = lambda: False
@@ -125,7 +125,7 @@ class Relay:
         This may end a pause and so lead back into `resume`, and from there to the gate, before it returns; so
         nothing here relies on what was so before.
         """
-        self.outlet.insert(entry.parts)
+        self.outlet.insert(entry.frame)
         if self.sent is not None and not entry.is_free:
             self.sent.passed(name.stream_id, 1)
         self._holdings.give(name.tenant, entry.memory)
@@ -137,12 +137,12 @@ class Relay:
 
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
         """Let a command that refers to a held stream wait behind what is held."""
-        self._hold(stream, Entry([frame], 0, 0, len(frame), self._clock()))
+        self._hold(stream, Entry(frame, 0, 0, 0, self._clock()))
 
     def abandon(self) -> None:
         """Its streams are over; a frame that was still being collected goes nowhere, nor does the rest of it."""
         if self._collecting is not None:
-            stream, entry = self._collecting
+            stream, entry, _ = self._collecting
             self._collecting = None
             self._is_skipping = True
             self._gate.count_dropped(stream, entry.messages, entry.size)
@@ -228,10 +228,11 @@ class Relay:
             if whole and self.sent is not None:
                 self.sent.ended()
             return
-        stream, entry = self._collecting
-        entry.parts.append(bytes(part))
+        stream, entry, parts = self._collecting
+        parts.append(bytes(part))
         if whole:
             self._collecting = None
+            entry.frame = b"".join(parts)
             self._hold(stream, entry)
 
     def _offer(self, data: bytes, view: memoryview, piece: Piece, now: int) -> None:
@@ -257,11 +258,12 @@ class Relay:
             self._is_skipping = not piece.whole
         else:
             charged = stream.charged(1, piece.messages)
-            entry = Entry([data[piece.start : piece.stop]], piece.messages, piece.size, 0, now, charged=charged)
+            part = data[piece.start : piece.stop]
+            entry = Entry(part, piece.messages, piece.size, 0, now, charged=charged)
             if piece.whole:
                 self._hold(stream, entry)
             else:
-                self._collecting = stream, entry
+                self._collecting = stream, entry, [part]
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
@@ -277,7 +279,7 @@ class Relay:
         if not stream.is_open:
             self._gate.count_dropped(stream, entry.messages, entry.size)
             return
-        entry.memory = ENTRY_OVERHEAD + sum(map(len, entry.parts))
+        entry.memory = ENTRY_OVERHEAD + len(entry.frame)
         self._holdings.take(stream.name.tenant, entry.memory)
         self._gate.hold(stream, entry, self._clock())
 

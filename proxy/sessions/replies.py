@@ -25,7 +25,7 @@ class Replies:
 
     def send(self, frame: bytes) -> None:
         """Answer the client."""
-        self._outlet.insert([frame])
+        self._outlet.insert(frame)
         if not self._is_taken:
             self._client.throttle(Cause.REPLIES)
 

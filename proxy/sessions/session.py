@@ -72,8 +72,8 @@ class Session:
     ) -> None:
         self.state = State.GREETING
         self.connection = Connection(connection_id)
-        self.client = Leg("client", self)
-        self.broker = Leg("broker", self)
+        self.client = Leg("client", self, engine.reading_line)
+        self.broker = Leg("broker", self, engine.reading_line)
         self._engine = engine
         self._log = log
         self._finished = finished
@@ -246,14 +246,14 @@ class Session:
         if not self.client.is_throttled():
             return False
         self._engine.counters.keep_alives += 1
-        self._to_broker.outlet.insert([_PONG])
+        self._to_broker.outlet.insert(_PONG)
         return True
 
     def _send_pongs(self) -> None:
         self._engine.counters.keep_alives += 1
         for relay in (self._to_client, self._to_broker):
             if not relay.outlet.waiting:
-                relay.outlet.insert([_PONG])
+                relay.outlet.insert(_PONG)
 
     def _look_for_client(self) -> None:
         """Nobody waits for what is held of a client that has left; without it the rest is read, up to its end."""
@@ -272,7 +272,7 @@ class Session:
 
     def _refuse(self, end: End) -> None:
         """End, and tell the client why."""
-        self._to_client.outlet.insert([request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")])
+        self._to_client.outlet.insert(request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}"))
         self._end(end)
 
     async def _linger(self) -> None:

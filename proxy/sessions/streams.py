@@ -146,7 +146,7 @@ class Streams:
 
         The permits of that follow behind: before, the broker would use them for what nobody wants any more.
         """
-        self._to_broker.outlet.insert([frame])
+        self._to_broker.outlet.insert(frame)
         self.drop_held(stream, ask_again=True)
 
     def answered(self, answer: Message | None, stream: Stream) -> None:
@@ -230,7 +230,7 @@ class Streams:
         relay = self._relay_of(stream)
         for command in dropped:
             if command.is_free:
-                relay.outlet.insert(command.parts)
+                relay.outlet.insert(command.frame)
         relay.give_back(stream, dropped)
 
     def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> bool:
@@ -259,7 +259,7 @@ class Streams:
         def grant(permits: int) -> None:
             while permits > 0:
                 portion = min(permits, _MOST_PERMITS)
-                outlet.insert([encode(CommandFlow(consumer_id=consumer_id, message_permits=portion))])
+                outlet.insert(encode(CommandFlow(consumer_id=consumer_id, message_permits=portion)))
                 permits -= portion
 
         return grant

@@ -24,7 +24,7 @@ class Cause(StrEnum):
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     TURN = "turn"
-    """It sent many small frames: others have their turn first."""
+    """It sent many small frames, or it is one of many that may be read on: others have their turn first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers."""
 
@@ -49,14 +49,15 @@ class ThrottleTracker:
 
     Args:
         changed: Called with (cause, raised) after each change.
-        resumed: Called instead of `resume_reading` when the count is back at 0; it may find work to do first.
+        resumed: Called instead of `resume_reading` when the count is back at 0, with the cause that went last; it may
+            find work to do first.
 
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
 
     __slots__ = ("_changed", "_resumed", "causes")
 
-    def __init__(self, changed: Callable[[Cause, bool], None], resumed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[Cause, bool], None], resumed: Callable[[Cause], None]) -> None:
         self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
         self._changed = changed
         self._resumed = resumed
@@ -77,7 +78,7 @@ class ThrottleTracker:
         self.causes -= {cause}
         self._changed(cause, False)
         if not self.causes:
-            self._resumed()
+            self._resumed(cause)
 
     def clear(self) -> None:
         """The connection ends: every reason is gone, and nothing is to be read."""

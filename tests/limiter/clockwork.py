@@ -63,7 +63,7 @@ class Clockwork(Truths):
         return self.streams[whose % len(self.streams)]
 
     def came_out(self, stream: Stream, entry: Entry) -> None:
-        assert self.expected[stream].popleft() == int(entry.parts[0]), "in order, nothing twice, nothing lost"
+        assert self.expected[stream].popleft() == int(entry.frame), "in order, nothing twice, nothing lost"
         if not entry.is_free:
             self.went_on(stream, entry.messages, entry.size)
 
@@ -90,7 +90,7 @@ class Clockwork(Truths):
     def holds(self, stream: Stream, messages: int, size: int) -> None:
         number = next(self.numbers)
         self.expected[stream].append(number)
-        self.world.gate.hold(stream, Entry([str(number).encode()], messages, size, size, self.now), self.now)
+        self.world.gate.hold(stream, Entry(str(number).encode(), messages, size, size, self.now), self.now)
 
     @precondition(lambda self: self.streams)
     @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
@@ -167,7 +167,7 @@ class Clockwork(Truths):
         self.dropped(self.one(whose), self.world.gate.drop_held(self.one(whose), self.now))
 
     def dropped(self, stream: Stream, entries: list[Entry]) -> None:
-        assert [int(entry.parts[0]) for entry in entries] == list(self.expected[stream])
+        assert [int(entry.frame) for entry in entries] == list(self.expected[stream])
         self.expected[stream].clear()
         for entry in entries:
             self.count(stream, "dropped", entry.messages, entry.size)

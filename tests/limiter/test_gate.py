@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.gate import LEAST_SLEEP_NS
+from limiter.gate import LEAST_SLEEP_NS, MOST_TURNS
 from limiter.limiter import Limiter
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry, Stream
@@ -73,7 +73,7 @@ def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
     stream = world.stream(one, release=lambda entry: released.append(entry.messages))
     world.offer(stream, 1, 1)
     for messages in (5, 0, 0, 3, 0):
-        world.gate.hold(stream, Entry([b""], messages, messages, 1, 0), 0)
+        world.gate.hold(stream, Entry(b"", messages, messages, 1, 0), 0)
     world.run(0.1)
     assert released == [5, 0, 0]
     world.run(0.5)
@@ -135,7 +135,7 @@ def test_a_limiter_knows_the_largest_entry_that_passed() -> None:
 
 
 def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
-    world, one, asked_for = World(), limiter(10**6), list[int]()
+    world, one, asked_for = World(), limiter(500_000), list[int]()
     wake_at = world.alarms.wake_at
 
     def watched(limiter: Limiter, at: int) -> None:
@@ -147,6 +147,20 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
     world.run(0.02)
     assert 15 <= len(asked_for) <= 22
     assert all(later - earlier >= LEAST_SLEEP_NS for earlier, later in pairwise(asked_for))
+
+
+def test_after_a_late_alarm_what_goes_goes_in_portions_and_others_have_their_turn_in_between() -> None:
+    world, one = World(), limiter(10**5)
+    stream = world.stream(one)
+    for _ in range(10_000 + 3 * MOST_TURNS):
+        world.offer(stream, 1, 1)
+    assert len(stream.held) == 3 * MOST_TURNS
+    world.clock.advance(1)
+    for portion in (1, 2, 3):
+        assert one.usage.entries == 10_000 + (portion - 1) * MOST_TURNS
+        world.gate.serve(one, world.clock.now)
+        assert one.usage.entries == 10_000 + portion * MOST_TURNS
+        assert one.wakes_at == (world.clock.now if portion < 3 else None)
 
 
 def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:

@@ -44,7 +44,24 @@ def test_who_still_waits_stays_until_it_has_gone() -> None:
 
 def test_a_stream_that_holds_but_waits_nowhere_yet_stays_too() -> None:
     journal, stream = Journal(lambda: None), World().stream()
-    stream.held.append(Entry([], 1, 1, 1, 0))
+    stream.held.append(Entry(b"", 1, 1, 1, 0))
     journal.note(stream)
     journal.empty()
     assert list(journal.streams) == [stream]
+
+
+def test_a_stream_that_gets_other_limiters_reports_them_too() -> None:
+    world, total, own = World(), limiter(10), limiter(5, name="own")
+    stream: Stream = world.stream(total)
+    world.offer(stream, 1, 1)
+    world.gate.rewire(stream, (own,), world.clock.now)
+    world.offer(stream, 1, 1)
+    assert world.journal.empty() == ([stream], [total, own])
+
+
+def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
+    world, total = World(), limiter(10)
+    stream: Stream = world.stream(total)
+    for _ in range(2):
+        world.offer(stream, 1, 1)
+        assert world.journal.empty() == ([stream], [total])

@@ -16,7 +16,7 @@ LIMITS = st.builds(Limit, RATES, RATES)
 
 
 def entry(messages: int, size: int) -> Entry:
-    return Entry([], messages, size, size, 0)
+    return Entry(b"", messages, size, size, 0)
 
 
 def of(limit: Limit) -> Limiter:

@@ -30,7 +30,7 @@ def offer(world: World, stream: Stream, messages: int) -> str:
     if over is not None:
         world.gate.count_rejected(stream, over, messages, 1)
         return "refused"
-    world.gate.hold(stream, Entry([b""], messages, 1, 1, now), now)
+    world.gate.hold(stream, Entry(b"", messages, 1, 1, now), now)
     return "held"
 
 

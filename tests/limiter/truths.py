@@ -68,7 +68,7 @@ class Truths(Counted):
         for stream in self.streams:
             self.is_all_there(stream)
             assert [stream.usage.dropped_messages, stream.usage.dropped_size] == self.counts[stream]["dropped"]
-            assert [int(entry.parts[0]) for entry in stream.held] == list(self.expected[stream])
+            assert [int(entry.frame) for entry in stream.held] == list(self.expected[stream])
             if stream.observed is not None:
                 usage = stream.observed.usage  # what there was no room for is dropped there
                 self.counts[stream.observed._stream]["dropped"] = [usage.dropped_messages, usage.dropped_size]

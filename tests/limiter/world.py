@@ -122,7 +122,7 @@ class World:
 
     def hold(self, stream: Stream, messages: int, size: int) -> None:
         self.gate.count_offered(stream, 1, messages, size)
-        self.gate.hold(stream, Entry([b""], messages, size, size, self.clock.now), self.clock.now)
+        self.gate.hold(stream, Entry(b"", messages, size, size, self.clock.now), self.clock.now)
 
     def offer(self, stream: Stream, messages: int, size: int) -> bool:
         """One entry, as the relay offers it. Returns whether it passed at once."""
@@ -131,7 +131,7 @@ class World:
         if self.gate.pass_entry(stream, messages, size, now):
             self.note(stream, messages, size)
             return True
-        self.gate.hold(stream, Entry([b""], messages, size, size, now), now)
+        self.gate.hold(stream, Entry(b"", messages, size, size, now), now)
         return False
 
     def run_until(self, end: int) -> None:

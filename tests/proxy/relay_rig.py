@@ -132,7 +132,7 @@ class RelayRig:
         while self._socket and not self.reading.is_paused:
             self.relay.feed(self._socket.popleft())
 
-    def _read_on(self) -> None:
+    def _read_on(self, _last: Cause) -> None:
         self.relay.resume()
         if not self.tracker.causes:
             self.reading.resume_reading()

@@ -31,7 +31,7 @@ class Alarmed:
         self.stream = Stream(name, (self.limiter,), lambda _entry: self.passed.append(self.loop.time()))
 
     def hold(self) -> None:
-        self.loop.run(self.gate.hold, self.stream, Entry([b"x"], 1, 1, 1, self.clock()), self.clock())
+        self.loop.run(self.gate.hold, self.stream, Entry(b"x", 1, 1, 1, self.clock()), self.clock())
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def hold_one(admin: Admin) -> None:
     for _ in range(2):
         engine.gate.count_offered(stream, 1, 1, 100)
         if not engine.gate.pass_entry(stream, 1, 100, now):
-            engine.gate.hold(stream, Entry([], 1, 100, 100, now), now)
+            engine.gate.hold(stream, Entry(b"", 1, 100, 100, now), now)
 
 
 async def test_the_admin_addresss_answer_is_read(make_admin) -> None:

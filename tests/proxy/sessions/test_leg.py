@@ -7,6 +7,7 @@ import pytest
 from limiter.testing import ManualClock
 from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
 from proxy.sessions.outlet import Bytes
+from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.throttle import Cause
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -47,7 +48,7 @@ class Wired:
     def __init__(self) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        self.leg = Leg("client", self.owner)
+        self.leg = Leg("client", self.owner, ReadingLine())
         self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
         self.loop.run(self.transport.connect, self.leg)
 
@@ -100,7 +101,7 @@ def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> N
     assert not wired.transport.is_reading()
     wired.leg.set_throttle(Cause.WRITE_BUFFER, on=False)
     assert not wired.transport.is_reading()
-    hold_turned(False)
+    wired.loop.run(hold_turned, False)
     assert wired.transport.is_reading()
     assert wired.owner.told[-1] == ("read on",)
 

@@ -8,17 +8,17 @@ def test_between_frames_an_inserted_one_goes_at_once() -> None:
     written = Written()
     outlet = Outlet(written)
     outlet.pass_on(b"aa", mid_frame=False)
-    outlet.insert([b"x", b"y"])
+    outlet.insert(b"x")
     outlet.pass_on(b"bb", mid_frame=False)
-    assert written == [b"aa", b"x", b"y", b"bb"]
+    assert written == [b"aa", b"x", b"bb"]
 
 
 def test_inside_of_a_frame_it_waits_for_the_end_and_order_is_kept() -> None:
     written = Written()
     outlet = Outlet(written)
     outlet.pass_on(b"a1", mid_frame=True)
-    outlet.insert([b"x"])
-    outlet.insert([b"y"])
+    outlet.insert(b"x")
+    outlet.insert(b"y")
     outlet.pass_piece(b"a2", mid_frame=True)
     assert written == [b"a1", b"a2"]
     outlet.pass_piece(b"a3", mid_frame=False)
@@ -31,13 +31,13 @@ def test_what_is_inserted_while_the_waiting_ones_are_written_keeps_its_place() -
         def write(self, part: Bytes) -> None:
             super().write(part)
             if part == b"x":
-                outlet.insert([b"late"])
+                outlet.insert(b"late")
 
     written = Answered()
     outlet = Outlet(written)
     outlet.pass_on(b"a1", mid_frame=True)
-    outlet.insert([b"x"])
-    outlet.insert([b"y"])
+    outlet.insert(b"x")
+    outlet.insert(b"y")
     outlet.pass_on(b"a2", mid_frame=False)
     assert written == [b"a1", b"a2", b"x", b"late", b"y"]
 
@@ -51,5 +51,5 @@ def test_chunks_go_at_once_and_what_there_are_many_of_together() -> None:
     outlet = Outlet(written)
     outlet.pass_on(b"chunk", mid_frame=False)
     outlet.pass_piece(b"piece", mid_frame=False)
-    outlet.insert([b"frame"])
+    outlet.insert(b"frame")
     assert written == [b"chunk", b"soon piece", b"soon frame"]

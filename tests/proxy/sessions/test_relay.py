@@ -158,7 +158,7 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
     if what == "advance":
         rig.advance(amount / 1000)
     elif what == "insert":
-        rig.outlet.insert([PONG])
+        rig.outlet.insert(PONG)
         return stream, 1
     elif what == "pause":
         rig.throttle(Cause.WRITE_BUFFER, on=True)

@@ -14,7 +14,8 @@ class Tracked:
         self.reading = Reading()
         self.changes: list[tuple[Cause, bool]] = []
         self.tracker = ThrottleTracker(
-            lambda cause, is_raised: self.changes.append((cause, is_raised)), self.reading.resume_reading
+            lambda cause, is_raised: self.changes.append((cause, is_raised)),
+            lambda _last: self.reading.resume_reading(),
         )
 
 
