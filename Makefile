@@ -9,7 +9,7 @@ BUILT  := $(VENV)/.built
 HOT    := $(addprefix protocol/,walk.py pieces.py scanner.py) \
           $(addprefix limiter/,rates.py token_bucket.py usage.py delays.py journal.py stream.py wait_queue.py limiter.py turns.py gate.py) \
           $(addprefix proxy/,budget.py shared_budget.py) \
-          $(addprefix proxy/sessions/,holdings.py outlet.py pending.py relay.py)
+          $(addprefix proxy/sessions/,holdings.py leg.py outlet.py pending.py relay.py)
 MACHINE_CODE := protocol/*.so limiter/*.so proxy/*.so proxy/sessions/*.so ./*__mypyc*.so
 CC     ?= cc
 BROKER ?= standin

@@ -47,10 +47,10 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
 
-    def _accept(self) -> asyncio.Protocol:
+    def _accept(self) -> asyncio.BaseProtocol:
         session = Session(self._engine, next(self._ids), self._log, self._finished)
         self._open.add(session)
-        return session.client
+        return session.client.protocol
 
     def _finished(self, session: Session) -> None:
         self._open.discard(session)

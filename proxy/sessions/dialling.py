@@ -40,7 +40,7 @@ class Dialling:
         """The broker that a client gets: the one that it named, else the configured one."""
         return target or self._config.broker
 
-    async def dial(self, wanted: str, protocol: asyncio.Protocol) -> None:
+    async def dial(self, wanted: str, protocol: asyncio.BaseProtocol) -> None:
         """Connect `protocol` to an address of the wanted broker, if that is allowed."""
         loop, dialling = asyncio.get_running_loop(), asyncio.current_task()
         assert dialling is not None, "a coroutine that dials runs in a task"

@@ -1,4 +1,7 @@
-"""One TCP connection of a session: the client's, or the broker's."""
+"""One TCP connection of a session: the client's, or the broker's.
+
+Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
+"""
 
 import asyncio
 import socket
@@ -6,8 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
+from protocol.errors import ProtocolError
 from proxy.sessions.outlet import Bytes
 from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.relay import Relay
 from proxy.sessions.throttle import Cause, ThrottleTracker
 
 WRITE_BUFFER_HIGH = 512 * 1024
@@ -26,7 +31,10 @@ class LegOwner(Protocol):
     """Who is told what happens on a leg."""
 
     def arrived(self, leg: "Leg", chunk: bytes) -> None:
-        """Bytes came."""
+        """Bytes came, and there is no relay."""
+
+    def broke_protocol(self, leg: "Leg", error: ProtocolError) -> None:
+        """The relay cannot take what came."""
 
     def writable(self, leg: "Leg", is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """The leg's write buffer ran full or has room again."""
@@ -47,8 +55,13 @@ class LegOwner(Protocol):
         """No reason is left."""
 
 
-class Leg(asyncio.Protocol):
+class Leg:
     """Reads into its owner, writes what it is given, and counts the reasons not to read.
+
+    It is an `asyncio.Protocol` without the name: compiled classes cannot inherit from interpreted ones.
+
+    Attributes:
+        relay: Takes what is read, in place of the owner, while there is one.
 
     Args:
         side: `client` or `broker`, for people.
@@ -65,6 +78,7 @@ class Leg(asyncio.Protocol):
         "_owner",
         "_transport",
         "bytes_read",
+        "relay",
         "side",
         "tracker",
     )
@@ -72,6 +86,7 @@ class Leg(asyncio.Protocol):
     def __init__(self, side: str, owner: LegOwner, line: ReadingLine) -> None:
         self.side = side
         self.bytes_read = 0
+        self.relay: Relay | None = None
         self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self._owner = owner
         self._line = line
@@ -90,7 +105,17 @@ class Leg(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         self.bytes_read += len(data)
-        self._owner.arrived(self, data)
+        self.take(data)
+
+    def take(self, data: bytes) -> None:
+        """Pass on what was read, now or before there was a relay."""
+        if self.relay is None:
+            self._owner.arrived(self, data)
+            return
+        try:
+            self.relay.feed(data)
+        except ProtocolError as error:
+            self._owner.broke_protocol(self, error)
 
     def pause_writing(self) -> None:
         """Called by the loop."""
@@ -116,6 +141,11 @@ class Leg(asyncio.Protocol):
     def address(self) -> str:
         """Of the peer, as `host:port`; empty if there is no connection. To ask costs two calls of the system."""
         return address_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
+
+    @property
+    def protocol(self) -> asyncio.BaseProtocol:
+        """This leg, as the loop wants it."""
+        return cast("asyncio.BaseProtocol", self)
 
     @property
     def is_connected(self) -> bool:
@@ -206,6 +236,7 @@ class Leg(asyncio.Protocol):
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
         self._write_gathered()
         self._line.leave(self)
+        self.relay = None
         transport = self._transport
         if transport is not None and self._abort_timer is None:
             transport.close()

@@ -126,14 +126,17 @@ class Session:
                 self._refuse(refused)
 
     def arrived(self, leg: Leg, chunk: bytes) -> None:
-        """Bytes were read."""
+        """Bytes were read, and the leg has no relay: none yet, or none any more."""
         try:
-            if self.state is State.RELAYING:
-                (self._to_broker if leg is self.client else self._to_client).feed(chunk)
-            elif self.state is not State.ENDING:
+            if self.state is not State.ENDING:
                 self._take(chunk)
         except ProtocolError as error:
-            self._broke_protocol(leg, error)
+            self.broke_protocol(leg, error)
+
+    def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
+        """One side sent what nobody can take."""
+        self._engine.counters.frame_errors[f"{leg.side} {error.cause}"] += 1
+        self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def half_closed(self, leg: Leg) -> None:
         """One side will send no more: what passed goes on, what is held is dropped, then the other side is told."""
@@ -176,7 +179,7 @@ class Session:
             if self.state is State.RELAYING:
                 (self._to_broker if leg is self.client else self._to_client).resume()
         except ProtocolError as error:
-            self._broke_protocol(leg, error)
+            self.broke_protocol(leg, error)
         leg.resume_reading()
 
     def rule_added(self, rule: Rule) -> Ended:
@@ -209,7 +212,7 @@ class Session:
         self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
         wanted = self._dialling.wanted(self._greeted.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
-        dial = self._dialling.dial(wanted, self.broker)
+        dial = self._dialling.dial(wanted, self.broker.protocol)
         self._tasks.start(dial, f"dial for connection {self.connection.connection_id}")
 
     def _turn_away(self, greeting: Greeting, end: End) -> None:
@@ -224,11 +227,12 @@ class Session:
             self.broker.close(0)
             return
         self.state = State.RELAYING
+        self.client.relay, self.broker.relay = self._to_broker, self._to_client
         self._lookups.greeting = greeting.frame
         self.broker.write(greeting.frame)
         early, self._greeting = bytes(self._greeting), bytearray()
         if early:
-            self.arrived(self.client, early)
+            self.client.take(early)
         self.client.unthrottle(Cause.CONNECTING)
 
     # ---- what the brokers' and clients' commands ask for
@@ -265,10 +269,6 @@ class Session:
     def shut_down(self) -> None:
         """The process ends."""
         self._end(End(EndCause.SHUTDOWN))
-
-    def _broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
-        self._engine.counters.frame_errors[f"{leg.side} {error.cause}"] += 1
-        self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def _refuse(self, end: End) -> None:
         """End, and tell the client why."""

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from limiter.testing import ManualClock
+from protocol.errors import ProtocolError
 from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
 from proxy.sessions.outlet import Bytes
 from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.throttle import Cause
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
+from tests.proxy.relay_rig import MAX_FRAME, RelayRig
+from tests.proxy.wire import send
 
 
 class Owner:
@@ -21,6 +24,9 @@ class Owner:
 
     def arrived(self, _leg: Leg, chunk: bytes) -> None:
         self.told.append(("arrived", chunk))
+
+    def broke_protocol(self, _leg: Leg, error: ProtocolError) -> None:
+        self.told.append(("broke protocol", error.cause))
 
     def writable(self, _leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
         self.told.append(("writable", is_writable))
@@ -67,6 +73,19 @@ def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
     wired.loop.run(wired.transport.break_off, None)
     assert wired.owner.told == [("opened",), ("arrived", b"abc"), ("half closed",), ("lost", None)]
     assert wired.leg.bytes_read == 3
+
+
+def test_while_there_is_a_relay_that_takes_what_is_read_and_the_owner_hears_of_what_it_cannot_take(
+    wired: Wired,
+) -> None:
+    rig = RelayRig([1000])
+    wired.leg.relay = rig.relay
+    wired.loop.run(wired.transport.receive, send(0))
+    assert rig.frames() == [send(0)]
+    wired.loop.run(wired.transport.receive, send(1, size=MAX_FRAME))
+    assert wired.owner.told == [("opened",), ("broke protocol", "too_large")]
+    wired.loop.run(wired.leg.close, 1)
+    assert wired.leg.relay is None
 
 
 def test_it_knows_its_peers_address_while_it_is_connected(wired: Wired) -> None:
