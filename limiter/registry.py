@@ -13,7 +13,7 @@ from limiter.live_streams import LiveStreams
 from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
-from limiter.policies import Policies
+from limiter.policies import InForce, Policies
 from limiter.rates import Limit
 from limiter.relative_limits import RelativeLimits
 from limiter.stream import Entry, Stream
@@ -180,10 +180,7 @@ class Registry:
         entry = self.policies.in_force_at(level, direction, *known)
         if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
             return
-        before = limiter.meters
-        self._limiters.put(entry, known[0].full, now)
-        if limiter.meters != before:
-            self._to_rewire.update(dict.fromkeys(limiter.streams))
+        self._put(entry, known[0].full, now)
 
     def _anybody_of(self, limiter: Limiter) -> tuple[Topic, Client] | None:
         """One of its streams is as good as another: what is limited says what its value is."""
@@ -237,8 +234,17 @@ class Registry:
             return (), ()
         topic, client = self._live[stream]
         in_force = self.policies.in_force(stream.name.direction, topic, client)
-        found = [self._limiters.put(entry, topic.full, now) for entry in in_force]
+        found = [self._put(entry, topic.full, now) for entry in in_force]
         return tuple([one for one in found if not one.is_observed]), tuple([one for one in found if one.is_observed])
+
+    def _put(self, entry: InForce, topic: str, now: int) -> Limiter:
+        """Its limiter; where that counts something else from now on, all its consumers follow."""
+        known = self.limiters.get(entry.scope)
+        before = known.meters if known is not None else ()
+        limiter = self._limiters.put(entry, topic, now)
+        if limiter is known and limiter.meters != before:
+            self._to_rewire.update(dict.fromkeys(limiter.streams))
+        return limiter
 
 
 def _all_of(stream: Stream) -> tuple[Limiter, ...]:

@@ -276,3 +276,15 @@ def test_a_limiter_that_another_took_the_place_of_while_it_was_still_to_be_tuned
     assert {limiter_of(stream) for stream in streams} == set(place.registry.limiters.values())
     assert all(limiter_of(stream).limit == Limit(rate(8)) for stream in streams)
     assert not any(limiter.streams for limiter in old - set(place.registry.limiters.values()))
+
+
+def test_who_comes_while_a_limit_of_bytes_goes_leaves_no_other_with_its_meter() -> None:
+    place = Place(own=value(10, 1000), direction="dispatch")
+    before, _ = place.consumer()
+    place.set(value(10))
+    # Its turn has not come yet when another consumer finds the new value.
+    place.registry._to_tune[limiter_of(before)] = None
+    other, _ = place.consumer()
+    place.registry.go_on(place.clock.now)
+    assert [meter.unit for meter in meters_of(before.chain)] == ["messages"]
+    assert [one.permits._meters for one in (before, other) if one.permits] == [meters_of(before.chain)] * 2
