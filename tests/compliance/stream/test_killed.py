@@ -2,21 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from tests.compliance.planted import BEGIN, QUICK_JAVA, planted, write_file
+from tests.compliance.planted import BEGIN, planted, write_file
+from tests.compliance.stream.job_process import finished, killed_when, start
 from tests.compliance.stream.recount import assert_all_there
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 FILES = 5
 SECONDS = 1800
-LONGEST_S = 300
 
 
 def write_log(folder):
@@ -30,38 +26,9 @@ def write_log(folder):
         os.utime(folder / f"{number}.jsonl", (number, number))
 
 
-def start(folder, out):
-    command = [sys.executable, "-m", "sluice", "compliance", "run", "--once"]
-    command += ["--access-log", str(folder), "--out", str(out), "--late-after", "120"]
+def once(folder, out):
     # No two of the files fit into one batch.
-    command += ["--batch-mib", "1"]
-    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def java_of(driver):
-    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
-    (java,) = (int(pid) for pid in children if "java" in Path(f"/proc/{pid}/comm").read_text())
-    return java
-
-
-def killed_when(is_time, folder, out, *, victim):
-    """Starts a run, kills its driver or its Java as soon as something is there; returns what the run says."""
-    driver = start(folder, out)
-    until = time.monotonic() + LONGEST_S
-    while not is_time():
-        assert driver.poll() is None, driver.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.002)
-    os.kill(java_of(driver) if victim == "java" else driver.pid, signal.SIGKILL)
-    return driver.communicate(timeout=LONGEST_S), driver.returncode
-
-
-def finished(folder, out):
-    done = start(folder, out)
-    said, troubles = done.communicate(timeout=LONGEST_S)
-    assert (done.returncode, troubles) == (0, "")
-    return said
+    return start(out, "--once", "--access-log", folder, "--late-after", 120, "--batch-mib", 1)
 
 
 def test_every_key_is_right_after_the_job_was_killed_five_times(spark, tmp_path):
@@ -76,20 +43,20 @@ def test_every_key_is_right_after_the_job_was_killed_five_times(spark, tmp_path)
         "between two batches": ((commits / "3").exists, "java"),
     }
     for is_time, victim in moments.values():
-        (said, troubles), code = killed_when(is_time, folder, out, victim=victim)
+        (said, troubles), code = killed_when(is_time, once(folder, out), victim=victim)
         assert code == (1 if victim == "java" else -signal.SIGKILL)
         if victim == "java":
             assert troubles.count("\n") == 1
             assert "run it again" in troubles
         assert said == ""
-    assert "complete up to" in finished(folder, out)
+    assert "complete up to" in finished(once(folder, out))
     summary = assert_all_there(spark, out, folder)
     assert summary["missing"] == 0
     assert summary["late"] == {}
     steps = sorted(path.name for path in (out / "rows").glob("step=*"))
-    assert finished(folder, out).startswith("nothing new")
+    assert finished(once(folder, out)).startswith("nothing new")
     later = planted("killed-later", 60, begin=BEGIN + timedelta(seconds=SECONDS))
     write_file(folder, "later.jsonl", later.encoded())
-    finished(folder, out)
+    finished(once(folder, out))
     assert_all_there(spark, out, folder)
     assert sorted(path.name for path in (out / "rows").glob("step=*")) == sorted([*steps, f"step={FILES}"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from compliance.java import find_java
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
+from tests.compliance.stream.job_process import wait_until
 from tests.compliance.stream.recount import assert_all_there
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -52,46 +54,85 @@ def wait_for(log, words):
         time.sleep(0.1)
 
 
-@pytest.fixture
-def master(tmp_path):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The folder of a master and a worker, and the master's URL."""
+    folder = tmp_path_factory.mktemp("cluster")
     url = f"spark://127.0.0.1:{free_port()}"
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    with running(tmp_path / "master.log", f"{DEPLOY}.master.Master", *here, "--port", url.rpartition(":")[2]):
-        wait_for(tmp_path / "master.log", "I have been elected leader")
-        worker = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "worker"), url]
-        with running(tmp_path / "worker.log", f"{DEPLOY}.worker.Worker", *here, *worker):
-            wait_for(tmp_path / "worker.log", "Successfully registered with master")
-            yield url
+    with running(folder / "master.log", f"{DEPLOY}.master.Master", *here, "--port", url.rpartition(":")[2]):
+        wait_for(folder / "master.log", "I have been elected leader")
+        worker = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "worker"), url]
+        with running(folder / "worker.log", f"{DEPLOY}.worker.Worker", *here, *worker):
+            wait_for(folder / "worker.log", "Successfully registered with master")
+            yield folder, url
 
 
-@pytest.fixture
-def wheel(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "dist")]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(
         command, cwd=ROOT, env=os.environ | {"HATCH_BUILD_NO_HOOKS": "true"}, check=True, capture_output=True
     )
-    (made,) = (tmp_path / "dist").glob("*.whl")
+    (made,) = folder.glob("*.whl")
     return made
 
 
-def test_the_job_runs_unchanged_on_a_master_and_a_worker(spark, tmp_path, master, wheel):
+@pytest.fixture
+def submit(tmp_path, cluster, wheel):
+    def submitted():
+        words = [SPARK / "bin/spark-submit", "--master", cluster[1], "--driver-memory", "512m"]
+        words += ["--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1", "--py-files", wheel]
+        words += [ROOT / "deploy/compliance_job.py", "run", "--once"]
+        words += ["--access-log", tmp_path / "log", "--out", tmp_path / "out"]
+        return subprocess.Popen(
+            [str(word) for word in words],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return submitted
+
+
+def said_by(driver):
+    said, troubles = driver.communicate(timeout=400)
+    assert driver.returncode == 0, troubles[-3000:]
+    return said
+
+
+def working_executors(folder):
+    """The executor in a folder, if its task has begun: it has a Python."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_python = b"pyspark.daemon" in (process / "cmdline").read_bytes()
+            if is_python and (process / "cwd").readlink().is_relative_to(folder):
+                parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                    yield int(parent)
+
+
+def test_the_job_runs_unchanged_on_a_master_and_a_worker(spark, tmp_path, cluster, submit):
     folder, out = tmp_path / "log", tmp_path / "out"
     for number in range(3):
         write_file(folder, f"{number}.jsonl", [*planted(f"proxy-{number}", 60).encoded(), b"torn"])
-    submit = [SPARK / "bin/spark-submit", "--master", master, "--driver-memory", "512m", "--executor-memory", "512m"]
-    submit += ["--conf", "spark.driver.host=127.0.0.1", "--py-files", wheel, ROOT / "deploy/compliance_job.py"]
-    submit += ["run", "--once", "--access-log", folder, "--out", out]
-    done = subprocess.run(
-        [str(word) for word in submit],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "543 lines, 3 malformed" in done.stdout
+    assert "543 lines, 3 malformed" in said_by(submit())
     assert_all_there(spark, out, folder)
     # An executor of its own did the work.
-    assert list((tmp_path / "worker").glob("app-*/0/stderr"))
+    assert list((cluster[0] / "worker").glob("app-*/0/stderr"))
+
+
+def test_a_task_whose_executor_dies_is_tried_again_on_another(spark, tmp_path, cluster, submit):
+    folder, out = tmp_path / "log", tmp_path / "out"
+    write_file(folder, "a.jsonl", [*planted("again", 2000).encoded(), b"torn"])
+    driver = submit()
+    wait_until(lambda: list(working_executors(cluster[0])), driver, every_s=0.05)
+    for executor in working_executors(cluster[0]):
+        os.kill(executor, signal.SIGKILL)
+    assert "6,001 lines, 1 malformed" in said_by(driver)
+    assert_all_there(spark, out, folder)
+    newest = max((cluster[0] / "worker").glob("app-*"))
+    assert sorted(path.name for path in newest.iterdir()) == ["0", "1"]

@@ -1,0 +1,52 @@
+"""`sluice compliance run` as a process, to be ended in the midst of its work."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.compliance.planted import QUICK_JAVA
+
+LONGEST_S = 300
+
+
+def start(out, *options):
+    command = [sys.executable, "-m", "sluice", "compliance", "run", "--out", str(out), *map(str, options)]
+    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(is_time, driver, every_s=0.002):
+    until = time.monotonic() + LONGEST_S
+    while not is_time():
+        assert driver.poll() is None, driver.communicate()
+        assert time.monotonic() < until
+        time.sleep(every_s)
+
+
+def java_of(driver):
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+    (java,) = (int(pid) for pid in children if "java" in Path(f"/proc/{pid}/comm").read_text())
+    return java
+
+
+def killed_when(is_time, driver, *, victim):
+    """Kills a run's driver or its Java as soon as something is there; returns what the run says."""
+    wait_until(is_time, driver)
+    os.kill(java_of(driver) if victim == "java" else driver.pid, signal.SIGKILL)
+    return driver.communicate(timeout=LONGEST_S), driver.returncode
+
+
+def stopped_when(is_time, driver):
+    """Asks a run to end as soon as something is there; returns what it says, if it ends well."""
+    wait_until(is_time, driver)
+    driver.terminate()
+    return finished(driver)
+
+
+def finished(driver):
+    said, troubles = driver.communicate(timeout=LONGEST_S)
+    assert (driver.returncode, troubles) == (0, "")
+    return said
