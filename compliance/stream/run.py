@@ -42,7 +42,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         _check_folders(job)
         with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
             query = start(spark, job, progress.on_summary, follow=follow)
-            _wait(query, progress)
+            _wait(query, progress, follow=follow)
     except (JobError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (ConnectionError, Py4JNetworkError):
@@ -60,8 +60,12 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
-def _wait(query: StreamingQuery, progress: Progress) -> None:
-    """Until the stream ends, or a signal ends it; a batch under way is done again by the next run."""
+def _wait(query: StreamingQuery, progress: Progress, *, follow: bool) -> None:
+    """Until the stream ends, or a signal ends it; a batch under way is done again by the next run.
+
+    Raises:
+        JobError: If a signal ends what was to end by itself.
+    """
     is_stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what `signal` calls
@@ -77,6 +81,8 @@ def _wait(query: StreamingQuery, progress: Progress) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if is_stopping and not follow:
+        raise JobError(f"ended by a signal before all was read; {_AGAIN}")
 
 
 @contextlib.contextmanager
