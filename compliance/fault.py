@@ -9,7 +9,7 @@ import msgspec
 
 from accesslog.record import SCHEMA_VERSION, Kinds
 from compliance.schema import nullable_fields, required_fields
-from compliance.strict import LARGEST, REFUSALS, decoder, is_text, plain, strict, without_burst
+from compliance.strict import LARGEST, REFUSALS, decoder, is_text, micros_of, plain, strict, without_burst
 
 LONGEST_QUARANTINED = 100_000
 """Characters of a malformed line that are kept."""
@@ -77,12 +77,13 @@ def _is_of(value: object, python_type: Any) -> bool:
 
 def _impossible(said: dict[str, Any], types: dict[str, Any]) -> Iterator[str]:
     for name, value in said.items():
-        if plain(types[name]) is datetime and not (isinstance(value, str) and _RFC3339.fullmatch(value)):
+        is_time = plain(types[name]) is datetime
+        if is_time and not (isinstance(value, str) and _RFC3339.fullmatch(value)):
             yield name
             continue
         try:
-            msgspec.convert(value, strict(types[name]))
-        except msgspec.ValidationError:
+            _ = micros_of(value) if is_time else msgspec.convert(value, strict(types[name], name))
+        except (msgspec.ValidationError, OverflowError):
             yield name
 
 

@@ -23,8 +23,6 @@ from pyspark.sql.types import (
 from accesslog.record import Kinds
 from compliance.strict import plain
 
-LINE_KEY = ("proxy_id", "boot_id", "seq")
-"""What makes a line one of a kind."""
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"

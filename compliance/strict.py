@@ -18,6 +18,8 @@ from accesslog.record import SCHEMA_VERSION, Kinds
 
 LARGEST = 2**63 - 1
 """Numbers are 64 bits wide."""
+MOST = 2**48 - 1
+"""No line tells of more messages or bytes; so sums of 30,000 lines at the least are numbers, too."""
 
 _MOST_TIMES = 100_000
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,13 +28,15 @@ _MICROSECOND = timedelta(microseconds=1)
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """All that decoding may raise, whatever stands in a line (`ValueError`: bytes that are no text)."""
 
+_NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id"})
+"""Numbers that are no amounts: nobody adds them up."""
 _RULES: dict[Any, Any] = {
     bool: bool,
     str: str,
-    int: Annotated[int, Meta(ge=0, le=LARGEST)],
+    int: Annotated[int, Meta(ge=0, le=MOST)],
     float: Annotated[float, Meta(ge=0)],
     datetime: Annotated[datetime, Meta(tz=True)],
-    tuple[int, ...]: Annotated[tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...], Meta(max_length=BUCKETS)],
+    tuple[int, ...]: Annotated[tuple[Annotated[int, Meta(ge=0, le=MOST)], ...], Meta(max_length=BUCKETS)],
 }
 
 
@@ -58,9 +62,19 @@ class _Times:
     def _new(self, said: object) -> Micros:
         if len(self._known) > _MOST_TIMES:
             self._known.clear()
-        since: timedelta = msgspec.convert(said, strict(datetime)) - _1970
-        found = self._known[said] = Micros(since // _MICROSECOND)
+        found = self._known[said] = micros_of(said)
         return found
+
+
+def micros_of(said: object) -> Micros:
+    """What a time says.
+
+    Raises:
+        ValidationError: If it is none.
+        OverflowError: If it is before the year 1 or behind 9999 in UTC.
+    """
+    time: datetime = msgspec.convert(said, strict(datetime))
+    return Micros((time.astimezone(UTC) - _1970) // _MICROSECOND)
 
 
 def plain(python_type: Any) -> Any:
@@ -70,16 +84,18 @@ def plain(python_type: Any) -> Any:
     return python_type
 
 
-def strict(python_type: Any) -> Any:
-    """The type with the rule for its values, without its null."""
+def strict(python_type: Any, name: str = "") -> Any:
+    """The type with the rule for its values, without its null; `name` is the field's."""
     bare = plain(python_type)
+    if bare is int and name in _NAMES:
+        return Annotated[int, Meta(ge=0, le=LARGEST)]
     return bare if get_origin(bare) is Literal else _RULES[bare]
 
 
 def _record(kind: str) -> type[Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
-        rule = Micros if plain(field.type) is datetime else strict(field.type)
+        rule = Micros if plain(field.type) is datetime else strict(field.type, field.name)
         if field.encode_name == "v":
             rule = Annotated[int, Meta(ge=0, le=SCHEMA_VERSION)]
         if field.required or field.default_factory is not msgspec.NODEFAULT:

@@ -75,16 +75,24 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     state = State(spark, job.work)
     step = state.newest()
     rows = _rows(spark, job)
-    runs, gaps = (None if step is None else spark.read.parquet(state.place(step, name)) for name in ("runs", "gaps"))
+    # At once: the job may go on meanwhile, and remove its old states.
+    runs, gaps = (
+        None if step is None else spark.read.parquet(state.place(step, name)).localCheckpoint()
+        for name in ("runs", "gaps")
+    )
+    last = -1 if step is None else step
     quarantine = f"{out}/quarantine"
     malformed = (
-        spark.read.schema(", ".join(" ".join(column) for column in _QUARANTINE.items())).json(quarantine)
+        spark.read.schema(", ".join(" ".join(column) for column in _QUARANTINE.items()))
+        .json(quarantine)
+        .where(F.col("step") <= last)
+        .drop("step")
         if storage.exists(quarantine)
         else None
     )
     return LogTables(
         # A batch may be under way.
-        rows=rows.where(F.col("step") <= (-1 if step is None else step)),
+        rows=rows.where(F.col("step") <= last),
         runs=_or_none(spark, runs, _RUNS),
         gaps=_or_none(spark, gaps, _GAPS),
         quarantine=_or_none(spark, malformed, _QUARANTINE),

@@ -1,6 +1,6 @@
 """Numbers as people read them."""
 
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def whole(value: float) -> str:
@@ -28,7 +28,7 @@ def percent(share: float) -> str:
         return "100 %"
     if share >= 10:
         return f"{whole(share * 100)} %"
-    return f"{share * 100:.4g} %" if share > 1 else f"{min(share * 100, 99.99):.2f} %"
+    return f"{max(share * 100, 100.01):.5g} %" if share > 1 else f"{min(share * 100, 99.99):.2f} %"
 
 
 def span(seconds: float) -> str:

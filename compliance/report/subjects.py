@@ -1,5 +1,6 @@
 """What is shown in full: which limits get charts, and which shared ones are looked into."""
 
+import math
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -31,7 +32,10 @@ class Subject(Struct, frozen=True, kw_only=True):
 def step_for(first: datetime, last: datetime) -> int:
     """The shortest step that keeps a chart within its number of steps, seconds."""
     span_s = (last - first).total_seconds()
-    return next((step for step in STEPS_S if span_s / step <= MOST_STEPS), STEPS_S[-1])
+    longest = STEPS_S[-1]
+    # A clock that was decades off must not make a chart of as many days.
+    whole_days = longest * math.ceil(span_s / MOST_STEPS / longest)
+    return next((step for step in STEPS_S if span_s / step <= MOST_STEPS), whole_days)
 
 
 def charted(limiters: list[LimiterVerdict], topics: list[TopicFacts]) -> list[Subject]:

@@ -12,13 +12,14 @@ from functools import partial
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, StructField
 
 from compliance.schema import placed_schema
 from compliance.stream import runs, seen
 from compliance.stream.options import Job
 from compliance.stream.piece import QUARANTINE, ROWS, WINDOWS
-from compliance.stream.reading import Batch, read
+from compliance.stream.reading import Batch, SourceChangedError, read
 from compliance.stream.seen import Seen
 from compliance.stream.sinks import Tables
 from compliance.stream.state import State, Totals
@@ -26,7 +27,7 @@ from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary, summary
 from compliance.stream.window_files import Days, put_together
 from compliance.stream.window_table import WindowTable
-from compliance.stream.windows import published_schema
+from compliance.stream.windows import published
 
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
@@ -78,7 +79,7 @@ class BatchWriter:
         place = f"{self._job.out}/quarantine/step={step}"
         self._storage.remove(place)
         for number, piece in enumerate(batch.of(QUARANTINE)):
-            self._storage.put(f"{place}/part-{number:05}.json", piece.content)
+            self._storage.put(f"{place}/part-{number:05}.json.gz", piece.content)
 
     def _keep(self, batch: Batch, step: int) -> None:
         stage = self._stage("rows")
@@ -104,7 +105,8 @@ class BatchWriter:
         stage = self._stage(table.name)
         for day, content in days:
             self._storage.put(f"{stage}/day={day}/part-00000.parquet", content)
-        self._tables.adopt(table.name, part, stage, published_schema(table))
+        told = published(table.schema.empty_table(), table, is_final=True)
+        self._tables.adopt(table.name, part, stage, from_arrow_schema(told.schema))
 
     def _runs(self, batch: Batch, before: int | None) -> runs.Spans:
         earlier = runs.of(self._state.read(before, "runs", runs.SCHEMA))
@@ -125,7 +127,8 @@ class BatchWriter:
 def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], watermark_s: int) -> Totals:
     parts = batch.parts.values()
     rows = totals.rows + sum(found.rows for found in parts)
-    assert rows == known.there(), "a line is kept twice, or not at all"
+    if rows != known.there():
+        raise SourceChangedError(f"{rows} rows, but {known.there()} numbers seen: a line is kept twice, or not at all")
     return Totals(
         lines=totals.lines + sum(found.lines for found in parts),
         rows=rows,

@@ -13,6 +13,7 @@ from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary
 
 _INTO = " into "
+_LEAST_TASKS = "spark.sql.files.minPartitionNum"
 
 
 def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], *, follow: bool) -> StreamingQuery:
@@ -32,7 +33,13 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
     writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
-    return trigger.start()
+    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`numbering.py`).
+    # The stream keeps the settings with which it starts; who reads its tables wants them cut.
+    spark.conf.set(_LEAST_TASKS, "1")
+    try:
+        return trigger.start()
+    finally:
+        spark.conf.unset(_LEAST_TASKS)
 
 
 def sink_of(storage: Storage, out: str) -> Sink:

@@ -63,11 +63,15 @@ def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Batch:
     }
     if not again:
         return first
-    second = _read(lines, Known(seen, first.seen(), above, frozenset(again)), tables)
-    if _lines(second) != {number: counted for number, counted in _lines(first).items() if number in again}:
-        raise SourceChangedError("the source gave other lines when it was read again")
-    kept = [piece for piece in first.pieces if piece.part not in again]
-    return Batch([*kept, *second.pieces], {**first.parts, **second.parts})
+    known, before = Known(seen, first.seen(), above, frozenset(again)), _lines(first)
+    # Before the others come: what is read again need not be kept twice.
+    kept = Batch([piece for piece in first.pieces if piece.part not in again], first.parts)
+    del first
+    second = _read(lines, known, tables)
+    for number, after in _lines(second).items():
+        if after != before[number]:
+            raise SourceChangedError(f"task {number} was given other lines when the source was read again")
+    return Batch([*kept.pieces, *second.pieces], {**kept.parts, **second.parts})
 
 
 def _read(lines: DataFrame, known: Known, tables: Sequence[WindowTable]) -> Batch:

@@ -103,7 +103,7 @@ def complete_up_to(runs: Spans) -> int | None:
 
 def rfc3339(micros: int) -> str:
     """Microseconds since 1970 as text that any JSON reader takes for a UTC time."""
-    return f"{_1970 + timedelta(microseconds=micros):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return (_1970 + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def table(runs: Spans, seen: Seen) -> pa.Table:

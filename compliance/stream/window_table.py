@@ -6,10 +6,8 @@ Lengths divide each other. A line counts in the windows in which it starts.
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from compliance.columns import arrow_schema
-from compliance.schema import row_schema
 
 WIDTHS_S = (1, 10, 60, 300, 3600)
 
@@ -53,14 +51,6 @@ class WindowTable:
         names = (*self.key, *self._values)
         head = {"width_s": pa.int32(), "window_s": pa.int64(), "lines": pa.int64(), "as_of": own.field("end").type}
         return pa.schema(head | {name: own.field(name).type for name in names})
-
-    @property
-    def spark_schema(self) -> StructType:
-        """The same for Spark."""
-        head = {"width_s": IntegerType(), "window_s": LongType(), "lines": LongType(), "as_of": TimestampType()}
-        own = {field.name: field.dataType for field in row_schema().fields}
-        types = head | {name: own[name] for name in (*self.key, *self._values)}
-        return StructType([StructField(name, kind) for name, kind in types.items()])
 
     @property
     def _values(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DateType, StructField, StructType, TimestampType
 
 from compliance.stream.window_table import WindowTable
 
@@ -37,7 +36,7 @@ def by_state(windows: pa.Table, watermarks_s: tuple[int, int]) -> ByState:
     """
     end = windows["window_s"].to_numpy() + windows["width_s"].to_numpy()
     was_closed, is_closed = (end <= watermark for watermark in watermarks_s)
-    masks = was_closed, is_closed & ~was_closed, ~is_closed & ~was_closed
+    masks = was_closed, is_closed & ~was_closed, ~is_closed
     return ByState(*(windows.filter(pa.array(mask)) for mask in masks))
 
 
@@ -63,14 +62,6 @@ def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Ta
     found["is_final"] = pa.array(np.full(len(windows), is_final))
     found["day"] = found["start"].cast(pa.date32())
     return pa.table(found)
-
-
-def published_schema(table: WindowTable) -> StructType:
-    """Of `published`."""
-    own = {field.name: field for field in table.spark_schema.fields}
-    span = [StructField(name, TimestampType()) for name in ("start", "end")]
-    ours = [StructField("is_final", BooleanType()), StructField("day", DateType())]
-    return StructType([own["width_s"], *span, *(own[name] for name in _told(table)), *ours])
 
 
 def _told(table: WindowTable) -> tuple[str, ...]:

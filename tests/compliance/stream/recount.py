@@ -1,5 +1,6 @@
 """Counts an access log in plain Python, by its own reading of the rules, to compare the job's tables with."""
 
+import gzip
 import json
 from collections import defaultdict
 from datetime import datetime
@@ -62,8 +63,8 @@ def windows_in(spark, out):
 
 def quarantined_in(out):
     """File and line of each quarantined line, in order."""
-    files = out.glob("quarantine/step=*/*.json")
-    said = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    files = out.glob("quarantine/step=*/*.json.gz")
+    said = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     return sorted((line["file"], line["line"]) for line in said)
 
 

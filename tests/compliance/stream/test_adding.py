@@ -1,6 +1,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,3 +112,42 @@ def test_histograms_are_added_place_by_place(histograms):
     together = merged(pa.Table.from_pylist(hour, TOPICS.schema), TOPICS).to_pylist()
     assert [row["delay_hist"] for row in together] == [[expected[at] for at in range(max(expected, default=-1) + 1)]]
     assert [row["delay_sum_ms"] for row in together] == [2.0 * len(histograms)]
+
+
+def test_windows_of_other_keys_are_others_whatever_stands_beside_them():
+    """Values that are the same in one column and not in another, in an order that mixes all of them."""
+    logs = [planted("w", 3, boot_id=name) for name in "ab"]
+    for log, tenant in zip(logs, ("acme", "zeta"), strict=True):
+        log.lines = [msgspec.structs.replace(line, tenant=tenant) for line in log.lines if hasattr(line, "tenant")]
+    logs[1].lines = [msgspec.structs.replace(line, direction="dispatch") for line in logs[1].lines] + logs[1].lines
+    lines = lines_of(*logs).filter(pa.compute.equal(lines_of(*logs)["kind"], "interval")).select(TOPICS.fields)
+    mixed = lines.take([at * 5 % len(lines) for at in range(len(lines))])
+    for found in (windows_of(mixed, TOPICS), merged(windows_of(mixed, TOPICS), TOPICS)):
+        ones = sorted(
+            (row["tenant"], row["direction"], row["window_s"] - BEGIN_S, row["lines"])
+            for row in found.to_pylist()
+            if row["width_s"] == 1
+        )
+        assert ones == sorted(
+            (*whose, second, 1)
+            for whose in (("acme", "publish"), ("zeta", "publish"), ("zeta", "dispatch"))
+            for second in range(3)
+        )
+
+
+def test_the_largest_is_kept_and_none_where_no_line_has_one():
+    log = PlantedLog()
+    for largest in (3, 7, 5):
+        log.limit(1, largest_entry_messages=largest, largest_entry_bytes=0)
+    (hour,) = (row for row in windows(log, LIMITERS).to_pylist() if row["width_s"] == WIDTHS_S[-1])
+    assert (hour["largest_entry_messages"], hour["largest_entry_bytes"]) == (7, 0)
+    lines = of_kind(log, "limit").select(LIMITERS.fields)
+    at = lines.schema.get_field_index("largest_entry_bytes")
+    silent = lines.set_column(at, "largest_entry_bytes", pa.nulls(3, pa.int64()))
+    assert {row["largest_entry_bytes"] for row in windows_of(silent, LIMITERS).to_pylist()} == {None}
+
+
+def test_zeros_at_the_end_of_a_histogram_are_left_out():
+    log = PlantedLog()
+    log.interval(1, delay_hist=(0, 2, 0, 0), delay_sum_ms=2.0)
+    assert {tuple(row["delay_hist"]) for row in windows(log, TOPICS).to_pylist()} == {(0, 2)}

@@ -16,6 +16,7 @@ def batch(*places):
 def test_lines_of_a_block_are_numbered_over_all_batches_and_blocks_of_a_task():
     numbering = Numbering({("a", 100): 7})
     first = numbering.numbers(batch(("a", 0), ("a", 0), ("b", 0), ("a", 100)))
+    assert Numbering({}).numbers(batch(("a", 0), ("a", 9))).to_pylist() == [1, 1]
     second = numbering.numbers(batch(("a", 100), ("c", 0)))
     assert (first.to_pylist(), second.to_pylist()) == ([1, 2, 1, 8], [9, 1])
     assert numbering.lines == {("a", 0): 2, ("b", 0): 1, ("a", 100): 2, ("c", 0): 1}

@@ -1,3 +1,4 @@
+import gzip
 import json
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,8 @@ SCHEMA = pa.schema({"value": pa.binary(), "file": pa.string(), "block": pa.int64
 class Read:
     """What came out of lines that come in batches."""
 
+    schema = lines_of(planted("a")).schema.append(pa.field("file", pa.string())).append(pa.field("line", pa.int64()))
+
     def __init__(self, *batches, known=None, tables=TABLES):
         given = [
             pa.RecordBatch.from_pylist([{"value": line, "file": "f", "block": 0} for line in lines], SCHEMA)
@@ -40,16 +43,15 @@ class Read:
 
     def rows(self):
         """By day."""
-        schema = (
-            lines_of(planted("a")).schema.append(pa.field("file", pa.string())).append(pa.field("line", pa.int64()))
-        )
         found: Any = {}
         for piece in self.of(ROWS):
-            found.setdefault(piece.day, []).extend(table_of([piece.content], schema).to_pylist())
+            found.setdefault(piece.day, []).extend(table_of([piece.content], self.schema).to_pylist())
         return found
 
     def quarantined(self):
-        return [json.loads(line) for piece in self.of(QUARANTINE) for line in piece.content.splitlines()]
+        return [
+            json.loads(line) for piece in self.of(QUARANTINE) for line in gzip.decompress(piece.content).splitlines()
+        ]
 
 
 def test_each_line_is_a_row_of_its_day_or_quarantined_with_its_place():
@@ -120,6 +122,35 @@ def test_how_much_is_handed_on_at_once_changes_nothing(monkeypatch, most):
         whole = windows_of(of_kind, table)
         order = [(name, "ascending") for name in table.window]
         assert merged(own, table).sort_by(order) == whole.sort_by(order)
+
+
+def test_so_many_lines_are_handed_on_at_a_time_and_so_much_of_what_is_malformed(monkeypatch):
+    monkeypatch.setattr(module, "MOST_LINES", 6)
+    monkeypatch.setattr(module, "MOST_TEXT", 200)
+    lines = planted("a", 6).encoded()
+    good = Read(*(lines[at : at + 3] for at in range(0, 18, 3)))
+    assert [len(table_of([piece.content], good.schema)) for piece in good.of(ROWS)] == [6, 6, 6]
+    bad = Read(*[[b"torn" * 10]] * 6)
+    assert [gzip.decompress(piece.content).count(b"torn" * 10) for piece in bad.of(QUARANTINE)] == [2, 2, 2]
+
+
+def test_what_is_known_of_other_parts_is_heeded():
+    log = planted("a", 4)
+    known = Known(parts={2: seen_of(planted("a", 1)), 3: seen_of(log), 4: seen_of(log)}, above={("f", 0): 100})
+    (rows,) = Read(log.encoded(), known=known).rows().values()
+    assert sorted((row["seq"], row["line"]) for row in rows) == [(seq, 101 + seq) for seq in range(3, 12)]
+
+
+def test_a_row_is_of_the_day_on_which_it_starts():
+    log = planted("a")
+    log.begin = log.begin.replace(hour=23, minute=59, second=59)
+    log.interval(1)
+    assert list(Read(log.encoded()).rows()) == ["2026-11-21"]
+
+
+def test_of_a_long_line_of_ascii_so_many_characters_are_kept():
+    (kept,) = Read([b"x" * (LONGEST_QUARANTINED + 1)]).quarantined()
+    assert len(kept["text"]) == LONGEST_QUARANTINED
 
 
 def test_without_tables_of_windows_there_are_none():

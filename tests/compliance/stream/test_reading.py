@@ -1,5 +1,6 @@
 """A batch through real Spark tasks: several of them, files cut into blocks, copies among them."""
 
+import gzip
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from compliance.stream.numbering import above
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.parquet import table_of
-from compliance.stream.part import MOST_LINES
 from compliance.stream.piece import QUARANTINE, ROWS
 from compliance.stream.reading import SourceChangedError, read
 from compliance.stream.seen import Seen
@@ -58,7 +58,7 @@ def test_lines_are_numbered_as_an_editor_does_though_files_are_cut_into_blocks(s
     expected = [("a.jsonl", seq, seq + 1 + 2 * (seq >= 50)) for seq in range(180)]
     expected += [("b.jsonl", seq, line) for _, seq, line in expected]
     assert sorted((row["file"], row["seq"], row["line"]) for row in rows_of(batch)) == expected
-    quarantined = b"".join(piece.content for piece in batch.of(QUARANTINE)).splitlines()
+    quarantined = b"".join(gzip.decompress(piece.content) for piece in batch.of(QUARANTINE)).splitlines()
     assert sorted(line.partition(b',"text"')[0] for line in quarantined) == [
         b'{"file":"%s.jsonl","line":%d' % (name, line) for name in (b"a", b"b") for line in (51, 52)
     ]
@@ -101,4 +101,3 @@ def test_nothing_in_nothing_out(spark):
     batch = read(frame, Seen(), ())
     assert list(batch.of(ROWS)) == []
     assert sum(found.lines for found in batch.parts.values()) == 0
-    assert MOST_LINES > 0

@@ -33,6 +33,7 @@ def test_windows_of_all_parts_and_of_batches_before_are_closed_at_the_watermark(
     first, second, third = (windows_of(lines.slice(at, 3), table) for at in (0, 3, 6))
     made = put_together(table, first, [encoded(second), encoded(third)], (0, BEGIN_S + 8))
     assert seconds_of(read(made.closed_days, table)) == list(range(8))
+    assert {row["is_final"] for row in read(made.closed_days, table)} == {True}
     assert seconds_of(read(made.open_days, table)) == [8]
     assert made.late == {}
     tens = [row for row in read(made.open_days, table) if row["width_s"] == 10]

@@ -1,12 +1,10 @@
 from datetime import timedelta
 
 import pyarrow as pa
-import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from compliance.stream.adding import windows_of
 from compliance.stream.window_table import TABLES
-from compliance.stream.windows import by_state, late_lines, published, published_schema
+from compliance.stream.windows import by_state, late_lines, published
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, planted
 
@@ -43,8 +41,10 @@ def test_readers_get_times_values_and_the_day():
     assert (row["level"], row["limit_messages"], row["passed_messages"], row["is_final"]) == ("topic", 100.0, 110, True)
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_what_is_published_has_the_schema_that_it_is_read_with(table):
-    told = published(windows(table, 1), table, is_final=False)
-    of_arrow = from_arrow_schema(told.schema)
-    assert [(f.name, f.dataType) for f in of_arrow] == [(f.name, f.dataType) for f in published_schema(table)]
+def test_what_is_open_is_not_final_and_a_window_is_of_the_day_on_which_it_begins():
+    log = planted("w")
+    log.begin = log.begin.replace(hour=23, minute=59, second=59)
+    log.interval(1)
+    told = published(windows_of(lines_of(log).select(TOPICS.fields), TOPICS), TOPICS, is_final=False).to_pylist()
+    (second,) = (row for row in told if row["width_s"] == 1)
+    assert (str(second["day"]), str(second["end"].date()), second["is_final"]) == ("2026-11-21", "2026-11-22", False)
