@@ -18,6 +18,10 @@ _CALM_NS = 1_000_000_000
 """For so long after turns here and elsewhere have crossed, nobody is gathered."""
 
 
+Amount = tuple[int, int]
+"""Messages and bytes."""
+
+
 class Scope(NamedTuple):
     """What a limiter limits; limiters are found by it, so it is made often.
 
@@ -94,6 +98,27 @@ class Limiter:
             bucket.give_back(messages)
         for bucket in self._weighing:
             bucket.give_back(size)
+
+    def lend(self, messages: int, size: int) -> None:
+        """What was charged for so much is not used yet; see `TokenBucket`."""
+        for bucket in self._counting:
+            bucket.lend(messages)
+        for bucket in self._weighing:
+            bucket.lend(size)
+
+    def come_back(self, used: Amount, unused: Amount, now: int) -> None:
+        """Of what was lent, these messages and bytes were used, and those will not be."""
+        for bucket in self._counting:
+            bucket.come_back(used[0], unused[0], now)
+        for bucket in self._weighing:
+            bucket.come_back(used[1], unused[1], now)
+
+    def spare(self, now: int) -> tuple[int | None, int | None]:
+        """Messages and bytes of which half may be lent: what is at hand, up to half a burst less what is lent already.
+
+        None is what is not limited.
+        """
+        return _spare(self._counting, now), _spare(self._weighing, now)
 
     def wait_ns(self, now: int) -> int:
         """Nanoseconds until `is_open`, if nobody passes before."""
@@ -200,3 +225,7 @@ def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int, *, follows
     elif bucket.rate != rate:
         bucket.change(rate, now)
     return bucket
+
+
+def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:
+    return min((min(bucket.tokens(now), bucket.rate.burst // 2 - bucket.lent) for bucket in buckets), default=None)

@@ -115,8 +115,11 @@ class Permits:
         """Held entries were dropped; `ask_again` where the client still counts their permits as given."""
         self._under_way.hold(-entries, -messages, -size)
         self._count()
-        if ask_again:
-            self.asked += messages
+        self.ask_again(messages if ask_again else 0)
+
+    def ask_again(self, permits: int) -> None:
+        """The client still counts on these, which it asked for before."""
+        self.asked += permits
         self._settle()
 
     def forgo(self) -> None:

@@ -124,6 +124,11 @@ class Policies:
                 return _at_level(written, direction, Whose(topic, client, self.group_of(topic)))
         return None
 
+    @property
+    def limits_subscribes(self) -> bool:
+        """Whether there is any subscribe rate."""
+        return any(self._values.get("subscribe", {}).values())
+
     def subscribe_rate(self, topic: Topic) -> tuple[Rate, str] | None:
         """How often each consumer may subscribe to a topic, and the source for people (`namespace rest`).
 

@@ -38,6 +38,8 @@ class Registry:
         ValueError: If the rules spare them, and there is no clock.
 
     Attributes:
+        wired: Called with a stream that may be within other limits than before, or in another way.
+        tuned: Called with a limiter that streams are within, when it has another value.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
     """
@@ -51,6 +53,8 @@ class Registry:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.policies = policies
+        self.wired: Callable[[Stream], None] = lambda _stream: None
+        self.tuned: Callable[[Limiter], None] = lambda _limiter: None
         self._gate = gate
         self._observer = observer
         self._live = LiveStreams()
@@ -199,6 +203,8 @@ class Registry:
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
         """These have another value: whoever waits for them may go, and more may be asked of the broker."""
         limiters = list(limiters)
+        for limiter in limiters:
+            self.tuned(limiter)
         self._wake(limiters, now)
         for meter in [meter for limiter in limiters for meter in limiter.meters]:
             meter.serve()
@@ -220,6 +226,7 @@ class Registry:
             self._gate.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
+        self.wired(stream)
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
         """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""

@@ -17,15 +17,22 @@ class TokenBucket:
     burst has no room for it, up to 20 ms' worth and always less than a token: else 19/s, whose burst is 1, would pass
     95 % of its limit. A bucket starts without it.
 
+    Tokens that were taken but not used yet, because somebody elsewhere may use them at any later moment, are *lent*.
+    Until he says what became of them they fill the bucket as if they were in it: so what he uses and what is taken
+    here are, over any interval, no more than one bucket would have let pass.
+
+        balance + lent ≤ capacity        (always, so `lend` and `come_back` change nothing but where tokens are)
+
     Args:
         rate: Tokens per period, and the capacity.
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
     """
 
-    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "_per_ns", "_per_token", "rate")
+    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "_per_ns", "_per_token", "lent", "rate")
 
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
+        self.lent = 0
         self._per_ns = rate.tokens
         self._per_token = rate.period_ns
         self._capacity = _capacity(rate)
@@ -54,6 +61,23 @@ class TokenBucket:
     def give_back(self, tokens: int) -> None:
         """Undo a `take` of the same instant."""
         self._balance += tokens * self._per_token
+
+    def lend(self, tokens: int) -> None:
+        """Tokens that have just been taken are not used yet."""
+        self.lent += tokens
+        self._capacity -= tokens * self._per_token
+
+    def come_back(self, used: int, unused: int, now: int) -> None:
+        """Of what was lent, so much has been used, and so much will not be; nobody can give back more than he has.
+
+        Until now there was no room for it: what is earned up to now is earned first.
+        """
+        self._earn(now)
+        used = min(used, self.lent)
+        unused = min(unused, self.lent - used)
+        self.lent -= used + unused
+        self._capacity += (used + unused) * self._per_token
+        self._balance += unused * self._per_token
 
     def wait_ns(self, tokens: int, now: int) -> int:
         """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
@@ -91,7 +115,7 @@ class TokenBucket:
         self.rate = rate
         self._per_ns = rate.tokens
         self._per_token = rate.period_ns
-        self._capacity = _capacity(rate)
+        self._capacity = _capacity(rate) - self.lent * rate.period_ns
         self._balance = min(balance, self._capacity)
         self._paid_at = self._earned_at + max(0, -(self._balance // rate.tokens))
 

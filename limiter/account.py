@@ -1,0 +1,98 @@
+"""What a worker's gate knows of one stream, and has not told its judge yet."""
+
+from collections import deque
+from collections.abc import Callable
+
+from limiter.letters import Passed
+from limiter.purse import Purse
+from limiter.stream import Entry
+
+WINDOW = 256
+"""Tickets of one stream that the judge has at one time: as many as go in some round trips, however much is held."""
+
+
+class Account:
+    """One stream's.
+
+    Args:
+        number: The stream's, for the judge.
+
+    Attributes:
+        tickets: Entries of which the judge has been told so far that they wait.
+        behind: Those that wait and of which it has not been told yet.
+        settled: How many of them, from the first, have gone or were dropped.
+        by_ticket: Whether each entry is the judge's; as long as it is not known what applies, it is.
+        is_metered: Whether permits are the judge's, likewise.
+        purses: What was lent of the stream's limits.
+        grant: Passes permits on to the broker.
+        entries: So many passed by what was lent, since that was told last; and messages and bytes.
+    """
+
+    __slots__ = (
+        "behind",
+        "by_ticket",
+        "entries",
+        "grant",
+        "is_metered",
+        "largest_messages",
+        "largest_size",
+        "messages",
+        "number",
+        "purses",
+        "settled",
+        "size",
+        "tickets",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.tickets = 0
+        self.behind: deque[Entry] = deque()
+        self.settled = 0
+        self.by_ticket = True
+        self.is_metered = True
+        self.purses: tuple[Purse, ...] = ()
+        self.grant: Callable[[int], None] = lambda _permits: None
+        self.entries = 0
+        self.messages = 0
+        self.size = 0
+        self.largest_messages = 0
+        self.largest_size = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Tickets of which the judge has not said that they may go."""
+        return self.tickets - self.settled
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether something is lent of every limit, so that nobody is known to wait there."""
+        return not self.by_ticket and all(purse.is_open for purse in self.purses)
+
+    def behind_sums(self) -> tuple[int, int]:
+        """Messages and bytes that wait without tickets."""
+        return sum([entry.messages for entry in self.behind]), sum([entry.size for entry in self.behind])
+
+    def take(self, messages: int, size: int) -> bool:
+        """Take so much of what was lent of every limit, if all of it fits; else nothing."""
+        for position, purse in enumerate(self.purses):
+            if not purse.fits(messages, size):
+                for charged in self.purses[:position]:
+                    charged.refund(messages, size)
+                return False
+            purse.charge(messages, size)
+        return True
+
+    def count(self, entries: int, messages: int, size: int, largest: tuple[int, int]) -> None:
+        """So much passed by what was lent; and the largest entry's messages and bytes."""
+        self.entries += entries
+        self.messages += messages
+        self.size += size
+        self.largest_messages = max(self.largest_messages, largest[0])
+        self.largest_size = max(self.largest_size, largest[1])
+
+    def take_passed(self) -> Passed:
+        """What that was since the last time."""
+        passed = Passed(self.number, self.entries, self.messages, self.size, self.largest_messages, self.largest_size)
+        self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
+        return passed

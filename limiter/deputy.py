@@ -1,0 +1,300 @@
+"""The gate of a worker: what fits what it was lent passes at once, of all else the judge says when it may go.
+
+    offered ──fits what was lent──▶ passed, told later                       (`admit`, `pass_entry`)
+       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `released`)
+
+It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a stream overtakes what is held of it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from limiter.account import WINDOW, Account
+from limiter.gate import Gate
+from limiter.journal import Unnoted
+from limiter.letters import (
+    Asked,
+    Batch,
+    Behind,
+    Closed,
+    Confirmed,
+    Discarded,
+    Forgone,
+    Granted,
+    Lent,
+    Letter,
+    Named,
+    Opened,
+    Recalled,
+    Released,
+    Spent,
+    Ticket,
+    Verdict,
+    Wired,
+    Withdrawn,
+)
+from limiter.limiter import Limiter
+from limiter.purse import Purse
+from limiter.purses import Purses
+from limiter.stream import Entry, Stream
+
+LONGEST_NS = 1_000_000_000
+"""What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""
+
+
+class Alert(Protocol):
+    """Who takes what there is to tell."""
+
+    def soon(self) -> None:
+        """Somebody waits for it."""
+
+    def sometime(self) -> None:
+        """It is to be counted."""
+
+
+class Deputy(Gate):
+    """Lets entries pass or wait as it was told.
+
+    Args:
+        alert: Told that there is something to tell the judge.
+        tells_all: What consumers pass is told soon even where their permits are not metered.
+    """
+
+    def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
+        super().__init__(_never, Unnoted())
+        self._alert = alert
+        self._tells_all = tells_all
+        self._accounts: dict[Stream, Account] = {}
+        self._streams: dict[int, Stream] = {}
+        self._purses = Purses(self._tell)
+        self._letters: list[Letter] = []
+        self._counted: dict[Account, None] = {}
+        self._hasty: dict[Account, None] = {}
+        self._low: dict[Purse, None] = {}
+        self._waiting: dict[Account, None] = {}
+        self._last = 0
+
+    # ---- what sessions say
+
+    def open(self, stream: Stream, topic: str, whose: tuple[int, str, str, str]) -> None:
+        """A stream begins; each of its entries is the judge's until that says what applies."""
+        self._last += 1
+        self._accounts[stream] = Account(self._last)
+        self._streams[self._last] = stream
+        name = stream.name
+        names = name.producer_name, name.subscription, name.consumer_name
+        self._tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that was opened is a consumer's."""
+        self._accounts[stream].grant = grant
+
+    def name(self, stream: Stream, producer_name: str) -> None:
+        """The broker named a producer."""
+        if stream in self._accounts:
+            self._tell(Named(self._accounts[stream].number, producer_name))
+
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream is over. Gives back what it held."""
+        dropped, account = self.drop_held(stream, now), self._accounts.pop(stream, None)
+        if account is None:
+            return dropped
+        del self._streams[account.number]
+        self._waiting.pop(account, None)
+        self._settle_counts(account)
+        self._purses.use(account, [])
+        self._tell(Closed(account.number))
+        return dropped
+
+    def is_metered(self, stream: Stream) -> bool:
+        """Whether a consumer's permits are the judge's."""
+        return self._accounts[stream].is_metered
+
+    def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
+        """A consumer asks for permits, or has been given some as nothing limits it."""
+        self._tell(Asked(self._accounts[stream].number, permits, is_granted))
+
+    def forgo(self, stream: Stream) -> None:
+        """A consumer wants no more permits."""
+        if stream in self._accounts:
+            self._tell(Forgone(self._accounts[stream].number))
+
+    def ask_again(self, stream: Stream, messages: int) -> None:
+        """Of what was dropped, a consumer's client still counts on so many messages."""
+        self._tell(Withdrawn(self._accounts[stream].number, messages))
+
+    # ---- the gate
+
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as the gate's
+        """Take a chunk's worth of what was lent, if all of it fits and nothing is held; else nothing."""
+        account = self._accounts[stream]
+        return not stream.held and not account.by_ticket and account.take(messages, size)
+
+    def withdraw(self, stream: Stream, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+        for purse in self._accounts[stream].purses:
+            purse.refund(messages, size)
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted."""
+        account = self._accounts[stream]
+        account.count(counts[0], counts[1], counts[2], largest)
+        if stream.permits is not None and (account.is_metered or self._tells_all):
+            self._hasty[account] = None
+            self._alert.soon()
+        elif account not in self._counted:
+            self._alert.sometime()
+        self._counted[account] = None
+        for purse in account.purses:
+            if purse.is_low and purse not in self._low:
+                self._low[purse] = None
+                self._alert.soon()
+
+    def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Take what one entry needs of what was lent, and count it; or do nothing."""
+        if not self.admit(stream, stream.charged(1, messages), size, now):
+            return False
+        self.count_admitted(stream, (1, messages, size), (messages, size))
+        return True
+
+    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        """Counted where it is decided."""
+
+    def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
+        """What arrived of a stream that ended before it could be held."""
+        account = self._accounts.get(stream)
+        self._tell(Discarded(0 if account is None else account.number, 1, messages, size))
+
+    def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as the gate's
+        """Keep `entry` until the judge releases it, or until what is before it has gone."""
+        stream.held.append(entry)
+        if entry.is_free:
+            return
+        account = self._accounts[stream]
+        self._settle_counts(account)
+        if account.behind or account.outstanding >= WINDOW:
+            account.behind.append(entry)
+            self._waiting[account] = None
+        else:
+            self._send_ticket(account, entry)
+
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as the gate's
+        """Forget what is held of a stream, and give it back."""
+        dropped = list(stream.held)
+        stream.held.clear()
+        account = self._accounts.get(stream)
+        if account is not None and account.outstanding:
+            account.settled = account.tickets
+            self._tell(Withdrawn(account.number, 0))
+        if account is not None and account.behind:
+            messages, size = account.behind_sums()
+            self._tell(Discarded(account.number, len(account.behind), messages, size))
+            account.behind.clear()
+        return dropped
+
+    # ---- what the judge says
+
+    def obey(self, verdict: Verdict, now: int) -> None:  # noqa: C901 - one line for each
+        """Do what one letter says; of a stream that is over, nothing."""
+        match verdict:
+            case Released(number, tickets):
+                self._released(number, tickets, now)
+            case Lent(number, messages, size):
+                self._purses.lent(number, messages, size)
+                self._alert.sometime()
+            case Batch(number):
+                self._tell(Confirmed(number))
+            case Granted(number, permits):
+                if number in self._streams:
+                    self._accounts[self._streams[number]].grant(permits)
+            case Recalled(number):
+                self._purses.recalled(number)
+            case Wired(number, limiters, by_ticket, is_metered):
+                if number in self._streams:
+                    account = self._accounts[self._streams[number]]
+                    account.by_ticket, account.is_metered = by_ticket, is_metered
+                    self._purses.use(account, limiters)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether there is nothing that `report` would tell."""
+        return not self._counted and not self._waiting and self._purses.are_closed
+
+    def take(self) -> list[Letter]:
+        """What is to be told soon."""
+        for account in list(self._hasty):
+            self._settle_counts(account)
+        for purse in self._low:
+            if purse.is_open:
+                self._letters.append(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
+        self._hasty.clear()
+        self._low.clear()
+        letters, self._letters = self._letters, []
+        return letters
+
+    def report(self) -> list[Letter]:
+        """All that there is to tell: also what only counts. Loans that were not used meanwhile are given back."""
+        for account in list(self._counted):
+            self._settle_counts(account)
+        for account in list(self._waiting):
+            self._letters.append(Behind(account.number, *account.behind_sums()))
+            if not account.behind:
+                del self._waiting[account]
+        self._low.clear()
+        self._purses.report()
+        return self.take()
+
+    def _released(self, number: int, tickets: int, now: int) -> None:
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        account = self._accounts[stream]
+        while account.settled < tickets:
+            account.settled += 1
+            _release_first(stream)
+        if account.behind:
+            self._go_on(stream, account, now)
+
+    def _go_on(self, stream: Stream, account: Account, now: int) -> None:
+        """What is behind goes by what was lent, if anything is, once all tickets have gone; else it gets tickets.
+
+        With tickets alone a stream that once had to wait, as all do at first, would stay in that under full load.
+        """
+        while account.behind and not account.outstanding and not account.by_ticket:
+            entry = account.behind[0]
+            if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size):
+                break
+            account.behind.popleft()
+            self.count_admitted(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
+            _release_first(stream)
+        if account.behind and account.outstanding <= WINDOW // 2 and not (account.outstanding and account.has_credit):
+            self._settle_counts(account)
+            for _ in range(min(len(account.behind), WINDOW - account.outstanding)):
+                self._send_ticket(account, account.behind.popleft())
+
+    def _send_ticket(self, account: Account, entry: Entry) -> None:
+        account.tickets += 1
+        self._tell(Ticket(account.number, entry.messages, entry.size, entry.since))
+
+    def _settle_counts(self, account: Account) -> None:
+        """What passed is told before what comes behind it."""
+        self._counted.pop(account, None)
+        self._hasty.pop(account, None)
+        if account.entries:
+            self._tell(account.take_passed())
+
+    def _tell(self, letter: Letter) -> None:
+        if not self._letters:
+            self._alert.soon()
+        self._letters.append(letter)
+
+
+def _release_first(stream: Stream) -> None:
+    """The first held entry goes, and the commands behind it."""
+    stream.release(stream.held.popleft())
+    while stream.held and stream.held[0].is_free:
+        stream.release(stream.held.popleft())
+
+
+def _never(limiter: Limiter, at_ns: int) -> None:
+    """A worker waits for nothing but its judge."""

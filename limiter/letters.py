@@ -1,0 +1,173 @@
+"""What a worker and the judge of its limits tell each other: see `deputy.py` and `judge.py`.
+
+    worker ──Opened, Ticket, Passed, Spent …──▶ judge
+           ◀──Wired, Lent, Recalled, Released, Granted──
+
+Each way they arrive in the order in which they were sent. Numbers of streams are the worker's, of limiters the
+judge's. As arrays they are short, and cost little to read.
+"""
+
+import msgspec
+
+
+class Letter(msgspec.Struct, array_like=True, tag=True):
+    """Any of them."""
+
+
+class Opened(Letter, tag=1):
+    """A producer or consumer begins; `whose` says of whose connection, in the words of the process."""
+
+    stream: int
+    direction: str
+    topic: str
+    stream_id: int
+    producer_name: str
+    subscription: str
+    consumer_name: str
+    whose: tuple[int, str, str, str]
+
+
+class Named(Letter, tag=2):
+    """The broker accepted a producer, and perhaps named it."""
+
+    stream: int
+    producer_name: str
+
+
+class Ticket(Letter, tag=3):
+    """An entry waits for its turn, since that moment of the monotonic clock that both sides read."""
+
+    stream: int
+    messages: int
+    size: int
+    since: int
+
+
+class Withdrawn(Letter, tag=4):
+    """What waits of a stream is dropped; of a consumer whose client counts on it, `asked` messages are asked again."""
+
+    stream: int
+    asked: int
+
+
+class Discarded(Letter, tag=5):
+    """So many entries arrived, and were dropped before the judge was told that they wait."""
+
+    stream: int
+    entries: int
+    messages: int
+    size: int
+
+
+class Passed(Letter, tag=6):
+    """So much passed by what was lent, or without any limit; and the largest entry's messages and bytes."""
+
+    stream: int
+    entries: int
+    messages: int
+    size: int
+    largest_messages: int
+    largest_size: int
+
+
+class Spent(Letter, tag=7):
+    """Of what was lent of a limit, so many messages and bytes were used, and so many are given back.
+
+    `wants_more`: it was used, and there will be need of it. `is_answer`: to a `Recalled`; nothing is left.
+    """
+
+    limiter: int
+    messages: int
+    size: int
+    unused_messages: int
+    unused_size: int
+    wants_more: bool = False
+    is_answer: bool = False
+
+
+class Asked(Letter, tag=8):
+    """A consumer asks for permits; `is_granted` if they have been passed on, as nothing limits it."""
+
+    stream: int
+    permits: int
+    is_granted: bool
+
+
+class Forgone(Letter, tag=9):
+    """A consumer wants no more permits."""
+
+    stream: int
+
+
+class Closed(Letter, tag=10):
+    """A stream is over."""
+
+    stream: int
+
+
+class Confirmed(Letter, tag=11):
+    """All that the judge released up to and with this batch has gone on, or never will."""
+
+    batch: int
+
+
+class Behind(Letter, tag=12):
+    """So many messages and bytes are held of a stream behind those that have tickets."""
+
+    stream: int
+    messages: int
+    size: int
+
+
+class Wired(Letter, tag=21):
+    """A stream is within these limits from now on.
+
+    `by_ticket`: each of its entries is to be judged alone. `is_metered`: its permits are.
+    """
+
+    stream: int
+    limiters: list[int]
+    by_ticket: bool
+    is_metered: bool
+
+
+class Lent(Letter, tag=22):
+    """So many messages and bytes more may pass this limit; None is what it does not limit."""
+
+    limiter: int
+    messages: int | None
+    size: int | None
+
+
+class Recalled(Letter, tag=23):
+    """What is left of a loan is wanted back."""
+
+    limiter: int
+
+
+class Released(Letter, tag=24):
+    """All tickets of a stream up to this one, counted from its first, may go."""
+
+    stream: int
+    tickets: int
+
+
+class Granted(Letter, tag=25):
+    """Permits of a consumer go on to the broker."""
+
+    stream: int
+    permits: int
+
+
+class Batch(Letter, tag=26):
+    """What follows is to be confirmed by this number when it is done."""
+
+    number: int
+
+
+Report = (
+    Opened | Named | Ticket | Withdrawn | Discarded | Passed | Spent | Asked | Forgone | Closed | Confirmed | Behind
+)
+"""What a worker says."""
+Verdict = Wired | Lent | Recalled | Released | Granted | Batch
+"""What the judge says."""

@@ -1,0 +1,173 @@
+"""A worker's gate; what must be true of several at any delay, is in test_workers_machine.py."""
+
+from collections.abc import Sequence
+
+from limiter.deputy import Deputy
+from limiter.letters import (
+    Asked,
+    Batch,
+    Closed,
+    Confirmed,
+    Discarded,
+    Granted,
+    Lent,
+    Named,
+    Opened,
+    Passed,
+    Recalled,
+    Released,
+    Spent,
+    Ticket,
+    Wired,
+    Withdrawn,
+)
+from limiter.stream import Entry, Stream, StreamName
+from tests.limiter.workers import WHOSE, Bells
+
+
+def kinds(letters: Sequence[object]) -> list[type]:
+    return [type(letter) for letter in letters]
+
+
+class Rig:
+    """A deputy with one producer, and what has left."""
+
+    def __init__(self) -> None:
+        self.deputy = Deputy(Bells())
+        self.left: list[Entry] = []
+        self.stream = Stream(StreamName("publish", "t", "n", "x", 1), (), self.left.append)
+        self.deputy.open(self.stream, "x", WHOSE)
+        assert kinds(self.deputy.take()) == [Opened]
+
+    def lent(self, messages: int) -> None:
+        self.deputy.obey(Wired(1, [3], by_ticket=False, is_metered=False), 0)
+        self.deputy.obey(Lent(3, messages, None), 0)
+
+    def hold(self, messages: int = 1, size: int = 10) -> Entry:
+        entry = Entry(b"x", messages, size, 0, 0)
+        self.deputy.hold(self.stream, entry, 0)
+        return entry
+
+
+def test_until_it_is_known_what_applies_every_entry_is_a_ticket() -> None:
+    rig = Rig()
+    assert not rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    rig.hold()
+    assert kinds(rig.deputy.take()) == [Ticket]
+
+
+def test_without_limits_all_passes_and_is_only_counted() -> None:
+    rig = Rig()
+    rig.deputy.obey(Wired(1, [], by_ticket=False, is_metered=False), 0)
+    assert rig.deputy.pass_entry(rig.stream, 10**9, 10**12, 0)
+    assert rig.deputy.take() == []
+    (passed,) = rig.deputy.report()
+    assert isinstance(passed, Passed)
+    assert passed.messages == 10**9
+
+
+def test_what_was_lent_passes_and_when_half_of_it_is_used_more_is_wanted() -> None:
+    rig = Rig()
+    rig.lent(10)
+    for _ in range(5):
+        assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    assert rig.deputy.take() == []
+    assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    (spent,) = rig.deputy.take()
+    assert isinstance(spent, Spent)
+    assert (spent.messages, spent.wants_more) == (6, True)
+    assert not rig.deputy.pass_entry(rig.stream, 5, 10, 0)
+
+
+def test_nothing_overtakes_what_is_held() -> None:
+    rig = Rig()
+    held = rig.hold()
+    rig.lent(10)
+    assert not rig.deputy.admit(rig.stream, 1, 10, 0)
+    rig.deputy.obey(Released(1, 1), 0)
+    assert rig.left == [held]
+    assert rig.deputy.admit(rig.stream, 1, 10, 0)
+    rig.deputy.withdraw(rig.stream, 1, 10)
+    assert not rig.deputy.pass_entry(rig.stream, 11, 10, 0)
+
+
+def test_commands_go_with_the_entry_before_them() -> None:
+    rig = Rig()
+    first, command, second = rig.hold(), rig.hold(0, 0), rig.hold()
+    assert kinds(rig.deputy.take()) == [Ticket, Ticket]
+    rig.deputy.obey(Released(1, 1), 0)
+    assert rig.left == [first, command]
+    rig.deputy.obey(Released(1, 2), 0)
+    assert rig.left == [first, command, second]
+
+
+def test_what_was_dropped_is_not_released_by_what_was_on_its_way() -> None:
+    rig = Rig()
+    dropped = [rig.hold(), rig.hold()]
+    assert rig.deputy.drop_held(rig.stream, 0) == dropped
+    kept = rig.hold()
+    assert kinds(rig.deputy.take()) == [Ticket, Ticket, Withdrawn, Ticket]
+    rig.deputy.obey(Released(1, 2), 0)
+    assert rig.left == []
+    rig.deputy.obey(Released(1, 3), 0)
+    assert rig.left == [kept]
+
+
+def test_what_is_done_is_confirmed_behind_it() -> None:
+    rig = Rig()
+    rig.deputy.obey(Batch(9), 0)
+    (confirmed,) = rig.deputy.take()
+    assert confirmed == Confirmed(9)
+
+
+def test_a_recall_is_answered_whether_there_is_anything_or_not() -> None:
+    rig = Rig()
+    rig.lent(10)
+    rig.deputy.obey(Recalled(3), 0)
+    rig.deputy.obey(Recalled(77), 0)
+    assert rig.deputy.take() == [
+        Spent(3, 0, 0, 10, 0, wants_more=False, is_answer=True),
+        Spent(77, 0, 0, 0, 0, wants_more=False, is_answer=True),
+    ]
+    assert not rig.deputy.pass_entry(rig.stream, 1, 1, 0)
+
+
+def test_what_is_not_used_from_one_report_to_the_next_is_given_back() -> None:
+    rig = Rig()
+    rig.lent(10)
+    assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    assert kinds(rig.deputy.report()) == [Passed, Spent]
+    assert not rig.deputy.is_at_rest
+    assert rig.deputy.report() == [Spent(3, 0, 0, 9, 0)]
+    assert rig.deputy.is_at_rest
+    assert rig.deputy.report() == []
+
+
+def test_a_closed_stream_tells_all_before_it_goes_and_what_comes_for_it_does_nothing() -> None:
+    rig = Rig()
+    rig.lent(10)
+    assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    held = rig.hold(100)
+    assert rig.deputy.close(rig.stream, 0) == [held]
+    assert kinds(rig.deputy.take()) == [Passed, Ticket, Withdrawn, Spent, Closed]
+    for verdict in (Released(1, 1), Granted(1, 5), Wired(1, [3], by_ticket=False, is_metered=False)):
+        rig.deputy.obey(verdict, 0)
+    rig.deputy.obey(Lent(3, 8, None), 0)
+    assert rig.deputy.take() == [Spent(3, 0, 0, 8, 0)]
+    rig.deputy.count_dropped(rig.stream, 1, 1)
+    assert kinds(rig.deputy.take()) == [Discarded]
+
+
+def test_permits_are_asked_for_and_granted_through_it() -> None:
+    deputy, granted = Deputy(Bells()), list[int]()
+    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda entry: None)
+    deputy.open(stream, "x", WHOSE)
+    deputy.meter(stream, granted.append)
+    deputy.take()
+    assert deputy.is_metered(stream)
+    deputy.ask(stream, 100, is_granted=False)
+    deputy.ask_again(stream, 3)
+    deputy.name(stream, "p")
+    assert deputy.take() == [Asked(1, 100, is_granted=False), Withdrawn(1, 3), Named(1, "p")]
+    deputy.obey(Granted(1, 7), 0)
+    assert granted == [7]

@@ -1,0 +1,47 @@
+"""Tokens that were taken and not used yet: see `TokenBucket.lend`."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.rates import Rate, rate
+from limiter.token_bucket import TokenBucket
+from tests.limiter.test_token_bucket import AMOUNTS, RATES, SECOND, SPANS
+
+
+@given(value=RATES, steps=st.lists(st.tuples(st.sampled_from(["lend", "take", "used", "unused"]), AMOUNTS, SPANS)))
+def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, steps) -> None:
+    bucket, now = TokenBucket(value, 0), 0
+    most = bucket._capacity
+    for what, tokens, span in steps:
+        now += span
+        if what == "lend" and bucket.holds(tokens, now):
+            bucket.take(tokens, now)
+            bucket.lend(tokens)
+        elif what == "take" and bucket.holds(1, now):
+            bucket.take(tokens, now)
+        elif what == "used":
+            bucket.come_back(tokens, 0, now)
+        else:
+            bucket.come_back(0, tokens, now)
+        bucket.tokens(now)
+        assert bucket.lent >= 0
+        assert bucket._balance + bucket.lent * value.period_ns <= most
+        assert bucket._capacity == most - bucket.lent * value.period_ns
+
+
+def test_what_could_not_be_earned_while_tokens_were_lent_is_not_earned_afterwards() -> None:
+    bucket = TokenBucket(rate(100, burst=40), 0)
+    bucket.take(10, 0)
+    bucket.lend(10)
+    bucket.come_back(10, 0, 60 * SECOND)
+    assert bucket.tokens(60 * SECOND) == 30
+
+
+def test_another_rate_leaves_what_is_lent_lent() -> None:
+    bucket = TokenBucket(rate(100, burst=40), 0)
+    bucket.take(20, 0)
+    bucket.lend(20)
+    bucket.change(rate(50, burst=30), 0)
+    assert bucket.tokens(60 * SECOND) == 10
+    bucket.come_back(0, 20, 60 * SECOND)
+    assert bucket.tokens(60 * SECOND) == 30

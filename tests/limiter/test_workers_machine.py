@@ -1,0 +1,220 @@
+"""Anything may happen between workers and their judge, at any delay: what must be true of all of them together."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+
+from limiter.levels import Setting
+from limiter.limiter import Scope
+from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.stream import Entry, Stream
+from tests.limiter.long_run import Counted, long_run
+from tests.limiter.workers import Worker, Workers
+
+COUNTS = [rate(tokens, burst=burst) for tokens in (7, 100, 1000) for burst in (1, 40, 40, 100)]
+WEIGHTS = [rate(10**7, burst=20_000)]
+LIMITS = st.builds(Limit, st.sampled_from([None, *COUNTS, *COUNTS]), st.sampled_from([None, None, None, *WEIGHTS]))
+ENTRIES = st.tuples(st.sampled_from((1, 1, 2, 7, 40, 1000)), st.sampled_from((1, 1, 99, 4000, 100_000)))
+WHICH = st.integers(0, 7)
+SPANS = st.integers(0, 5_000_000) | st.integers(0, 3 * NANOS_PER_SECOND)
+Going = tuple[int, int, int]
+
+
+class Apart(Counted):
+    """Workers whose letters arrive when it pleases hypothesis; some are killed.
+
+    Proves: P2 for each limit over every interval, by the moments at which entries leave their workers, whatever is
+    on its way and whoever dies. No bucket ever holds and has lent more than its capacity. Each stream's entries leave
+    in order, nothing twice. When all letters arrive, all that is held leaves; and in the end nothing is lent.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Workers(3)
+        self.live: list[tuple[Worker, Stream]] = []
+        self.left: dict[Scope, list[Going]] = {}
+        self.values: dict[Scope, Limit] = {}
+        self.waiting: dict[Stream, list[Entry]] = {}
+
+    @initialize(namespace=LIMITS, topics=LIMITS, topic=st.lists(st.sampled_from("xxy"), min_size=3, max_size=6))
+    def begin(self, namespace: Limit, topics: Limit, topic: list[str]) -> None:
+        self.limits(namespace, topics)
+        for which, name in enumerate(topic):
+            self.open(which, name)
+        self.world.deliver_all()
+
+    @precondition(lambda self: self.world.clock.now > 10 * NANOS_PER_SECOND)
+    @rule(namespace=LIMITS, topics=LIMITS)
+    def limits(self, namespace: Limit, topics: Limit) -> None:
+        """With nothing on its way: what a changed limit means for that, is another question."""
+        self.settle()
+        self.check()
+        self.left.clear()
+        self.world.limit(Setting.NAMESPACE, "t/n", namespace or None)
+        self.world.limit(Setting.TOPIC_OF_NAMESPACE, "t/n", topics or None)
+        self.world.apply()
+        self.world.deliver_all()
+
+    @precondition(lambda self: len(self.live) < 8)
+    @rule(which=WHICH, topic=st.sampled_from("xxy"))
+    def open(self, which: int, topic: str) -> None:
+        worker = self.world.workers[which % 3]
+        self.live.append((worker, worker.open(topic, self.released)))
+
+    @precondition(lambda self: self.live)
+    @rule(which=WHICH, entries=st.lists(ENTRIES, min_size=1, max_size=4))
+    def offer(self, which: int, entries: list[tuple[int, int]]) -> None:
+        worker, stream = self.live[which % len(self.live)]
+        for messages, size in entries:
+            if self.world.offer(worker, stream, messages, size):
+                assert not self.waiting.get(stream)
+                self.leaves(worker, stream, messages, size)
+            else:
+                self.waiting.setdefault(stream, []).append(stream.held[-1])
+
+    @precondition(lambda self: self.live)
+    @rule(which=WHICH, messages=st.integers(1, 200), size=st.integers(1, 20_000))
+    def chunk(self, which: int, messages: int, size: int) -> None:
+        worker, stream = self.live[which % len(self.live)]
+        if worker.deputy.admit(stream, messages, size, self.world.clock.now):
+            assert not stream.held
+            worker.deputy.count_admitted(stream, (1, messages, size), (messages, size))
+            self.leaves(worker, stream, messages, size)
+
+    @rule(which=WHICH, most=st.integers(1, 20))
+    def letters_arrive_at_the_judge(self, which: int, most: int) -> None:
+        for _ in range(most):
+            self.world.workers[which % 3].hear_one()
+
+    @rule(which=WHICH, most=st.integers(1, 20))
+    def letters_arrive_at_a_worker(self, which: int, most: int) -> None:
+        for _ in range(most):
+            self.world.workers[which % 3].obey_one()
+
+    @precondition(lambda self: self.live)
+    @rule(which=WHICH, entries=st.sampled_from((5, 20, 100)), messages=st.sampled_from((1, 3)), is_heard=st.booleans())
+    def work(self, which: int, entries: int, messages: int, is_heard: bool) -> None:  # noqa: FBT001 - as hypothesis passes it
+        """A stream is busy until it is stopped; its worker and the judge hear of each other, or only later."""
+        worker, stream = self.live[which % len(self.live)]
+        for _ in range(entries):
+            self.offer(which, [(messages, 100)])
+            while is_heard and (worker.hear_one() or worker.obey_one()):
+                pass
+            if stream.held:
+                return
+
+    @rule()
+    def all_arrive(self) -> None:
+        self.world.deliver_all()
+
+    @rule(which=WHICH)
+    def report(self, which: int) -> None:
+        worker = self.world.workers[which % 3]
+        worker.up.extend(worker.deputy.report())
+
+    @rule(span=SPANS)
+    def pass_time(self, span: int) -> None:
+        self.world.run_until(self.world.clock.now + span)
+
+    @rule(span=st.sampled_from((0, 1_000_000, 400_000_000, 3 * NANOS_PER_SECOND)))
+    def calm(self, span: int) -> None:
+        """Nothing waits and nothing is on its way any more; then time passes."""
+        self.settle()
+        self.world.run_until(self.world.clock.now + span)
+
+    @precondition(lambda self: self.live)
+    @rule(which=WHICH)
+    def drop(self, which: int) -> None:
+        worker, stream = self.live[which % len(self.live)]
+        dropped = worker.deputy.drop_held(stream, self.world.clock.now)
+        assert dropped == self.waiting.pop(stream, [])
+
+    @precondition(lambda self: len(self.live) > 4)
+    @rule(which=WHICH)
+    def close(self, which: int) -> None:
+        worker, stream = self.live.pop(which % len(self.live))
+        worker.deputy.close(stream, self.world.clock.now)
+        self.waiting.pop(stream, None)
+
+    @precondition(lambda self: len(self.live) > 4)
+    @rule(which=WHICH)
+    def kill(self, which: int) -> None:
+        old = self.world.kill(which % 3)
+        for _, stream in [one for one in self.live if one[0] is old]:
+            self.waiting.pop(stream, None)
+        self.live = [one for one in self.live if one[0] is not old]
+
+    @invariant()
+    def what_is_there_and_what_is_lent_fill_no_bucket_beyond_its_capacity(self) -> None:
+        for limiter in self.world.registry.limiters.values():
+            for bucket in limiter._buckets:
+                if bucket is not None:
+                    whole = TokenCapacity.of(bucket.rate)
+                    assert bucket.lent >= 0
+                    assert bucket._balance + bucket.lent * bucket.rate.period_ns <= whole
+
+    def teardown(self) -> None:
+        self.settle()
+        assert not any(self.waiting.values()), "nobody waits for ever"
+        for _ in range(2):
+            for worker in self.world.workers:
+                worker.up.extend(worker.deputy.report())
+            self.world.deliver_all()
+        for limiter in self.world.registry.limiters.values():
+            assert all(bucket.lent == 0 for bucket in limiter._buckets if bucket is not None)
+        for worker in self.world.workers:
+            assert worker.deputy.is_at_rest
+            assert not worker.judge.lending.loans
+        self.check()
+
+    def settle(self) -> None:
+        """All letters arrive, and time passes until nothing waits."""
+        self.world.deliver_all()
+        for _ in range(20_000):
+            if not any(self.waiting.values()):
+                return
+            self.world.run_until(max(int(self.world.alarms.soonest()), self.world.clock.now + 1_000_000))
+            self.world.deliver_all()
+
+    def released(self, stream: Stream, entry: Entry) -> None:
+        assert self.waiting[stream].pop(0) is entry, "in order, nothing twice, nothing lost"
+        worker = next(worker for worker, one in self.live if one is stream)
+        self.leaves(worker, stream, entry.messages, entry.size)
+
+    def leaves(self, worker: Worker, stream: Stream, messages: int, size: int) -> None:
+        """By what the judge has the stream within; what it has not heard of yet can be within nothing."""
+        number = worker.deputy._accounts[stream].number
+        mirror = worker.judge.stream(number)
+        assert mirror is not None
+        for limiter in mirror.chain:
+            self.values[limiter.scope] = limiter.limit
+            self.left.setdefault(limiter.scope, []).append((self.world.clock.now, messages, size))
+
+    def check(self) -> None:
+        for scope, left in self.left.items():
+            limit = self.values[scope]
+            if limit.messages is not None:
+                within_promise(limit.messages, [(at, messages) for at, messages, _ in left])
+            if limit.size is not None:
+                within_promise(limit.size, [(at, size) for at, _, size in left])
+
+
+class TokenCapacity:
+    """What a bucket may hold at most, with the room for a late look at the clock."""
+
+    @staticmethod
+    def of(rate: Rate) -> int:
+        late = rate.period_ns + rate.tokens * 20_000_000 - rate.burst * rate.period_ns
+        return rate.burst * rate.period_ns + max(0, min(late, rate.period_ns - 1))
+
+
+def within_promise(rate: Rate, left: list[tuple[int, int]]) -> None:
+    """P2 as it is written: burst + rate · time + one entry. Of long stories, every interval of up to 200 departures."""
+    for first, (since, _) in enumerate(left):
+        total = largest = 0
+        for at, tokens in left[first : first + 200]:
+            total, largest = total + tokens, max(largest, tokens)
+            allowed = (rate.burst + largest) * rate.period_ns + rate.tokens * (at - since)
+            assert total * rate.period_ns <= allowed, f"{rate}: {total} from {since} to {at}"
+
+
+test_workers = long_run(Apart, at_least=3_000)
