@@ -42,7 +42,7 @@ async def _serve(source: Source) -> None:
         log.info("serving", **addresses, broker=config.broker, **files)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
-        log.info("ending", connections=len(proxy.engine.sessions))
+        log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))
     finally:
         tasks.cancel()
         await proxy.stop()

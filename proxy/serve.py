@@ -45,6 +45,7 @@ from proxy.policies.who import Who
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 from proxy.tasks import Tasks
+from proxy.workers.supervisor import Supervisor
 
 
 class StartError(Exception):
@@ -99,7 +100,7 @@ class Proxy:
         self._blocks = BlockDesk(self.book, self._kept_blocks)
         self._tasks = Tasks()
         self.reloader = Reloader(config, source.read, self.doors.read_again, self._prepare, counters)
-        self.server = Server(self.engine, SessionLog(counters, self.intervals, self.access))
+        self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
         """Where metrics alone are served, if anywhere."""
@@ -133,6 +134,11 @@ class Proxy:
         self._tasks.cancel()
         await self.book.close()
 
+    def _server(self, counters: Counters) -> Server | Supervisor:
+        if self.config.workers > 1:
+            return Supervisor(self.engine, self.access)
+        return Server(self.engine, SessionLog(counters, self.intervals, self.access))
+
     def _prepare(self, config: Config) -> Callable[[Who], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
         rules = [block.rule() for block in blocks]
@@ -164,18 +170,23 @@ class Proxy:
         keepers = {Kind.BLOCK: self._kept_blocks}
         around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
         try:
-            return Book(policies, file, self._store, around)
+            book = Book(policies, file, self._store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+        if self.config.workers > 1 and policies.limits_subscribes:
+            self._store.close()
+            raise StartError("policies.store: holds subscribe rates, which one process alone can count: set workers: 1")
+        return book
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
-        parts = Parts(self.book, self._blocks, self._run(), self.reloader, self._forwarder)
+        fresh = self.server.settle if isinstance(self.server, Supervisor) else None
+        parts = Parts(self.book, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
         if self.config.metrics is not None:
-            alone = Listener(metrics_app(metrics, bounds), self._connections())
+            alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
         return await self._listen("admin", Listener(app, self._connections(), self.doors.context), self.config.admin)
 

@@ -16,12 +16,15 @@ class Server:
     Args:
         engine: What sessions share.
         log: Where they write.
+        numbers: The first one of a session, and how far they are apart; None for a process that listens alone, else
+            others listen on the same port.
     """
 
-    def __init__(self, engine: Engine, log: SessionLog) -> None:
+    def __init__(self, engine: Engine, log: SessionLog, numbers: tuple[int, int] | None = None) -> None:
         self._engine = engine
         self._log = log
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(*(numbers or (1,)))
+        self._reuses_port = True if numbers else None
         self._listener: asyncio.Server | None = None
         self._open: set[Session] = set()
         self._all_gone = asyncio.Event()
@@ -33,7 +36,8 @@ class Server:
             OSError: If the address cannot be had.
         """
         host, port = split_address(self._engine.config.listen)
-        self._listener = await asyncio.get_running_loop().create_server(self._accept, host, port, backlog=4096)
+        loop, reuse = asyncio.get_running_loop(), self._reuses_port
+        self._listener = await loop.create_server(self._accept, host, port, backlog=4096, reuse_port=reuse)
         return f"{host}:{self._listener.sockets[0].getsockname()[1]}"
 
     async def stop(self, patience_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -27,6 +28,9 @@ from proxy.engine import Engine
 from proxy.policies.book import Book
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Fresh = Callable[[], Awaitable[None]]
+_COUNTS = frozenset({"/metrics", "/sluice/streams", "/sluice/status"})
+_SUBSCRIBES = ("/subscribeRate", "/subscribeThrottlingRatePerConsumer", "/subscribeRatePeriodPerConsumer")
 _NOT_SERVED = frozenset({404, 405})
 _ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, or set admin_forward.url"
 
@@ -54,6 +58,7 @@ class Parts:
         run: Which run of the proxy it is.
         reloader: The configuration.
         forwarder: What is the broker's, if it is passed on.
+        fresh: Awaited before counts are shown, if others have some of them.
     """
 
     book: Book
@@ -61,6 +66,7 @@ class Parts:
     run: Run
     reloader: Reloader
     forwarder: Forwarder | None = None
+    fresh: Fresh | None = None
 
 
 def admin_app(
@@ -81,7 +87,7 @@ def admin_app(
     bounds, doors, forwarder = guards.bounds, guards.doors, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
-        middlewares=[_errors_as_reasons, bounds.rate, doors.check, *passing_on, bounds.body],
+        middlewares=[_errors_as_reasons, bounds.rate, doors.check, *passing_on, bounds.body, *_first(parts.fresh)],
         client_max_size=bounds.most_bytes,
     )
     if forwarder:
@@ -102,12 +108,13 @@ def admin_app(
 
 
 def _counts(engine: Engine) -> Counts:
-    return {"connections": len(engine.sessions), "limiters": len(engine.registry.limiters)}
+    return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 
-def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds) -> web.Application:
+def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds, fresh: Fresh | None = None) -> web.Application:
     """What the address for metrics alone serves: to everybody, and nothing that changes anything."""
-    app = web.Application(middlewares=[_errors_as_reasons, bounds.rate, bounds.body], client_max_size=bounds.most_bytes)
+    middlewares = [_errors_as_reasons, bounds.rate, bounds.body, *_first(fresh)]
+    app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
     return app
 
@@ -124,6 +131,21 @@ def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
+
+
+def _first(fresh: Fresh | None) -> list[Any]:
+    if fresh is None:
+        return []
+
+    @web.middleware
+    async def counts_come_first(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in _COUNTS:
+            await fresh()
+        elif request.method in {"POST", "PUT"} and any(word in request.path for word in _SUBSCRIBES):
+            return refusal(409, "subscribes are counted in one process only: this takes workers: 1")
+        return await handler(request)
+
+    return [counts_come_first]
 
 
 @web.middleware

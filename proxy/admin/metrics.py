@@ -78,6 +78,7 @@ class SluiceCollector(Collector):
             self._engine.counters.batches_not_believed,
         )
         yield _reloads(self._engine.counters)
+        yield from _workers(self._engine)
         yield _counter(
             "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
         )
@@ -231,6 +232,13 @@ def _reloads(counters: Counters) -> Metric:
         ("outcome",),
         {how: counters.reloads[how] for how in ("taken", "unchanged", "refused")},
     )
+
+
+def _workers(engine: Engine) -> Iterator[Metric]:
+    """A process that serves its clients itself is one."""
+    counters, alone = engine.counters, engine.config.workers == 1
+    yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)
+    yield _counter("sluice_workers_lost", "Worker processes that ended by themselves", counters.workers_lost)
 
 
 def _pauses(counters: Counters) -> Iterator[Metric]:

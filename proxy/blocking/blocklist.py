@@ -68,6 +68,8 @@ class Blocklist:
         self.rules = Rules()
         self.hits: Counter[Key] = Counter()
         """How often each rule refused or ended something since it was set."""
+        self.removed: Callable[[Key], None] = lambda _key: None
+        """Called with whom nothing blocks any more."""
         self._counters = counters
         self._sessions = sessions
         self._wall = wall
@@ -153,6 +155,7 @@ class Blocklist:
             return self._block(rule, quietly=quietly)
         self.rules.remove(key)
         del self.hits[key]
+        self.removed(key)
         if before is not None and not quietly:
             self._log.warning("unblocked", **_told(before))
         return NOTHING_ENDED

@@ -21,6 +21,7 @@ from proxy.config.policies import PolicyStore
 from proxy.config.problems import explain, kind_of
 from proxy.config.sources import Sources, given_by_flags, laid_over
 from proxy.config.values import HostPort, ListenAddress, Network, Seconds, Size
+from proxy.config.workers import for_one_worker_only
 from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 
@@ -61,6 +62,9 @@ class Config(_Section):
     """Everything that `sluice serve` can be told."""
 
     listen: ListenAddress = Field("127.0.0.1:6650", description="where Pulsar clients connect")
+    workers: int = Field(
+        1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
+    )
     broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
     admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
     metrics: ListenAddress | None = Field(
@@ -159,6 +163,7 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     problem = open_to_all(config.admin, config.admin_access) if is_readable else None
     if problem is not None:
         problems.append(f"{sources.of(('admin',))}: {problem}")
+    problems += [f"{sources.of(key)}: {text}" for key, text in for_one_worker_only(config)]
     if problems:
         raise ConfigError(problems)
     return Loaded(config, given, sources)

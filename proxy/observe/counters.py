@@ -43,6 +43,10 @@ class Counters:
     """Delivered batches that say they hold more than `publish.max_batch_messages`."""
     reloads: Counter[str] = field(default_factory=Counter)
     """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` because it is broken."""
+    workers_running: int = 0
+    """Worker processes that listen."""
+    workers_lost: int = 0
+    """Worker processes that ended though nobody wanted that."""
     lures_removed: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0

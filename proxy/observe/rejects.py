@@ -27,13 +27,13 @@ class Rejects:
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, str], Reject] = {}
 
-    def note(self, connection: Connection, reason: str, topic: str, detail: str) -> None:
-        """A lookup, producer or consumer is refused; `reason` is one of a few words."""
+    def note(self, connection: Connection, reason: str, topic: str, detail: str, *, times: int = 1) -> None:
+        """A lookup, producer or consumer is refused, so many times; `reason` is one of a few words."""
         found = self._by_key.get((connection.connection_id, reason))
         if found is None:
             whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
             found = self._by_key.setdefault((whose.connection_id, reason), Reject(whose, reason))
-        found.rejected += 1
+        found.rejected += times
         found.topic, found.detail = topic, detail
 
     def take(self) -> list[Reject]:

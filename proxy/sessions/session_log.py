@@ -1,17 +1,35 @@
 """What a session tells the world: counters, access log, and the operator's log."""
 
+from typing import Any, Protocol
+
 import structlog
 
-from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.observe.intervals import Intervals
+from proxy.observe.log_lines import Span
 from proxy.sessions.ends import End
 from proxy.sessions.throttle import Cause
 
 SHORTEST_LINE_NS = 50_000_000
 """Shorter pauses are counted only: a thousand a second are ordinary where each entry or receipt may make one, and
 their lines would crowd out those of the streams."""
+
+
+class Spans(Protocol):
+    """Who knows the time: `observe.intervals.Intervals`."""
+
+    def span_since(self, started_at: int) -> Span:
+        """From a monotonic moment until now."""
+
+
+class Lines(Protocol):
+    """Who writes lines: `observe.access_log.AccessLog`."""
+
+    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+        """A connection ended."""
+
+    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+        """A reason not to read ended."""
 
 
 class SessionLog:
@@ -23,7 +41,7 @@ class SessionLog:
         access: Gets a line for each connection and each pause.
     """
 
-    def __init__(self, counters: Counters, intervals: Intervals, access: AccessLog) -> None:
+    def __init__(self, counters: Counters, intervals: Spans, access: Lines) -> None:
         self._counters = counters
         self._intervals = intervals
         self._access = access

@@ -1,0 +1,235 @@
+"""The supervisor's side of one worker: its letters become what they would have been in one process."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from limiter.hearing import hear
+from limiter.judge import Judge
+from limiter.letters import Closed, Letter, Opened
+from limiter.levels import Client
+from limiter.limiter import Limiter
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+from proxy.blocking.blocklist import NOTHING_ENDED
+from proxy.blocking.blocklist import Ended as EndedByRule
+from proxy.blocking.rules import Key, Kind, Rule
+from proxy.engine import Engine
+from proxy.observe.access_log import AccessLog
+from proxy.observe.connection import Connection
+from proxy.observe.log_lines import Span
+from proxy.workers.channel import Channel
+from proxy.workers.counting import Sums
+from proxy.workers.letters import (
+    Blocked,
+    Counted,
+    Ended,
+    Hit,
+    Ready,
+    Refused,
+    Resumed,
+    Tell,
+    Told,
+    Unblocked,
+    Up,
+    Whose,
+)
+
+_ELSEWHERE = ("held_used", "lookups_in_flight", "lookups_refused")
+"""What a worker counts that is no counter of its own."""
+
+
+class Desk:
+    """Judges for one worker, and counts and logs for it.
+
+    Args:
+        engine: The limits and counters of all.
+        access: Gets the lines of its connections.
+        recall: Has all workers give back what they were lent of a limit.
+        lost: Called when the worker is gone, and all is done that this takes.
+    """
+
+    def __init__(
+        self, engine: Engine, access: AccessLog, recall: Callable[[Limiter], None], lost: Callable[["Desk"], None]
+    ) -> None:
+        self.judge = Judge(engine.registry, engine.gate, self._soon, recall)
+        self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
+        self.ready = asyncio.Event()
+        """Set when the worker listens, or is gone."""
+        self.is_listening = False
+        self.last_id = 0
+        """The highest number of a connection that it has told of."""
+        self._engine = engine
+        self._access = access
+        self._when_lost = lost
+        self._sums = Sums(engine.counters)
+        self._elsewhere = dict.fromkeys(_ELSEWHERE, 0)
+        self._connections: dict[int, Connection] = {}
+        self._streams_of: dict[int, int] = {}
+        self._connection_of: dict[int, int] = {}
+        self._is_waking = False
+        self._questions: list[asyncio.Event] = []
+
+    def rule_added(self, rule: Rule) -> EndedByRule:
+        """Something is blocked from now on; what that ends, the worker logs itself."""
+        self.channel.send([Blocked(_told(rule.key), rule.reason, rule.since_ns, rule.origin)])
+        return NOTHING_ENDED
+
+    def rule_removed(self, key: Key) -> None:
+        """Something is blocked no longer."""
+        self.channel.send([Unblocked(_told(key))])
+
+    def ask(self) -> asyncio.Event:
+        """Have the worker tell all that it has counted; set when it has."""
+        told = asyncio.Event()
+        self._questions.append(told)
+        self.channel.send([Tell()])
+        return told
+
+    def _heard(self, letter: Up) -> None:
+        handler = self._HANDLERS.get(type(letter))
+        if handler is not None:
+            handler(self, letter)
+        else:
+            hear(self.judge, letter, self._engine.clock())  # type: ignore[arg-type]
+
+    def _closed(self, letter: Closed) -> None:
+        self.judge.close(letter.stream, self._engine.clock())
+        self._forget(letter.stream)
+
+    def _opened(self, letter: Opened) -> None:
+        topic, connection = parse_topic(letter.topic), self._connection(letter)
+        name = StreamName(
+            "publish" if letter.direction == "publish" else "dispatch",
+            topic.tenant,
+            topic.namespace,
+            topic.full,
+            letter.stream_id,
+            producer_name=letter.producer_name,
+            subscription=letter.subscription,
+            consumer_name=letter.consumer_name,
+        )
+        by_entry = name.direction == "dispatch" and self._engine.dispatch_rules.by_entry
+        stream = Stream(name, (), _nothing, connection, by_entry=by_entry)
+        client = Client(name.producer_name, connection.client_role, connection.client_host, name.subscription)
+        self.judge.open(letter.stream, stream, topic, client, self._engine.clock())
+
+    def _connection(self, letter: Opened) -> Connection:
+        """All streams of one connection share what stands for it."""
+        number, address, version, role = letter.whose
+        self.last_id = max(self.last_id, number)
+        self._connection_of[letter.stream] = number
+        self._streams_of[number] = self._streams_of.get(number, 0) + 1
+        known = self._connections.get(number)
+        if known is None:
+            known = self._connections[number] = Connection(number, address, version, role, "data")
+        return known
+
+    def _forget(self, stream: int) -> None:
+        number = self._connection_of.pop(stream, None)
+        if number is None:
+            return
+        self._streams_of[number] -= 1
+        if self._streams_of[number] == 0:
+            del self._streams_of[number], self._connections[number]
+
+    def _counted(self, letter: Counted) -> None:
+        self._sums.add(letter)
+        for name in _ELSEWHERE:
+            more = letter.numbers.get(name, 0)
+            self._elsewhere[name] += more
+            self._add_elsewhere(name, more)
+
+    def _add_elsewhere(self, name: str, more: int) -> None:
+        if name == "held_used":
+            self._engine.held.used += more
+        elif name == "lookups_in_flight":
+            self._engine.lookups.in_flight += more
+        else:
+            self._engine.lookups.refused += more
+
+    def _ended(self, letter: Ended) -> None:
+        connection = _connection(letter.whose)
+        self.last_id = max(self.last_id, connection.connection_id)
+        self._access.connection(
+            Span(*letter.span),
+            connection,
+            end_cause=letter.end_cause,
+            detail=letter.detail,
+            bytes_from_client=letter.bytes_from_client,
+            bytes_from_broker=letter.bytes_from_broker,
+        )
+
+    def _resumed(self, letter: Resumed) -> None:
+        self._access.throttle(Span(*letter.span), _connection(letter.whose), letter.side, letter.cause)
+
+    def _refused(self, letter: Refused) -> None:
+        self._engine.rejects.note(
+            _connection(letter.whose), letter.reason, letter.topic, letter.detail, times=letter.times
+        )
+
+    def _hit(self, letter: Hit) -> None:
+        kind, name, within = letter.key
+        self._engine.blocklist.hits[Key(Kind(kind), name, within)] += letter.times
+
+    def _is_ready(self, _letter: Ready) -> None:
+        self.is_listening = True
+        self._engine.counters.workers_running += 1
+        self.ready.set()
+
+    def _told_all(self, _letter: Told) -> None:
+        if self._questions:
+            self._questions.pop(0).set()
+
+    def _soon(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_waking = False
+        letters: list[Letter] = self.judge.take()
+        if letters:
+            self.channel.send(letters)
+
+    def _lost(self) -> None:
+        """All that it said has been heard."""
+        lost = self.judge.lose(self._engine.clock())
+        if any(lost):
+            structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
+        self._sums.lose()
+        self._engine.counters.workers_running -= self.is_listening
+        self.is_listening = False
+        for name in ("held_used", "lookups_in_flight"):
+            self._add_elsewhere(name, -self._elsewhere[name])
+        for told in self._questions:
+            told.set()
+        self.ready.set()
+        self._when_lost(self)
+
+    _HANDLERS: dict[type, Callable[["Desk", Any], None]] = {  # noqa: RUF012 - one table for all
+        Opened: _opened,
+        Closed: _closed,
+        Counted: _counted,
+        Ended: _ended,
+        Resumed: _resumed,
+        Refused: _refused,
+        Hit: _hit,
+        Ready: _is_ready,
+        Told: _told_all,
+    }
+
+
+def _connection(whose: Whose) -> Connection:
+    number, address, version, client_role, role, broker = whose
+    return Connection(number, address, version, client_role, role, broker)
+
+
+def _told(key: Key) -> tuple[str, str, str]:
+    return str(key.kind), key.name, key.within
+
+
+def _nothing(_entry: object) -> None:
+    """Replaced by the judge."""

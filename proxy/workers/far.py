@@ -1,0 +1,140 @@
+"""A worker's engine: what sessions use, with its limits elsewhere."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from limiter.deputy import Deputy
+from limiter.levels import ANYBODY, Client, Topic
+from limiter.observed import Observer
+from limiter.permits import Permits
+from limiter.policies import Policies
+from limiter.registry import Registry
+from limiter.stream import Entry, Stream
+from proxy.config.model import Config
+from proxy.engine import Engine
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+
+
+class FarPermits(Permits):
+    """A consumer's permits, which the judge meters.
+
+    Args:
+        stream: The consumer.
+        deputy: Who passes on what it asks.
+    """
+
+    def __init__(self, stream: Stream, deputy: Deputy) -> None:
+        super().__init__(stream.usage, _nothing_granted, _nothing)
+        self._stream = stream
+        self._deputy = deputy
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether FLOW must be held back; until the judge has said so, it is."""
+        return self._deputy.is_metered(self._stream)
+
+    def ask(self, permits: int) -> None:
+        """The client asks for more."""
+        self._deputy.ask(self._stream, permits, is_granted=False)
+
+    def pass_through(self, permits: int) -> None:
+        """The client asked for more, and the caller has passed it on as it was."""
+        self._deputy.ask(self._stream, permits, is_granted=True)
+
+    def arrived(self, entries: int, messages: int, size: int) -> None:
+        """Told with its ticket."""
+
+    def crossed(self, entries: int, messages: int, size: int) -> None:
+        """Told with what passed."""
+
+    def passed(self, messages: int, size: int) -> None:
+        """The judge knows."""
+
+    def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:  # noqa: ARG002 - as Permits
+        """The judge knows that they were; of what the client still counts on, it is told."""
+        if ask_again and messages:
+            self._deputy.ask_again(self._stream, messages)
+
+    def forgo(self) -> None:
+        """The consumer is about to end."""
+        self._deputy.forgo(self._stream)
+
+
+class FarRegistry(Registry):
+    """Where streams begin and end.
+
+    Args:
+        deputy: Whom that is told.
+        observer: Of no use here; limits that are observed are the judge's, too.
+    """
+
+    def __init__(self, deputy: Deputy, observer: Observer) -> None:
+        super().__init__(Policies(), deputy, observer)
+        self._deputy = deputy
+
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:  # noqa: ARG002 - as Registry
+        """A stream of `topic` begins."""
+        whose = stream.connection
+        assert isinstance(whose, Connection), "streams of a worker belong to its connections"
+        told = (whose.connection_id, whose.client_address, whose.client_version, whose.client_role)
+        self._deputy.open(stream, topic.full, told)
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that has been opened is a consumer."""
+        stream.permits = FarPermits(stream, self._deputy)
+        self._deputy.meter(stream, grant)
+
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Registry
+        """The broker accepted a producer, and perhaps named it."""
+        if stream.name.producer_name != producer_name:
+            stream.name = replace(stream.name, producer_name=producer_name)
+            self._deputy.name(stream, producer_name)
+
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends. Gives back what it held."""
+        stream.is_open = False
+        return self._deputy.close(stream, now)
+
+
+class FarEngine(Engine):
+    """The parts of a worker that outlive a session.
+
+    Args:
+        config: A worker's own part of it; without limits and blocks, which come from the supervisor.
+        counters: What the data path counts into.
+        deputy: The gate.
+    """
+
+    def __init__(self, config: Config, counters: Counters, deputy: Deputy) -> None:
+        super().__init__(config, Policies(), counters, _nothing)
+        self.registry = FarRegistry(deputy, Observer(_never, self.journal, (1, 0)))
+        self.gate = deputy
+
+
+def share_of(config: Config, index: int) -> Config:
+    """One worker's part of what all may do together: what is counted is divided, so that the sum is what is configured.
+
+    Args:
+        config: Of all.
+        index: Which worker, from 0.
+    """
+
+    def share(whole: int) -> int:
+        return max(1, whole // config.workers + (index < whole % config.workers))
+
+    publish = config.publish.model_copy(update={"hold_total": share(config.publish.hold_total)})
+    divided = {name: share(getattr(config, name)) for name in ("max_connections", "max_lookups_in_flight")}
+    return config.model_copy(update={**divided, "publish": publish})
+
+
+def _nothing() -> None:
+    """What a worker does is told by its deputy."""
+
+
+def _nothing_granted(permits: int) -> None:
+    """Permits are granted by the judge."""
+
+
+def _never(*_wake_up: object) -> None:
+    """Nobody waits there."""

@@ -1,0 +1,148 @@
+"""One worker's place: the process in it, and the next one when that ends."""
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
+
+import structlog
+
+from proxy.engine import Engine
+from proxy.tasks import Tasks
+from proxy.workers.desk import Desk
+from proxy.workers.letters import Hello, Stop
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 30.0
+"""Before a worker that ended is replaced: each time twice as long, until one has lived for as long as that."""
+_GRACE_S = 2.0
+IDS_APART = 1_000_000
+"""What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
+_TOLD = (
+    "listen",
+    "broker",
+    "allowed_brokers",
+    "allowed_broker_networks",
+    "handshake_timeout",
+    "connect_timeout",
+    "linger",
+    "max_connections",
+    "max_lookups_in_flight",
+    "publish",
+    "dispatch",
+    "workers",
+)
+"""What a worker needs to know."""
+
+
+class Post:
+    """Keeps one worker running.
+
+    Args:
+        index: Which, from 0.
+        engine: The limits and counters of all.
+        new_desk: Makes the other end of its letters.
+
+    Attributes:
+        desk: That of the worker that runs.
+        up: Set when it listens.
+    """
+
+    def __init__(self, index: int, engine: Engine, new_desk: Callable[["Post"], Desk]) -> None:
+        self.index = index
+        self.desk: Desk | None = None
+        self.up = asyncio.Event()
+        self._engine = engine
+        self._new_desk = new_desk
+        self._tasks = Tasks()
+        self._address = ""
+        self._process: Process | None = None
+        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._is_ending = False
+        self._next_id = index + 1
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a worker that listens."""
+        return self.desk is not None and self.desk.is_listening
+
+    async def start(self, address: str) -> None:
+        """Have a worker listen at `address` from now on."""
+        self._address = address
+        self._tasks.start(self._keep(), f"worker {self.index}")
+
+    async def stop(self, patience_s: float) -> None:
+        """End the worker, after what its sessions still have to send."""
+        self._is_ending = True
+        process = self._process
+        if self.desk is not None:
+            self.desk.channel.send([Stop()])
+        if process is None:
+            self._tasks.cancel()
+            return
+        try:
+            await asyncio.wait_for(self._ended.wait(), patience_s + _GRACE_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await self._ended.wait()
+
+    def lost(self, desk: Desk) -> None:
+        """The worker is gone, and all that it had said is heard."""
+        self._next_id = self._following(desk.last_id)
+        self._engine.sessions.discard(desk)
+        self.desk = None
+        self._gone.set()
+
+    async def _keep(self) -> None:
+        pause, log = FIRST_PAUSE_S, structlog.get_logger()
+        while not self._is_ending:
+            began = time.monotonic()
+            process = self._process = await self._hire()
+            code = await process.wait()
+            await self._gone.wait()
+            self._process = None
+            if self._is_ending:
+                break
+            self.up.set()
+            self._engine.counters.workers_lost += 1
+            pause = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(2 * pause, LONGEST_PAUSE_S)
+            log.error("worker ended", worker=self.index, code=code, next_in_s=pause)
+            await asyncio.sleep(pause)
+        self._ended.set()
+
+    async def _hire(self) -> Process:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours.setblocking(False)
+        with theirs:
+            # -P: what lies in the working directory must not be taken for our packages.
+            command = (sys.executable, "-P", "-m", "proxy.workers", str(theirs.fileno()))
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+            )
+        self._gone.clear()
+        desk = self._new_desk(self)
+        await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
+        self.desk = desk
+        config = self._engine.config.model_copy(update={"listen": self._address})
+        hello = config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(_TOLD, True)})
+        desk.channel.send([Hello(hello, self.index, self._next_id, self._engine.config.workers)])
+        self._engine.sessions.add(desk)
+        for rule in self._engine.blocklist.rules.all():
+            desk.rule_added(rule)
+        self._tasks.start(self._watch(desk), f"worker {self.index} comes up")
+        return process
+
+    async def _watch(self, desk: Desk) -> None:
+        await desk.ready.wait()
+        self.up.set()
+
+    def _following(self, last_id: int) -> int:
+        """The first number for the next worker here; the others have the numbers between."""
+        if last_id == 0:
+            return self._next_id
+        return last_id + IDS_APART * self._engine.config.workers

@@ -1,0 +1,118 @@
+"""The workers of one proxy, in the place of its own server: their limits, counts and lines are kept here.
+
+clients ══▶ worker ══▶ brokers        each worker listens on the port itself (SO_REUSEPORT)
+              ║ letters
+           supervisor: limits, policies, blocks, admin REST, metrics, access log
+"""
+
+import asyncio
+import contextlib
+import socket
+
+from limiter.limiter import Limiter
+from limiter.stream import Stream
+from proxy.blocking.rules import Key
+from proxy.brokers.targets import split_address
+from proxy.engine import Engine
+from proxy.observe.access_log import AccessLog
+from proxy.workers.desk import Desk
+from proxy.workers.post import Post
+
+START_S = 30.0
+"""So long workers may take to be there."""
+_ANSWER_S = 0.25
+"""So long somebody who wants to see counts waits for a worker that does not answer."""
+
+
+class Supervisor:
+    """Has workers, and keeps them going.
+
+    Args:
+        engine: The limits and counters of all.
+        access: The access log of all.
+    """
+
+    def __init__(self, engine: Engine, access: AccessLog) -> None:
+        self._engine = engine
+        self._access = access
+        self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
+        self._reserved: socket.socket | None = None
+        engine.registry.wired = self._wired
+        engine.registry.tuned = self._recall
+        engine.blocklist.removed = self._unblocked
+
+    async def start(self) -> str:
+        """Start all; returns the address on which they listen, with the port that the system chose for port 0.
+
+        Raises:
+            OSError: If the address cannot be had, or a worker does not come up.
+        """
+        self._reserved = _reserve(*split_address(self._engine.config.listen))
+        host, port = self._reserved.getsockname()[:2]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await asyncio.gather(*(post.start(address) for post in self._posts))
+        for post in self._posts:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(post.up.wait(), START_S)
+            if not post.is_up:
+                await self.stop(0)
+                raise OSError(f"worker {post.index} does not come up")
+        return f"{split_address(self._engine.config.listen)[0]}:{port}"
+
+    async def stop(self, patience_s: float) -> None:
+        """Have all workers end their sessions, and wait for what is left to be sent."""
+        await asyncio.gather(*(post.stop(patience_s) for post in self._posts))
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+    async def settle(self) -> None:
+        """Have all workers tell what they have counted, because somebody wants to see it."""
+        told = [post.desk.ask() for post in self._posts if post.desk is not None]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)
+
+    def _new_desk(self, post: Post) -> Desk:
+        return Desk(self._engine, self._access, self._recall, post.lost)
+
+    def _desks(self) -> list[Desk]:
+        return [post.desk for post in self._posts if post.desk is not None]
+
+    def _recall(self, limiter: Limiter) -> None:
+        for desk in self._desks():
+            desk.judge.recall(limiter)
+
+    def _wired(self, stream: Stream) -> None:
+        for desk in self._desks():
+            desk.judge.wired(stream)
+
+    def _unblocked(self, key: Key) -> None:
+        for desk in self._desks():
+            desk.rule_removed(key)
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    """A socket that is bound and does not listen: the port stays this proxy's while workers come and go."""
+    family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    reserved = socket.socket(family, kind, proto)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _refuse_strangers(family, address)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
+
+
+def _refuse_strangers(family: int, address: tuple[object, ...]) -> None:
+    """Another proxy of the same user could share the port, and each would let its limits through.
+
+    Without SO_REUSEPORT the port cannot be had while anybody listens there.
+    """
+    if address[1] == 0:
+        return
+    with socket.socket(family, socket.SOCK_STREAM) as alone:
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(address)

@@ -1,0 +1,176 @@
+"""One worker: it serves clients, and asks its supervisor whatever concerns others, too."""
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+import uvloop
+
+from limiter.deputy import Deputy
+from limiter.letters import Letter
+from proxy.blocking.blocklist import Order
+from proxy.blocking.rules import Key, Kind
+from proxy.collector import keep_for_ever, paused_collector, search_seldom
+from proxy.config.model import Config
+from proxy.observe.counters import Counters
+from proxy.observe.operator_log import set_up_operator_log
+from proxy.server import Server
+from proxy.tasks import Tasks
+from proxy.workers.channel import Channel
+from proxy.workers.counting import Growth
+from proxy.workers.far import FarEngine, share_of
+from proxy.workers.letters import Blocked, Down, Hello, Hit, Ready, Refused, Stop, Tell, Told, Unblocked
+from proxy.workers.telling import FarLog, WorkerLog, whose_of
+
+BEFORE_BOUNDARY_NS = 20_000_000
+"""So long before each boundary of an interval counts are told, so that its lines have them."""
+_LONGEST_NS = 1_000_000_000
+
+
+class Worker:
+    """Started by the supervisor's `Hello`, ended by its `Stop` or its end.
+
+    Args:
+        ended: Called when there is nothing left to do.
+    """
+
+    def __init__(self, ended: asyncio.Event) -> None:
+        self.channel: Channel[Down] = Channel(Down, self._heard, ended.set)
+        self._ended = ended
+        self._counters = Counters()
+        self._growth = Growth(self._counters)
+        self._log = FarLog(self._tell)
+        self._letters: list[Letter] = []
+        self._is_waking = False
+        self._reporting: asyncio.TimerHandle | None = None
+        self._elsewhere = (0, 0, 0)
+        self._tasks = Tasks()
+        self._deputy: Deputy
+        self._engine: FarEngine
+        self._server: Server
+
+    def soon(self) -> None:
+        """Somebody waits for what there is to tell."""
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def sometime(self) -> None:
+        """Something is to be counted: before the next boundary at the latest."""
+        if self._reporting is None:
+            left = self._interval_ns - (time.time_ns() + BEFORE_BOUNDARY_NS) % self._interval_ns
+            self._reporting = asyncio.get_running_loop().call_later(left / 1e9, self._report_in_time)
+
+    def _tell(self, letter: Letter) -> None:
+        self._letters.append(letter)
+        self.soon()
+        self.sometime()
+
+    def _heard(self, letter: Down) -> None:
+        match letter:
+            case Hello():
+                self._set_up(letter)
+                self._tasks.start(self._or_end(self._start()), "start")
+            case Blocked((kind, name, within), reason, since_ns, _origin):
+                self._engine.blocklist.put(Key(Kind(kind), name, within), Order(reason, since_ns), quietly=True)
+                self.sometime()
+            case Unblocked((kind, name, within)):
+                self._engine.blocklist.put(Key(Kind(kind), name, within), None, quietly=True)
+            case Tell():
+                self._report()
+                self.channel.send([Told()])
+            case Stop():
+                self._tasks.start(self._or_end(self._stop()), "stop")
+            case _:
+                self._deputy.obey(letter, self._engine.clock())
+
+    def _set_up(self, hello: Hello) -> None:
+        """At once: whatever is said next, there is somebody to hear it."""
+        whole = Config.model_validate_json(hello.config)
+        config = share_of(whole, hello.index)
+        self._interval_ns = min(round(config.access_log.interval * 1e9), _LONGEST_NS)
+        self._deputy = Deputy(self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled)
+        self._engine = FarEngine(config, self._counters, self._deputy)
+        structlog.contextvars.bind_contextvars(worker=hello.index)
+        log = WorkerLog(self._counters, self._log, self.sometime)
+        self._server = Server(self._engine, log, (hello.first_id, hello.step))
+
+    async def _start(self) -> None:
+        await self._server.start()
+        self.channel.send([Ready()])
+
+    async def _stop(self) -> None:
+        await self._server.stop(self._engine.config.linger)
+        self._report()
+        self.channel.close()
+        self._ended.set()
+
+    async def _or_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """A worker that cannot do what it is for makes room for the next one."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            structlog.get_logger().exception("worker cannot go on", error=repr(error))
+            self._ended.set()
+
+    def _flush(self) -> None:
+        self._is_waking = False
+        letters, self._letters = self._letters, []
+        letters += self._deputy.take()
+        if letters:
+            self.channel.send(letters)
+
+    def _report_in_time(self) -> None:
+        self._reporting = None
+        if self._report():
+            self.sometime()
+
+    def _report(self) -> bool:
+        """Tell all; whether there was anything."""
+        letters, self._letters = self._letters, []
+        letters += self._deputy.report()
+        letters += [
+            Refused(whose_of(reject.connection), reject.reason, reject.topic, reject.detail, reject.rejected)
+            for reject in self._engine.rejects.take()
+        ]
+        hits = self._engine.blocklist.hits
+        letters += [Hit((str(key.kind), key.name, key.within), times) for key, times in hits.items() if times]
+        hits.clear()
+        counted = self._growth.take(self._others())
+        if counted is not None:
+            letters.append(counted)
+        self.channel.send(letters)
+        return bool(letters) or not self._deputy.is_at_rest
+
+    def _others(self) -> dict[str, int]:
+        lookups = self._engine.lookups
+        now = self._engine.held.used, lookups.in_flight, lookups.refused
+        before, self._elsewhere = self._elsewhere, now
+        names = ("held_used", "lookups_in_flight", "lookups_refused")
+        return {name: one - other for name, one, other in zip(names, now, before, strict=True)}
+
+
+def main(fd: int) -> None:
+    """Serve until the supervisor says so, or is gone."""
+    set_up_operator_log()
+    uvloop.run(_serve(socket.socket(fileno=fd)))
+
+
+async def _serve(connection: socket.socket) -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, _supervisor_decides)
+    with paused_collector():
+        worker = Worker(ended)
+        await loop.create_unix_connection(lambda: worker.channel, sock=connection)
+        keep_for_ever()
+        search_seldom()
+    await ended.wait()
+
+
+def _supervisor_decides() -> None:
+    """Service managers signal all processes of a service at once; who is to end when, the supervisor knows."""

@@ -1,0 +1,82 @@
+"""Letters between two ends of a socket."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from limiter.letters import Confirmed, Lent, Letter, Report, Ticket, Verdict
+from proxy.workers import channel as channels
+from proxy.workers.channel import AT_ONCE, LETTERS, Channel
+
+
+class Ends:
+    """Two channels, and what each heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[Letter]] = [[], []]
+        self.lost = [asyncio.Event(), asyncio.Event()]
+        self.channels: list[Channel[Letter]] = [
+            Channel(kinds, self.heard[end].append, self.lost[end].set) for end, kinds in enumerate((Report, Verdict))
+        ]
+
+    async def join(self) -> None:
+        loop = asyncio.get_running_loop()
+        for channel, end in zip(self.channels, socket.socketpair(), strict=True):
+            await loop.create_unix_connection(lambda channel=channel: channel, sock=end)  # type: ignore[misc]
+
+    async def until(self, end: int, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.heard[end]) < count:  # noqa: ASYNC110 - letters set no event
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    both = Ends()
+    await both.join()
+    yield both
+    for channel in both.channels:
+        channel.abort()
+    await asyncio.sleep(0)
+
+
+async def test_letters_arrive_in_order_however_many_there_are(ends: Ends) -> None:
+    letters = [Ticket(number, 1, number * 1000, 0) for number in range(3 * LETTERS + 2 * AT_ONCE)]
+    ends.channels[1].send(letters)
+    await ends.until(0, len(letters))
+    assert ends.heard[0] == letters
+
+
+async def test_both_ends_hear_at_the_same_time(ends: Ends) -> None:
+    ends.channels[0].send([Lent(1, 5, None)])
+    ends.channels[1].send([Confirmed(3)])
+    await ends.until(0, 1)
+    await ends.until(1, 1)
+    assert (ends.heard[0], ends.heard[1]) == ([Confirmed(3)], [Lent(1, 5, None)])
+
+
+async def test_what_was_said_before_the_end_is_heard_before_it(ends: Ends) -> None:
+    letters = [Confirmed(number) for number in range(3 * AT_ONCE)]
+    ends.channels[1].send(letters)
+    ends.channels[1].close()
+    async with asyncio.timeout(10):
+        await ends.lost[0].wait()
+    assert ends.heard[0] == letters
+    ends.channels[0].send([Lent(1, 1, 1)])
+
+
+async def test_who_takes_nothing_is_given_up(ends: Ends, monkeypatch) -> None:
+    monkeypatch.setattr(channels, "MOST_UNSENT", 1000)
+    ends.channels[0].send([Lent(number, 10**9, 10**9) for number in range(100_000)])
+    async with asyncio.timeout(10):
+        await ends.lost[0].wait()
+
+
+async def test_a_frame_beyond_all_measure_ends_it(ends: Ends, monkeypatch) -> None:
+    monkeypatch.setattr(channels, "MOST_FRAME", 100)
+    ends.channels[1].send([Confirmed(number) for number in range(200)])
+    async with asyncio.timeout(10):
+        await ends.lost[0].wait()
+    assert ends.heard[0] == []
