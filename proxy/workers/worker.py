@@ -11,7 +11,7 @@ import structlog
 import uvloop
 
 from limiter.deputy import Deputy
-from limiter.letters import Letter
+from limiter.letters import Letter, Verdict
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
 from proxy.collector import keep_for_ever, paused_collector, search_seldom
@@ -86,7 +86,14 @@ class Worker:
             case Stop():
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:
-                self._deputy.obey(letter, self._engine.clock())
+                self._obey(letter)
+
+    def _obey(self, verdict: Verdict) -> None:
+        """Whatever goes wrong with one entry that leaves, all other streams go on."""
+        try:
+            self._deputy.obey(verdict, self._engine.clock())
+        except Exception:  # noqa: BLE001 - whatever it is
+            structlog.get_logger().exception("a held entry did not leave as it should")
 
     def _set_up(self, hello: Hello) -> None:
         """At once: whatever is said next, there is somebody to hear it."""
