@@ -1,6 +1,6 @@
 """Tokens that were taken and not used yet: see `TokenBucket.lend`."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.rates import Rate, rate
@@ -8,6 +8,7 @@ from limiter.token_bucket import TokenBucket
 from tests.limiter.test_token_bucket import AMOUNTS, RATES, SECOND, SPANS
 
 
+@settings(deadline=None)
 @given(value=RATES, steps=st.lists(st.tuples(st.sampled_from(["lend", "take", "used", "unused"]), AMOUNTS, SPANS)))
 def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, steps) -> None:
     bucket, now = TokenBucket(value, 0), 0
