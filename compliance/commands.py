@@ -1,5 +1,6 @@
 """Commands of `compliance`; what they need is imported when they run."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -62,5 +63,7 @@ def report(  # noqa: PLR0913 - one for each option
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error
+    # Spark would log what fails as a page of JSON besides; its cause is told in a line.
+    logging.disable()
     wanted = Wanted(fresh, strict, what_if, objective, tuple(spark or ()))
     raise typer.Exit(report_with_progress(access_log, tables, out, wanted))

@@ -158,8 +158,11 @@ def over_lines(limit_lines: DataFrame, unit: str) -> DataFrame:
     calm = F.sum(F.when(is_out, 0).otherwise(1)).over(_so_far())
     lines = account(limit_lines, unit).withColumns({"is_out": is_out, "calm": calm})
     earlier = Window.partitionBy(*LIMITER, "run", "calm").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
-    is_record = F.col("excess") > F.coalesce(F.max("excess").over(earlier), tolerance) + _ROUNDING
-    return lines.withColumn("is_over", F.col("is_out") & is_record)
+    # The entry that may overdraw the bucket is in a line in which something passed; the next one only says so again.
+    has_passed = F.col("passed") > 0
+    before = F.max(F.when(has_passed, F.col("excess"))).over(earlier)
+    is_record = F.col("excess") > F.coalesce(before, tolerance) + _ROUNDING
+    return lines.withColumn("is_over", F.col("is_out") & is_record & has_passed)
 
 
 def worst_of(windows: DataFrame, basis: str) -> DataFrame:

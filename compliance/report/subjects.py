@@ -62,7 +62,10 @@ def _views(limiter: LimiterVerdict) -> list[Subject]:
     worst = limiter.deciding_window
     if whole.step_s == STEPS_S[0] or worst is None:
         return [whole]
-    return [whole, _subject(limiter, worst.end - CLOSE_UP, worst.end + CLOSE_UP)]
+    # Within the limit's own time, so that no clock's year 9999 has anything behind it.
+    first = limiter.first if worst.end - limiter.first < CLOSE_UP else worst.end - CLOSE_UP
+    last = limiter.last if limiter.last - worst.end < CLOSE_UP else worst.end + CLOSE_UP
+    return [whole, _subject(limiter, first, last)]
 
 
 def _subject(limiter: LimiterVerdict, first: datetime, last: datetime) -> Subject:

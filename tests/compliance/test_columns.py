@@ -81,7 +81,16 @@ def test_what_msgspec_writes_is_read_back_unchanged():
         assert Kinds.BY_NAME[rows[place]["kind"]] is type(line)
 
 
-TIMES = ["2026-11-21T11:29:00Z", "2026-11-21T11:29:00.000001Z", "2026-11-21T13:29:00+02:00", "1969-12-31T23:59:59.5Z"]
+BEYOND = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+"""In UTC there are no such years."""
+TIMES = [
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "2026-11-21T11:29:00Z",
+    "2026-11-21T11:29:00.000001Z",
+    "2026-11-21T13:29:00+02:00",
+    "1969-12-31T23:59:59.5Z",
+]
 
 
 @pytest.mark.parametrize("time", TIMES)
@@ -91,7 +100,7 @@ def test_times_are_read_to_the_microsecond_in_utc(time):
     assert rows[0]["start"] == datetime.fromisoformat(time)
 
 
-@pytest.mark.parametrize("time", ["2026-13-01T00:00:00Z", "2026-11-21T11:29:00", "yesterday", "", 5, None])
+@pytest.mark.parametrize("time", ["2026-13-01T00:00:00Z", "2026-11-21T11:29:00", "yesterday", "", 5, None, *BEYOND])
 def test_a_time_that_is_none_makes_its_line_malformed(time):
     good = msgspec.json.decode(msgspec.json.encode(example("heartbeat")))
     lines = [msgspec.json.encode(line) for line in (good, good | {"end": time}, good | {"start": time}, good)]

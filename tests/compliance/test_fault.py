@@ -152,3 +152,10 @@ def test_a_line_that_was_cut_or_changed_is_read_or_has_a_fault(data):
         at = data.draw(st.integers(0, len(line) - 1))
         line[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     judged([bytes(line)])
+
+
+def test_amounts_that_could_not_be_added_up_and_times_that_no_calendar_has_are_impossible():
+    most, number = 2**48 - 1, 2**63 - 1
+    lines = [changed(INTERVAL, passed_bytes=value, connection_id=number, seq=number) for value in (most, most + 1)]
+    lines += [changed(HEARTBEAT, start=time) for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")]
+    assert judged(lines) == [None, "impossible value: passed_bytes", *["impossible value: start"] * 2]

@@ -113,3 +113,13 @@ def test_a_peak_that_is_only_observed_is_none(spark):
     log = PlantedLog()
     log.limit(900, mode="observe", peak_messages=300.0, peak_burst_messages=30.0)
     assert units_in_force(frame(spark, [log], "limit")) == ()
+
+
+def test_a_large_entry_that_overdrew_the_bucket_is_not_held_against_the_line_behind_it(spark):
+    """30 messages at once, at 10/s with a burst of 1, and nothing for the two seconds that pay for them."""
+    log = PlantedLog()
+    for passed in (30, 0, 0, 30, 0, 41, 0):
+        log.limit(passed, rate=10.0, largest_entry_messages=min(passed, 30))
+        log.second += 1
+    lines = judged_lines(frame(spark, [log], "limit"), ["messages"])
+    assert [row.is_over for row in lines.orderBy("seq").collect()] == [False] * 5 + [True, False]

@@ -62,3 +62,17 @@ def test_limits_that_cannot_be_shared_or_that_held_nobody_are_not_looked_into():
         limiter_fact(level="topic", throttled_s=9.0),
     )
     assert [one.level for one in shared_limits(rows)] == ["topic", "resource_group", "namespace"]
+
+
+def test_a_clock_that_was_decades_off_makes_no_chart_of_as_many_days():
+    first = BEGIN.replace(year=1970)
+    step_s = step_for(first, BEGIN)
+    assert step_s % 86400 == 0
+    assert (BEGIN - first).total_seconds() / step_s <= MOST_STEPS
+
+
+def test_nothing_is_shown_behind_the_last_of_all_days():
+    last = BEGIN.replace(year=9999, month=12, day=31, hour=23, minute=59)
+    row = limiter_fact(first=last - HOUR, last=last)
+    _, close = charted(limiters(row, containment=[containment_fact(5.0, end=last)]), [])
+    assert close.last == last
