@@ -6,6 +6,7 @@ costs more than parsing it does.
 
 import gzip
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -62,7 +63,7 @@ class Part:
 
     def _add(self, batch: pa.RecordBatch) -> None:
         lines: list[bytes] = batch["value"].to_pylist()
-        place = pa.record_batch([batch["file"], self._numbering.numbers(batch)], names=["file", "line"])
+        place = pa.record_batch([_files(batch), self._numbering.numbers(batch)], names=["file", "line"])
         found, malformed = self._columns.decoded(lines)
         self._lines += len(lines)
         self._malformed += len(malformed)
@@ -96,9 +97,9 @@ class Part:
     def _are_new(self, heads: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         numbers, whose = heads["seq"].to_numpy(), codes_of(heads, BOOT)
         is_new = np.zeros(len(numbers), np.bool_)
-        for code, first in zip(*np.unique(whose, return_index=True), strict=True):
-            run = heads["proxy_id"][first].as_py(), heads["boot_id"][first].as_py()
-            of_run = np.flatnonzero(whose == code)
+        in_order = np.argsort(whose, kind="stable")
+        for of_run in np.split(in_order, np.flatnonzero(np.diff(whose[in_order])) + 1):
+            run = heads["proxy_id"][of_run[0]].as_py(), heads["boot_id"][of_run[0]].as_py()
             is_new[of_run] = self._seen.added(run, numbers[of_run])
             self._own.added(run, numbers[of_run][is_new[of_run]])
         return is_new
@@ -130,6 +131,14 @@ class Part:
             spans=list(self._spans.items()),
             seen=[(run, ranges.tolist()) for run, ranges in self._own.ranges.items()],
         )
+
+
+def _files(batch: pa.RecordBatch) -> pa.Array:
+    """Where lines are from: of files the names that they have, which Spark writes as in a URI."""
+    if "block" not in batch.schema.names:
+        return batch["file"]
+    encoded = batch["file"].dictionary_encode()
+    return pa.array(map(unquote, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
 
 
 def _beside(rows: pa.RecordBatch, place: pa.RecordBatch, places: list[int]) -> pa.RecordBatch:

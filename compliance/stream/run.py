@@ -117,10 +117,11 @@ def _check_folders(job: Job) -> None:
 def _log_file(job: Job) -> Path:
     if not is_local(job.out):
         return Path(tempfile.mkdtemp(prefix="sluice-compliance-")) / "spark.log"
-    with contextlib.suppress(OSError):
+    try:
         Path(job.work).mkdir(parents=True, exist_ok=True)
-        return Path(job.work) / "spark.log"
-    raise JobError(f"--out {job.out}: cannot be written")
+    except OSError as error:
+        raise JobError(f"--out {job.out}: cannot be written: {error.strerror}") from error
+    return Path(job.work) / "spark.log"
 
 
 def _fail(message: str) -> int:

@@ -153,6 +153,16 @@ def test_of_a_long_line_of_ascii_so_many_characters_are_kept():
     assert len(kept["text"]) == LONGEST_QUARANTINED
 
 
+def test_files_have_the_names_that_they_have_and_topics_theirs():
+    line, names = planted("a", 1).encoded()[0], {"a%20b%2520%C3%BC.jsonl": "a b%20ü.jsonl"}
+    for told, name in names.items():
+        block = pa.record_batch([[line], [told], [0]], schema=SCHEMA)
+        offset = pa.record_batch([block["value"], block["file"], block["block"]], names=["value", "file", "line"])
+        for batch, expected in ((block, name), (offset, told)):
+            (rows, _) = Part(0, Known(), ()).read(iter([batch]))
+            assert table_of([rows.content], Read.schema)["file"].to_pylist() == [expected]
+
+
 def test_without_tables_of_windows_there_are_none():
     assert not [piece for piece in Read(planted("a", 1).encoded(), tables=()).pieces if piece.name.startswith(WINDOWS)]
 
