@@ -6,23 +6,19 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, LongType, StructField
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from compliance.local_frame import local_frame
-from compliance.schema import BOOT, placed_schema
+from compliance.schema import placed_schema
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.query import sink_of, start
+from compliance.stream.runs import SCHEMA as RUNS
+from compliance.stream.seen import GAPS
 from compliance.stream.sinks import tables_of
 from compliance.stream.state import State
 from compliance.stream.storage import Storage
 
-_BOOT = dict.fromkeys(BOOT, "string")
-_RUNS = _BOOT | {
-    **dict.fromkeys(("first", "last", "complete_up_to"), "timestamp"),
-    "has_ended": "boolean",
-    **dict.fromkeys(("dropped_lines", "read", "there", "missing"), "long"),
-}
-_GAPS = _BOOT | {"after_seq": "long", "missing": "long"}
 _QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "string"}
 
 
@@ -93,8 +89,8 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     return LogTables(
         # A batch may be under way.
         rows=rows.where(F.col("step") <= last),
-        runs=_or_none(spark, runs, _RUNS),
-        gaps=_or_none(spark, gaps, _GAPS),
+        runs=_or_none(spark, runs, _types(from_arrow_schema(RUNS))),
+        gaps=_or_none(spark, gaps, _types(from_arrow_schema(GAPS))),
         quarantine=_or_none(spark, malformed, _QUARANTINE),
         lines=state.totals(step).rows,
     )
@@ -109,7 +105,11 @@ def _rows(spark: SparkSession, job: Job) -> DataFrame:
         table = spark.read.schema(schema).parquet(f"{job.out}/rows")
     else:
         table = None
-    return _or_none(spark, table, {field.name: field.dataType.simpleString() for field in schema})
+    return _or_none(spark, table, _types(schema))
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def _or_none(spark: SparkSession, frame: DataFrame | None, types: Mapping[str, str]) -> DataFrame:

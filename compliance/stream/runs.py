@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compliance.schema import BOOT
-from compliance.stream.seen import Run, Seen
+from compliance.stream.seen import Run, Seen, table_of_rows
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -109,10 +109,7 @@ def rfc3339(micros: int) -> str:
 def table(runs: Spans, seen: Seen) -> pa.Table:
     """As they are kept, with how many lines of each are there, and how many are missing below the last."""
     rows = [(*run, *msgspec.structs.astuple(runs[run]), seen.there(run), seen.missing(run)) for run in sorted(runs)]
-    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    return table_of_rows(rows, SCHEMA)
 
 
 def of(kept: pa.Table) -> Spans:

@@ -3,7 +3,7 @@
 A run without gaps is one range, however long it is; so duplicates are found for ever, without keeping every number.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,9 +106,15 @@ class Seen:
 
 def gap_table(seen: Seen) -> pa.Table:
     """All gaps, as they are kept."""
-    rows = [(*gap.run, gap.after_seq, gap.missing) for gap in seen.gaps()]
-    columns = zip(*rows, strict=True) if rows else [()] * len(GAPS)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, GAPS, strict=True)], schema=GAPS)
+    return table_of_rows([(*gap.run, gap.after_seq, gap.missing) for gap in seen.gaps()], GAPS)
+
+
+def table_of_rows(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table, be there any or none."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def _ranges_of(distinct: Longs) -> Longs:
