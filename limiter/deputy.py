@@ -6,16 +6,16 @@
 It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a stream overtakes what is held of it.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from limiter.account import WINDOW, Account
 from limiter.gate import Gate
 from limiter.journal import Unnoted
 from limiter.letters import (
+    Answer,
     Asked,
     Batch,
-    Behind,
     Closed,
     Confirmed,
     Discarded,
@@ -25,31 +25,21 @@ from limiter.letters import (
     Letter,
     Named,
     Opened,
+    Question,
     Recalled,
     Released,
-    Spent,
     Ticket,
     Verdict,
     Wired,
     Withdrawn,
 )
 from limiter.limiter import Limiter
-from limiter.purse import Purse
+from limiter.mail import Alert, Mail
 from limiter.purses import Purses
 from limiter.stream import Entry, Stream
 
 LONGEST_NS = 1_000_000_000
 """What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""
-
-
-class Alert(Protocol):
-    """Who takes what there is to tell."""
-
-    def soon(self) -> None:
-        """Somebody waits for it."""
-
-    def sometime(self) -> None:
-        """It is to be counted."""
 
 
 class Deputy(Gate):
@@ -63,16 +53,13 @@ class Deputy(Gate):
     def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
         super().__init__(_never, Unnoted())
         self._alert = alert
-        self._tells_all = tells_all
+        self._mail = Mail(alert, tells_all=tells_all)
         self._accounts: dict[Stream, Account] = {}
         self._streams: dict[int, Stream] = {}
-        self._purses = Purses(self._tell)
-        self._letters: list[Letter] = []
-        self._counted: dict[Account, None] = {}
-        self._hasty: dict[Account, None] = {}
-        self._low: dict[Purse, None] = {}
-        self._waiting: dict[Account, None] = {}
+        self._purses = Purses(self._mail.tell)
+        self._questions: dict[int, Callable[[], None]] = {}
         self._last = 0
+        self._last_question = 0
 
     # ---- what sessions say
 
@@ -83,7 +70,7 @@ class Deputy(Gate):
         self._streams[self._last] = stream
         name = stream.name
         names = name.producer_name, name.subscription, name.consumer_name
-        self._tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
+        self._mail.tell(Opened(self._last, name.direction, topic, name.stream_id, *names, whose))
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that was opened is a consumer's."""
@@ -92,7 +79,7 @@ class Deputy(Gate):
     def name(self, stream: Stream, producer_name: str) -> None:
         """The broker named a producer."""
         if stream in self._accounts:
-            self._tell(Named(self._accounts[stream].number, producer_name))
+            self._mail.tell(Named(self._accounts[stream].number, producer_name))
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream is over. Gives back what it held."""
@@ -100,10 +87,9 @@ class Deputy(Gate):
         if account is None:
             return dropped
         del self._streams[account.number]
-        self._waiting.pop(account, None)
-        self._settle_counts(account)
+        self._mail.forget(account)
         self._purses.use(account, [])
-        self._tell(Closed(account.number))
+        self._mail.tell(Closed(account.number))
         return dropped
 
     def is_metered(self, stream: Stream) -> bool:
@@ -112,16 +98,16 @@ class Deputy(Gate):
 
     def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
         """A consumer asks for permits, or has been given some as nothing limits it."""
-        self._tell(Asked(self._accounts[stream].number, permits, is_granted))
+        self._mail.tell(Asked(self._accounts[stream].number, permits, is_granted))
 
     def forgo(self, stream: Stream) -> None:
         """A consumer wants no more permits."""
         if stream in self._accounts:
-            self._tell(Forgone(self._accounts[stream].number))
+            self._mail.tell(Forgone(self._accounts[stream].number))
 
     def ask_again(self, stream: Stream, messages: int) -> None:
         """Of what was dropped, a consumer's client still counts on so many messages."""
-        self._tell(Withdrawn(self._accounts[stream].number, messages))
+        self._mail.tell(Withdrawn(self._accounts[stream].number, messages))
 
     # ---- the gate
 
@@ -139,16 +125,7 @@ class Deputy(Gate):
         """Note what was admitted."""
         account = self._accounts[stream]
         account.count(counts[0], counts[1], counts[2], largest)
-        if stream.permits is not None and (account.is_metered or self._tells_all):
-            self._hasty[account] = None
-            self._alert.soon()
-        elif account not in self._counted:
-            self._alert.sometime()
-        self._counted[account] = None
-        for purse in account.purses:
-            if purse.is_low and purse not in self._low:
-                self._low[purse] = None
-                self._alert.soon()
+        self._mail.count(account, is_consumer=stream.permits is not None)
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Take what one entry needs of what was lent, and count it; or do nothing."""
@@ -163,7 +140,7 @@ class Deputy(Gate):
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """What arrived of a stream that ended before it could be held."""
         account = self._accounts.get(stream)
-        self._tell(Discarded(0 if account is None else account.number, 1, messages, size))
+        self._mail.tell(Discarded(0 if account is None else account.number, 1, messages, size))
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as the gate's
         """Keep `entry` until the judge releases it, or until what is before it has gone."""
@@ -171,12 +148,30 @@ class Deputy(Gate):
         if entry.is_free:
             return
         account = self._accounts[stream]
-        self._settle_counts(account)
+        self._mail.settle(account)
         if account.behind or account.outstanding >= WINDOW:
             account.behind.append(entry)
-            self._waiting[account] = None
+            self._mail.wait(account)
         else:
             self._send_ticket(account, entry)
+
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
+
+        As long as nothing of a stream had to wait, what came behind it is on its way, too.
+        """
+        asked = [(account, account.tickets) for account in map(self._accounts.get, streams) if account is not None]
+        asked = [(account, tickets) for account, tickets in asked if account.outstanding]
+        if not asked:
+            then()
+            return
+        self._last_question += 1
+        self._questions[self._last_question] = partial(self._decided, asked, then)
+        self._mail.tell(Question(self._last_question))
+
+    def _decided(self, asked: list[tuple[Account, int]], then: Callable[[], None]) -> None:
+        gone = [account for account, tickets in asked if account.settled >= tickets]
+        self.when_decided([self._streams[one.number] for one in gone if one.number in self._streams], then)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as the gate's
         """Forget what is held of a stream, and give it back."""
@@ -185,10 +180,10 @@ class Deputy(Gate):
         account = self._accounts.get(stream)
         if account is not None and account.outstanding:
             account.settled = account.tickets
-            self._tell(Withdrawn(account.number, 0))
+            self._mail.tell(Withdrawn(account.number, 0))
         if account is not None and account.behind:
             messages, size = account.behind_sums()
-            self._tell(Discarded(account.number, len(account.behind), messages, size))
+            self._mail.tell(Discarded(account.number, len(account.behind), messages, size))
             account.behind.clear()
         return dropped
 
@@ -203,7 +198,9 @@ class Deputy(Gate):
                 self._purses.lent(number, messages, size)
                 self._alert.sometime()
             case Batch(number):
-                self._tell(Confirmed(number))
+                self._mail.tell(Confirmed(number))
+            case Answer(number):
+                self._questions.pop(number)()
             case Granted(number, permits):
                 if number in self._streams:
                     self._accounts[self._streams[number]].grant(permits)
@@ -218,31 +215,17 @@ class Deputy(Gate):
     @property
     def is_at_rest(self) -> bool:
         """Whether there is nothing that `report` would tell."""
-        return not self._counted and not self._waiting and self._purses.are_closed
+        return not self._mail.only_counts and self._purses.are_closed
 
     def take(self) -> list[Letter]:
         """What is to be told soon."""
-        for account in list(self._hasty):
-            self._settle_counts(account)
-        for purse in self._low:
-            if purse.is_open:
-                self._letters.append(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
-        self._hasty.clear()
-        self._low.clear()
-        letters, self._letters = self._letters, []
-        return letters
+        return self._mail.take()
 
     def report(self) -> list[Letter]:
         """All that there is to tell: also what only counts. Loans that were not used meanwhile are given back."""
-        for account in list(self._counted):
-            self._settle_counts(account)
-        for account in list(self._waiting):
-            self._letters.append(Behind(account.number, *account.behind_sums()))
-            if not account.behind:
-                del self._waiting[account]
-        self._low.clear()
+        self._mail.settle_all()
         self._purses.report()
-        return self.take()
+        return self._mail.take()
 
     def _released(self, number: int, tickets: int, now: int) -> None:
         stream = self._streams.get(number)
@@ -268,25 +251,13 @@ class Deputy(Gate):
             self.count_admitted(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
             _release_first(stream)
         if account.behind and account.outstanding <= WINDOW // 2 and not (account.outstanding and account.has_credit):
-            self._settle_counts(account)
+            self._mail.settle(account)
             for _ in range(min(len(account.behind), WINDOW - account.outstanding)):
                 self._send_ticket(account, account.behind.popleft())
 
     def _send_ticket(self, account: Account, entry: Entry) -> None:
         account.tickets += 1
-        self._tell(Ticket(account.number, entry.messages, entry.size, entry.since))
-
-    def _settle_counts(self, account: Account) -> None:
-        """What passed is told before what comes behind it."""
-        self._counted.pop(account, None)
-        self._hasty.pop(account, None)
-        if account.entries:
-            self._tell(account.take_passed())
-
-    def _tell(self, letter: Letter) -> None:
-        if not self._letters:
-            self._alert.soon()
-        self._letters.append(letter)
+        self._mail.tell(Ticket(account.number, entry.messages, entry.size, entry.since))
 
 
 def _release_first(stream: Stream) -> None:

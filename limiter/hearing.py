@@ -11,6 +11,7 @@ from limiter.letters import (
     Named,
     Opened,
     Passed,
+    Question,
     Report,
     Spent,
     Ticket,
@@ -18,7 +19,7 @@ from limiter.letters import (
 )
 
 
-def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901 - one line for each
+def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912 - one line for each
     """Take a letter; what it says of a stream that is over does nothing."""
     match letter:
         case Ticket(number, messages, size, since):
@@ -41,6 +42,8 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901 - one li
             judge.discarded(number, (entries, messages, size))
         case Behind(number, messages, size):
             judge.behind(number, messages, size)
+        case Question(number):
+            judge.asked_about(number)
         case Closed(number):
             judge.close(number, now)
         case Opened():

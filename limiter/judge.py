@@ -15,7 +15,7 @@ from functools import partial
 
 from limiter.gate import Gate
 from limiter.lending import Lending
-from limiter.letters import Batch, Granted, Lent, Letter, Recalled, Released, Spent, Wired
+from limiter.letters import Answer, Batch, Granted, Lent, Letter, Recalled, Released, Spent
 from limiter.levels import Client, Topic
 from limiter.limiter import Amount, Limiter
 from limiter.mirror import Mirror
@@ -57,6 +57,7 @@ class Judge:
         self._going: dict[Limiter, list[int]] = {}
         self._unconfirmed: dict[int, dict[Limiter, list[int]]] = {}
         self._batch = 0
+        self._answers: list[Letter] = []
 
     @property
     def streams(self) -> int:
@@ -192,6 +193,11 @@ class Judge:
         for limiter, (messages, size) in self._unconfirmed.pop(batch, {}).items():
             limiter.come_back((messages, size), (0, 0), now)
 
+    def asked_about(self, question: int) -> None:
+        """The worker wants to know when it has been told of all tickets that may go at once."""
+        self._answers.append(Answer(question))
+        self._woken()
+
     def wired(self, stream: Stream) -> None:
         """A stream may be within other limits now; nothing, if it is another worker's."""
         mirror = self._by_stream.get(stream)
@@ -208,7 +214,7 @@ class Judge:
 
     def take(self) -> list[Letter]:
         """What is to be told."""
-        letters: list[Letter] = [_wiring(mirror, self._numbers) for mirror in self._wired]
+        letters: list[Letter] = [mirror.wiring(self._numbers) for mirror in self._wired]
         self._wired.clear()
         letters += self._lent
         self._lent.clear()
@@ -220,6 +226,8 @@ class Judge:
             self._batch += 1
             self._unconfirmed[self._batch], self._going = self._going, {}
             letters.append(Batch(self._batch))
+        letters += self._answers
+        self._answers.clear()
         return letters
 
     def lose(self, now: int) -> Amount:
@@ -285,10 +293,3 @@ class Judge:
         if not self._used_by.get(limiter) and limiter not in self.lending.loans:
             self._used_by.pop(limiter, None)
             del self._limiters[self._numbers.pop(limiter)]
-
-
-def _wiring(mirror: Mirror, numbers: dict[Limiter, int]) -> Wired:
-    stream = mirror.stream
-    by_ticket = stream.is_rejected or (stream.observed is not None and bool(stream.observed.chain))
-    is_metered = stream.permits is not None and stream.permits.is_metered
-    return Wired(mirror.number, [numbers[limiter] for limiter in mirror.limiters], by_ticket, is_metered)

@@ -119,6 +119,12 @@ class Behind(Letter, tag=12):
     size: int
 
 
+class Question(Letter, tag=13):
+    """What has become of the tickets so far?"""
+
+    number: int
+
+
 class Wired(Letter, tag=21):
     """A stream is within these limits from now on.
 
@@ -165,9 +171,27 @@ class Batch(Letter, tag=26):
     number: int
 
 
+class Answer(Letter, tag=27):
+    """To a `Question`: of the tickets before it, all that may go at once were released before this."""
+
+    number: int
+
+
 Report = (
-    Opened | Named | Ticket | Withdrawn | Discarded | Passed | Spent | Asked | Forgone | Closed | Confirmed | Behind
+    Opened
+    | Named
+    | Ticket
+    | Withdrawn
+    | Discarded
+    | Passed
+    | Spent
+    | Asked
+    | Forgone
+    | Closed
+    | Confirmed
+    | Behind
+    | Question
 )
 """What a worker says."""
-Verdict = Wired | Lent | Recalled | Released | Granted | Batch
+Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer
 """What the judge says."""

@@ -1,5 +1,8 @@
 """What stands, where the limits are, for one stream of a worker."""
 
+from collections.abc import Mapping
+
+from limiter.letters import Wired
 from limiter.limiter import Limiter
 from limiter.stream import Stream
 
@@ -33,3 +36,10 @@ class Mirror:
         usage.held_messages += messages - before[0]
         usage.held_size += size - before[1]
         self._behind = messages, size
+
+    def wiring(self, numbers: Mapping[Limiter, int]) -> Wired:
+        """What the worker is to know of its limits, which it knows by these numbers."""
+        stream = self.stream
+        by_ticket = stream.is_rejected or (stream.observed is not None and bool(stream.observed.chain))
+        is_metered = stream.permits is not None and stream.permits.is_metered
+        return Wired(self.number, [numbers[limiter] for limiter in self.limiters], by_ticket, is_metered)

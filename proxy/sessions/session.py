@@ -8,7 +8,6 @@ Reading from the client is paused while dialling; from then on both directions a
 them: legs to relays, relays to outlets, throttle counts to both.
 """
 
-import asyncio
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -28,6 +27,7 @@ from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.brakes import bound, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
+from proxy.sessions.departing import Departing
 from proxy.sessions.dialling import Dialling
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.handshake import Greeting, read_greeting
@@ -81,7 +81,6 @@ class Session:
         self._greeting = bytearray()
         self._greeted: Greeting | None = None
         self._started_at = engine.clock()
-        self._ends_as: End | None = None
         self._take: Callable[[bytes], None] = self._greet
         self._keep_alive = KeepAlive(self._send_pongs, self._look_for_client)
         self._dialling = Dialling(engine.config, engine.targets, self._refuse)
@@ -94,6 +93,7 @@ class Session:
         self._to_broker = Relay(SEND, limit, Outlet(self.broker), engine.gate, engine.clock)
         self._to_client = Relay(MESSAGE, limit, Outlet(self.client), engine.gate, engine.clock)
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
+        self._departing = Departing(self._streams, self.broker, self._tasks, engine.config.linger, self._end)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
         self._admittance = Admittance(engine.admission, self.connection, engine.rejects)
@@ -145,14 +145,15 @@ class Session:
         elif self.state is not State.RELAYING:
             self._end(End(EndCause.CLIENT_CLOSED))
         else:
-            self._ends_as = End(EndCause.CLIENT_CLOSED)
-            self._streams.close_all()
-            self.broker.write_eof()
-            self._tasks.start(self._linger(), "linger")
+            self._departing.half_closed()
 
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
-        self._end(end_by_peer(leg.side, error))
+        end = end_by_peer(leg.side, error)
+        if leg is self.client and self.state is State.RELAYING:
+            self._departing.lost(end)
+        else:
+            self._end(end)
         if not self.client.is_connected and not self.broker.is_connected:
             self._finished(self)
 
@@ -217,7 +218,7 @@ class Session:
 
     def _turn_away(self, greeting: Greeting, end: End) -> None:
         """The client may stay for as long as a handshake may take."""
-        self.state, self._ends_as = State.TURNED_AWAY, end
+        self.state, self._departing.end = State.TURNED_AWAY, end
         self._take = self._blocks.turn_away(greeting.frame, partial(self._end, end)).feed
         self._take(greeting.rest)
 
@@ -275,17 +276,12 @@ class Session:
         self._to_client.outlet.insert(request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}"))
         self._end(end)
 
-    async def _linger(self) -> None:
-        """The client will send no more; the broker may still answer, for a while."""
-        await asyncio.sleep(self._engine.config.linger)
-        self._end(End(EndCause.CLIENT_CLOSED))
-
     def _end(self, end: End) -> None:
         if self.state is State.ENDING:
             return
         self.state = State.ENDING
-        if self._ends_as is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
-            end = self._ends_as
+        if self._departing.end is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
+            end = self._departing.end
         self._dialling.finish()
         self._keep_alive.stop()
         self._streams.close_all()

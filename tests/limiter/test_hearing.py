@@ -1,7 +1,7 @@
 import pytest
 
 from limiter.hearing import hear
-from limiter.letters import Asked, Closed, Discarded, Forgone, Named, Opened, Passed
+from limiter.letters import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, Passed, Question
 from limiter.rates import Limit, rate
 from tests.limiter.test_judge import opened
 
@@ -14,6 +14,8 @@ def test_every_letter_reaches_the_judge() -> None:
     assert stream is not None
     assert (stream.usage.passed_entries, stream.usage.dropped_messages) == (2, 1)
     assert stream.name.producer_name == "p"
+    hear(judge, Question(1), 0)
+    assert Answer(1) in judge.take()
     hear(judge, Forgone(5), 0)
     hear(judge, Closed(5), 0)
     assert judge.stream(5) is None

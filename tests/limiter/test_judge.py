@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from limiter.letters import Batch, Lent, Recalled, Released, Spent, Wired
+from limiter.letters import Answer, Batch, Lent, Recalled, Released, Spent, Wired
 from limiter.levels import Client, Setting
 from limiter.rates import Limit, rate
 from limiter.stream import Stream, StreamName
@@ -46,6 +46,17 @@ def test_an_entry_that_may_pass_is_released_and_more_is_lent_for_the_next() -> N
     judge.take()
     judge.offered(5, 1, 100, (0, 0))
     assert kinds(judge.take()) == [Lent, Released, Batch]
+
+
+def test_a_question_is_answered_behind_what_may_go() -> None:
+    judge = opened(Limit(rate(1000))).workers[0].judge
+    judge.take()
+    judge.offered(5, 1, 100, (0, 0))
+    judge.asked_about(7)
+    judge.offered(5, 1, 100, (0, 0))
+    *_, answer = judge.take()
+    assert answer == Answer(7)
+    assert judge.take() == []
 
 
 def test_what_is_released_counts_as_lent_until_it_is_confirmed() -> None:

@@ -1,6 +1,7 @@
 """Real sockets on loopback, for the few tests that are about them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -37,8 +38,11 @@ async def connect_to(address: str) -> TcpPeer:
 
 
 @asynccontextmanager
-async def broker_on_loopback() -> AsyncIterator[str]:
-    """A broker that lets clients and producers in and sends everything else back; gives its address."""
+async def broker_on_loopback(seen: Counter[str] | None = None) -> AsyncIterator[str]:
+    """A broker that lets clients and producers in and sends everything else back; gives its address.
+
+    If it has `seen` to count the commands that come, it sends nothing else back.
+    """
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,7 +51,9 @@ async def broker_on_loopback() -> AsyncIterator[str]:
         with suppress(ConnectionError, asyncio.CancelledError):
             while (frame := await peer.hear()) is not None:
                 answers = {"CONNECT": connected(), "PRODUCER": producer_success()}
-                peer.send(answers.get(name_of(frame), frame))
+                peer.send(answers.get(name_of(frame), frame if seen is None else b""))
+                if seen is not None:
+                    seen[name_of(frame)] += 1
                 assert split(frame)
         writer.close()
 

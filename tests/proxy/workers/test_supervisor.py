@@ -4,93 +4,20 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from struct import pack
 
 import aiohttp
-import msgspec
 import pytest
 
-from accesslog.record import ConnectionLine, IntervalLine, Line
+from accesslog.record import ConnectionLine
 from proxy.config.model import Config
-from proxy.observe.operator_log import set_up_operator_log
 from proxy.serve import Proxy, Source, StartError
-from proxy.workers.supervisor import Supervisor
-from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
-from tests.proxy.wire import TOPIC, connect, connected, producer, producer_success, sends
+from tests.proxy.wire import TOPIC, connect, producer, producer_success, sends
+from tests.proxy.workers.apart import apart, heard, intervals, written
 
 CLIENTS = 12
-
-
-class Apart:
-    """A proxy with two workers."""
-
-    def __init__(self, proxy: Proxy, listen: str, admin: str) -> None:
-        self.proxy = proxy
-        self.listen = listen
-        self._admin = admin
-        assert isinstance(proxy.server, Supervisor)
-        self.supervisor = proxy.server
-        self.clients: list[TcpPeer] = []
-
-    async def client(self) -> TcpPeer:
-        self.clients.append(await connect_to(self.listen))
-        return self.clients[-1]
-
-    async def producers(self, count: int) -> list[TcpPeer]:
-        """So many clients, each with a producer that is let in."""
-        clients = [await self.client() for _ in range(count)]
-        for client in clients:
-            client.send(connect(), producer())
-        for client in clients:
-            assert [await client.hear() for _ in range(2)] == [connected(), producer_success()]
-        return clients
-
-    async def get(self, path: str) -> Any:
-        async with aiohttp.ClientSession(f"http://{self._admin}") as session, session.get(path) as answer:
-            return await (answer.json() if answer.content_type == "application/json" else answer.text())
-
-    async def post(self, path: str, body: object) -> int:
-        async with aiohttp.ClientSession(f"http://{self._admin}") as session, session.post(path, json=body) as answer:
-            return answer.status
-
-    async def until(self, path: str, what: str) -> str:
-        async with asyncio.timeout(20):
-            while what not in (text := await self.get(path)):  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.05)
-            return str(text)
-
-    def processes(self) -> list[int]:
-        return [post._process.pid for post in self.supervisor._posts if post._process is not None]
-
-
-@asynccontextmanager
-async def apart(limits: dict[str, Any], folder: Path | None = None) -> AsyncIterator[Apart]:
-    set_up_operator_log()
-    async with broker_on_loopback() as broker:
-        values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "workers": 2}
-        log = {"access_log": {"dir": folder}} if folder else {}
-        config = Config.model_validate(values | log | {"limits": limits, "linger": 1})
-        proxy = Proxy(Source(None, lambda: config))
-        one = Apart(proxy, *await proxy.start())
-        try:
-            yield one
-        finally:
-            for client in one.clients:
-                client.writer.close()
-            await proxy.stop()
-
-
-async def heard(client: TcpPeer, most: int) -> int:
-    """How many frames come within a moment."""
-    for count in range(most):
-        try:
-            await asyncio.wait_for(client.hear(), 0.3)
-        except TimeoutError:
-            return count
-    return most
 
 
 async def test_one_limit_holds_over_all_workers_and_all_is_told_in_one_place(tmp_path: Path) -> None:
@@ -111,12 +38,11 @@ async def test_one_limit_holds_over_all_workers_and_all_is_told_in_one_place(tmp
         for client in clients:
             client.writer.close()
         await one.until("/metrics", f'sluice_connections_ended_total{{cause="client_closed"}} {CLIENTS}.0')
-    (log,) = (tmp_path / "log").iterdir()
-    lines: list[Line] = [msgspec.json.decode(line, type=Line) for line in log.read_bytes().splitlines()]
+    lines = written(tmp_path / "log")
     assert [line.seq for line in lines] == list(range(len(lines)))
     ended = [line for line in lines if isinstance(line, ConnectionLine)]
     assert len({line.connection_id for line in ended}) == CLIENTS
-    counted = [line for line in lines if isinstance(line, IntervalLine)]
+    counted = intervals(tmp_path / "log")
     assert sum(line.passed_messages for line in counted) == 1
     assert sum(line.offered_messages for line in counted) == 3 * CLIENTS
 
@@ -129,6 +55,40 @@ async def test_without_limits_all_passes_and_is_counted() -> None:
         assert [await heard(client, 50) for client in clients] == [50] * 4
         shown = await one.get("/sluice/streams")
         assert sum(stream["passed_messages"] for stream in shown["streams"]) == 200
+
+
+@pytest.mark.parametrize("way", ["tells the end", "closes", "resets"])
+async def test_what_may_pass_does_even_if_its_client_leaves_at_once(way: str, tmp_path: Path) -> None:
+    """All of it is on its way to be judged when the client goes, and more than may be on its way at one time."""
+    at_broker = Counter[str]()
+    limits = {"topics": {TOPIC: {"publish": {"messages": 1_000_000}}}}
+    async with apart(limits, tmp_path / "log", at_broker) as one:
+        for client in await one.producers(4):
+            client.send(*sends(1000))
+            await client.writer.drain()
+            if way == "tells the end":
+                client.writer.write_eof()
+                assert await client.hear() is None
+            elif way == "resets":
+                client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+            client.writer.close()
+        await one.until("/metrics", '"} 4.0')
+    counted = intervals(tmp_path / "log")
+    assert sum(line.dropped_messages for line in counted) == 0
+    assert at_broker["SEND"] == sum(line.passed_messages for line in counted) <= 4000
+    if way != "resets":
+        assert at_broker["SEND"] == 4000
+
+
+async def test_what_must_wait_is_dropped_and_counted_when_its_client_leaves(tmp_path: Path) -> None:
+    at_broker = Counter[str]()
+    async with apart({"topics": {TOPIC: {"publish": {"messages": "1/h"}}}}, tmp_path / "log", at_broker) as one:
+        (client,) = await one.producers(1)
+        client.send(*sends(600))
+        client.writer.write_eof()
+        assert await client.hear() is None
+    (line,) = [line for line in intervals(tmp_path / "log") if line.offered_messages]
+    assert (line.passed_messages, line.dropped_messages) == (at_broker["SEND"], 599) == (1, 599)
 
 
 async def test_a_changed_limit_reaches_who_waits_in_another_process() -> None:

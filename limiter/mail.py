@@ -1,0 +1,96 @@
+"""What a worker has to tell the judge, in order: letters soon, what only counts in its time."""
+
+from typing import Protocol
+
+from limiter.account import Account
+from limiter.letters import Behind, Letter, Spent
+from limiter.purse import Purse
+
+
+class Alert(Protocol):
+    """Who takes what there is to tell."""
+
+    def soon(self) -> None:
+        """Somebody waits for it."""
+
+    def sometime(self) -> None:
+        """It is to be counted."""
+
+
+class Mail:
+    """Collects it.
+
+    Args:
+        alert: Told that there is something.
+        tells_all: What consumers pass is told soon even where their permits are not metered.
+    """
+
+    def __init__(self, alert: Alert, *, tells_all: bool) -> None:
+        self._alert = alert
+        self._tells_all = tells_all
+        self._letters: list[Letter] = []
+        self._counted: dict[Account, None] = {}
+        self._hasty: dict[Account, None] = {}
+        self._low: dict[Purse, None] = {}
+        self._waiting: dict[Account, None] = {}
+
+    @property
+    def only_counts(self) -> bool:
+        """Whether there are counts that nobody waits for."""
+        return bool(self._counted or self._waiting)
+
+    def tell(self, letter: Letter) -> None:
+        """Say this, after all that was said."""
+        if not self._letters:
+            self._alert.soon()
+        self._letters.append(letter)
+
+    def count(self, account: Account, *, is_consumer: bool) -> None:
+        """Something of a stream passed by what was lent."""
+        if is_consumer and (account.is_metered or self._tells_all):
+            self._hasty[account] = None
+            self._alert.soon()
+        elif account not in self._counted:
+            self._alert.sometime()
+        self._counted[account] = None
+        for purse in account.purses:
+            if purse.is_low and purse not in self._low:
+                self._low[purse] = None
+                self._alert.soon()
+
+    def settle(self, account: Account) -> None:
+        """What passed is told before what comes behind it."""
+        self._counted.pop(account, None)
+        self._hasty.pop(account, None)
+        if account.entries:
+            self.tell(account.take_passed())
+
+    def wait(self, account: Account) -> None:
+        """Something of a stream waits without a ticket."""
+        self._waiting[account] = None
+
+    def forget(self, account: Account) -> None:
+        """Its stream is over."""
+        self._waiting.pop(account, None)
+        self.settle(account)
+
+    def settle_all(self) -> None:
+        """Tell all that counts."""
+        for account in list(self._counted):
+            self.settle(account)
+        for account in list(self._waiting):
+            self._letters.append(Behind(account.number, *account.behind_sums()))
+            if not account.behind:
+                del self._waiting[account]
+        self._low.clear()
+
+    def take(self) -> list[Letter]:
+        """What is to be told soon."""
+        for account in list(self._hasty):
+            self.settle(account)
+        for purse in self._low:
+            if purse.is_open:
+                self._letters.append(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
+        self._low.clear()
+        letters, self._letters = self._letters, []
+        return letters

@@ -1,0 +1,95 @@
+"""What a worker tells, and in which order."""
+
+from limiter.account import Account
+from limiter.letters import Behind, Closed, Passed, Spent
+from limiter.mail import Mail
+from limiter.purse import Purse
+from limiter.stream import Entry
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rang: list[str] = []
+
+    def soon(self) -> None:
+        self.rang.append("soon")
+
+    def sometime(self) -> None:
+        self.rang.append("sometime")
+
+
+def account(messages: int) -> Account:
+    one = Account(4)
+    one.is_metered = False
+    one.count(1, messages, 10, (messages, 10))
+    return one
+
+
+def test_letters_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_once() -> None:
+    bell = Bell()
+    mail, one = Mail(bell, tells_all=False), account(3)
+    mail.count(one, is_consumer=False)
+    mail.count(one, is_consumer=False)
+    assert bell.rang == ["sometime"]
+    assert mail.only_counts
+    assert mail.take() == []
+    mail.tell(Closed(1))
+    mail.tell(Closed(2))
+    assert bell.rang == ["sometime", "soon"]
+    assert mail.take() == [Closed(1), Closed(2)]
+    mail.settle_all()
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10)]
+    assert not mail.only_counts
+
+
+def test_what_metered_consumers_pass_is_told_soon() -> None:
+    bell = Bell()
+    mail, one = Mail(bell, tells_all=False), account(3)
+    one.is_metered = True
+    mail.count(one, is_consumer=True)
+    assert bell.rang[0] == "soon"
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10)]
+    unmetered = account(1)
+    mail.count(unmetered, is_consumer=True)
+    assert mail.take() == []
+    everything = Mail(Bell(), tells_all=True)
+    everything.count(unmetered, is_consumer=True)
+    assert len(everything.take()) == 1
+
+
+def test_what_passed_is_told_before_what_is_said_behind_it() -> None:
+    mail, one = Mail(Bell(), tells_all=False), account(3)
+    mail.count(one, is_consumer=False)
+    mail.settle(one)
+    mail.tell(Closed(4))
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10), Closed(4)]
+
+
+def test_a_purse_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> None:
+    mail, one, purse = Mail(Bell(), tells_all=False), account(3), Purse(9)
+    purse.lend(10, None)
+    one.purses = (purse,)
+    assert one.take(6, 0)
+    mail.count(one, is_consumer=False)
+    mail.count(one, is_consumer=False)
+    assert mail.take() == [Spent(9, 6, 0, 0, 0, wants_more=True)]
+    assert one.take(3, 0)
+    mail.count(one, is_consumer=False)
+    purse.empty()
+    assert mail.take() == []
+
+
+def test_what_waits_without_a_ticket_is_told_until_nothing_does() -> None:
+    mail, one = Mail(Bell(), tells_all=False), Account(4)
+    one.behind.append(Entry(b"x", 2, 10, 0, 0))
+    mail.wait(one)
+    mail.settle_all()
+    assert mail.take() == [Behind(4, 2, 10)]
+    assert mail.only_counts
+    one.behind.clear()
+    mail.settle_all()
+    assert mail.take() == [Behind(4, 0, 0)]
+    assert not mail.only_counts
+    mail.wait(one)
+    mail.forget(one)
+    assert not mail.only_counts
