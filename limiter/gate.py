@@ -10,7 +10,7 @@ whatever the size of their entries (`wait_queue.py`). Whose turn it is where lim
 has no timer: it says when it wants to be woken.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from mypy_extensions import mypyc_attr
 
@@ -131,10 +131,6 @@ class Gate:
                 self._wake(limiter, now)
             elif limiter.waiters:
                 self._ask_for_wake_up(limiter, now)
-
-    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:  # noqa: ARG002 - all are
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
-        then()
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
         """Forget what is held of a stream, and give it back."""

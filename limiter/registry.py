@@ -94,6 +94,10 @@ class Registry:
             self._live.put(stream, known[0], replace(known[1], producer_name=producer_name))
             self._rewire(stream, now)
 
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:  # noqa: ARG002 - all are
+        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+        then()
+
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
         if stream in self._live:

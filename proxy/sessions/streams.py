@@ -214,7 +214,7 @@ class Streams:
 
     def when_decided(self, then: Callable[[], None]) -> None:
         """Call `then` when what is held of producers is held by a limit."""
-        self._engine.gate.when_decided(list(self._to_broker.streams.values()), then)
+        self._engine.registry.when_decided(list(self._to_broker.streams.values()), then)
 
     def close_all(self) -> None:
         """The session ends. No consumer wants anything any more: or one that is closed would make room for the next."""

@@ -1,6 +1,6 @@
 """A worker's engine: what sessions use, with its limits elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from limiter.deputy import Deputy
@@ -90,6 +90,10 @@ class FarRegistry(Registry):
         if stream.name.producer_name != producer_name:
             stream.name = replace(stream.name, producer_name=producer_name)
             self._deputy.name(stream, producer_name)
+
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit."""
+        self._deputy.when_decided(streams, then)
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
