@@ -30,6 +30,7 @@ from loadgen.bench.rows import (
     paced,
     perf,
     send,
+    workers,
 )
 from loadgen.bench.rows.row import Row
 from loadgen.bench.sink import Sink
@@ -76,6 +77,7 @@ def rows() -> list[Row]:
     alone = [
         *(held.row(load) for load in HELD),
         *(access_log.row(load) for load in ACTIVE),
+        workers.row(64, 40),
         interpreted.row(),
         bucket.row(),
     ]

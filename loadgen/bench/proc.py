@@ -30,6 +30,12 @@ def used(pid: int, proc: Path = PROC) -> Used:
     return Used(cpu_ns / _NS, sum(field_of(_text(task / "status"), "voluntary_ctxt_switches") for task in tasks))
 
 
+def children(pid: int, proc: Path = PROC) -> list[int]:
+    """The processes that it has started and that are still there."""
+    tasks = (proc / str(pid) / "task").iterdir()
+    return [int(child) for task in tasks for child in _text(task / "children").split()]
+
+
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
     """Memory of the process that is in RAM."""
     return field_of(_text(proc / str(pid) / "status"), "VmRSS") * 1024

@@ -20,9 +20,9 @@ IGNORED = shutil.ignore_patterns("*.so", "__pycache__")
 _SOURCES = Path(__file__).resolve().parents[3]
 
 
-def plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True) -> Plan:
-    """Sluice with these limits; without its access log, if that is what is asked about."""
-    return Plan(NAME, partial(_command if is_logging else _silent_command, limits))
+def plan(limits: Mapping[str, Any] = UNREACHED, *, is_logging: bool = True, workers: int = 1) -> Plan:
+    """Sluice with these limits; without its access log, or with several workers, if that is what is asked about."""
+    return Plan(NAME, partial(_command if is_logging else _silent_command, {"limits": limits, "workers": workers}))
 
 
 def interpreted() -> Plan:
@@ -34,17 +34,16 @@ def _interpreted_command(place: Place) -> Command:
     copies = place.folder / "interpreted"
     for package in _PACKAGES:
         shutil.copytree(_SOURCES / package, copies / package, ignore=IGNORED)
-    return Command(_command(UNREACHED, place).line, {"PYTHONPATH": str(copies)})
+    return Command(_command({"limits": UNREACHED}, place).line, {"PYTHONPATH": str(copies)})
 
 
-def _command(limits: Mapping[str, Any], place: Place) -> Command:
-    return Command([*_silent_command(limits, place).line, "--access-log", str(place.folder / "access-log")])
+def _command(settings: Mapping[str, Any], place: Place) -> Command:
+    return Command([*_silent_command(settings, place).line, "--access-log", str(place.folder / "access-log")])
 
 
-def _silent_command(limits: Mapping[str, Any], place: Place) -> Command:
+def _silent_command(settings: Mapping[str, Any], place: Place) -> Command:
     config = place.folder / "sluice.yaml"
-    settings = {"max_connections": MOST_CONNECTIONS, "limits": limits}
-    config.write_text(json.dumps(settings))  # JSON is YAML
+    config.write_text(json.dumps({"max_connections": MOST_CONNECTIONS, **settings}))  # JSON is YAML
     line = [sys.executable, "-m", "sluice", "serve", "--config", str(config)]
     line += ["--listen", f"127.0.0.1:{place.port}", "--broker", f"pulsar://127.0.0.1:{place.broker_port}"]
     return Command([*line, "--admin", f"127.0.0.1:{place.spare_port}"])

@@ -27,6 +27,15 @@ def test_a_field_that_is_not_there_is_0():
     assert proc.field_of("Name:\tx\n", "VmRSS") == 0
 
 
+def test_the_processes_are_found_that_any_of_its_threads_started(tmp_path):
+    for number, children in enumerate(["13 14 ", "", "15 "]):
+        task = tmp_path / "12" / "task" / str(number)
+        task.mkdir(parents=True)
+        (task / "children").write_text(children)
+    (tmp_path / "12" / "task" / "ended").mkdir()
+    assert sorted(proc.children(12, tmp_path)) == [13, 14, 15]
+
+
 def test_the_kernel_tells_of_this_process():
     assert proc.resident_bytes(os.getpid()) > 1 << 20
     assert proc.used(os.getpid()).cpu_s > 0

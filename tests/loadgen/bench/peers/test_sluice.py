@@ -23,6 +23,11 @@ def test_it_gets_the_limits_it_is_to_have(tmp_path):
     assert json.loads((tmp_path / "sluice.yaml").read_text())["limits"] == {"topics": {}}
 
 
+def test_it_may_have_several_workers(tmp_path):
+    sluice.plan(workers=3).command(Place(tmp_path, 1, 2, 3))
+    assert json.loads((tmp_path / "sluice.yaml").read_text())["workers"] == 3
+
+
 def test_interpreted_it_finds_nothing_compiled(tmp_path):
     command = sluice.interpreted().command(Place(tmp_path, 1, 2, 3))
     copies = tmp_path / "interpreted"
