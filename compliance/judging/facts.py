@@ -21,6 +21,7 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.proposals import Proposal
+from compliance.latest import AHEAD, RunEnd
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
@@ -50,6 +51,11 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
     """Lines in which the wall clock and the monotonic clock differ by more than 100 ms."""
+
+    @property
+    def end(self) -> RunEnd[datetime]:
+        """How it ends."""
+        return RunEnd(self.proxy_id, self.last, self.complete_up_to, self.ended)
 
 
 class LimiterFacts(Struct, frozen=True, kw_only=True):
@@ -236,6 +242,8 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
 class Facts(Struct, frozen=True, kw_only=True):
     """Everything that the report is made from."""
 
+    read_at: datetime
+    """By the clock of this machine."""
     runs: list[RunFacts]
     gaps: list[GapFacts]
     quarantine: list[QuarantineFacts]
@@ -267,3 +275,13 @@ class Facts(Struct, frozen=True, kw_only=True):
     losses: list[LossFacts] = []
     left_out: dict[str, int] = {}
     """How many rows of which table are beyond what was brought out of Spark: the least of them."""
+
+    @property
+    def horizon(self) -> datetime:
+        """No clock that is about right says more."""
+        return self.read_at + AHEAD
+
+    @property
+    def ends(self) -> list[RunEnd[datetime]]:
+        """How the runs end."""
+        return [run.end for run in self.runs]

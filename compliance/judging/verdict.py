@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from compliance.judging.facts import ContainmentFacts, EntitlementFacts, Facts, KeptFacts, LimiterFacts, RunFacts
 from compliance.judging.rounding import CLOCK_RESOLUTION_S, excess_tolerance
+from compliance.latest import complete_up_to
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
 
@@ -92,7 +93,7 @@ class Overall(Struct, frozen=True, kw_only=True):
     first: datetime | None
     last: datetime | None
     complete_up_to: datetime | None
-    """The earliest of what the proxies' logs are complete up to."""
+    """The earliest of what the logs are complete up to of proxies that have not come to an orderly end."""
     coverage: float
     """Lowest of all runs."""
 
@@ -125,7 +126,7 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
         entitlement=entitlement,
         first=min((run.first for run in facts.runs), default=None),
         last=max((run.last for run in facts.runs), default=None),
-        complete_up_to=_complete_up_to(facts.runs),
+        complete_up_to=complete_up_to(facts.ends, facts.horizon),
         coverage=coverage,
     )
 
@@ -133,15 +134,6 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
 def run_coverage(run: RunFacts) -> float:
     """The run's coverage; never whole while a line is known to be missing, or the proxy says that one may be."""
     return min(run.coverage, 0.9999) if run.missing or run.is_lossy else run.coverage
-
-
-def _complete_up_to(runs: list[RunFacts]) -> datetime | None:
-    latest: dict[str, datetime | None] = {}
-    for run in runs:
-        known = [time for time in (latest.get(run.proxy_id), run.complete_up_to) if time]
-        latest[run.proxy_id] = max(known, default=None)
-    times = list(latest.values())
-    return None if None in times else min((time for time in times if time), default=None)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -83,7 +84,7 @@ def _facts(tables: Mapping[str, Any]) -> facts.Facts:
     empty: dict[str, Any] = {
         name: [] for name in ("runs", "gaps", "quarantine", "limiters", "containment", "entitlement", "topics", "usage")
     }
-    return facts.Facts(**(empty | dict(tables)))
+    return facts.Facts(read_at=datetime.now(UTC), **(empty | dict(tables)))
 
 
 class Found:

@@ -18,16 +18,16 @@ from compliance.figures.facts import (
 from compliance.judging.facts import Facts, GapFacts, QuarantineFacts, RunFacts, TopicFacts, UsageFacts
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import LimiterVerdict, Overall, judge_limiters, judge_overall
+from compliance.latest import RunEnd, end_of_log, latest_runs
 from compliance.report.numbers import numbered, percent
 from compliance.report.sections.budgets import Burn, burns
 from compliance.report.sections.sharing import SharedLimit, shared_limits
 from compliance.report.sections.throttling import Delay, by_reason, delays
-from compliance.report.sections.timeline import Event, timeline
+from compliance.report.sections.timeline import SILENT, Event, timeline
 from compliance.report.sections.trends import Headroom, headrooms
 from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
 
 REPORT_VERSION = 2
-SILENT_S = 60.0
 
 Row = TypeVar("Row", RateFacts, PeakFacts)
 BYTES_BASIS = "entries: magic, checksum, metadata and payload, as the broker counts; no TCP, no TLS"
@@ -135,7 +135,7 @@ def make_report(facts: Facts) -> Report:
         topics=sorted(facts.topics, key=lambda topic: (topic.topic, topic.direction)),
         usage=sorted(facts.usage, key=lambda row: (row.day, row.topic, row.direction)),
         tenant_days=sorted(facts.tenant_days, key=lambda row: (row.day, row.tenant, row.direction)),
-        events=timeline(facts.changes, facts.runs, facts.losses, facts.gaps),
+        events=timeline(facts.changes, facts.runs, facts.losses, facts.gaps, facts.horizon),
         left_out=facts.left_out,
     )
 
@@ -157,7 +157,7 @@ def _quality(facts: Facts) -> Quality:
         quarantined=sum(group.lines for group in facts.quarantine),
         duplicates=sum(run.duplicates for run in facts.runs),
         missing=sum(run.missing for run in facts.runs),
-        silent=silent(facts.runs),
+        silent=silent(facts.ends, facts.horizon),
         runs=sorted(facts.runs, key=lambda run: (run.proxy_id, run.first)),
         gaps=facts.gaps,
         losses=facts.losses,
@@ -165,13 +165,10 @@ def _quality(facts: Facts) -> Quality:
     )
 
 
-def silent(runs: list[RunFacts]) -> list[str]:
-    """Proxies whose last run stops a minute or more before the log does, without an orderly end."""
-    latest: dict[str, RunFacts] = {}
-    for run in sorted(runs, key=lambda one: one.last):
-        latest[run.proxy_id] = run
-    end: datetime | None = max((run.last for run in runs), default=None)
-    stopped = (run for run in latest.values() if end and not run.ended and (end - run.last).total_seconds() >= SILENT_S)
+def silent(runs: list[RunEnd[datetime]], horizon: datetime) -> list[str]:
+    """Proxies whose latest run stops a minute or more before the log does, without an orderly end."""
+    end = end_of_log(runs, horizon)
+    stopped = (run for run in latest_runs(runs, horizon) if end and end - run.last >= SILENT and not run.has_ended)
     return sorted(run.proxy_id for run in stopped)
 
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -116,7 +117,7 @@ class BatchWriter:
         self._state.write(step, "seen", known.table())
         self._state.write(step, "gaps", seen.gap_table(known))
         self._state.write(step, "runs", runs.table(spans, known))
-        told = summary(totals, spans, known)
+        told = summary(totals, spans, known, datetime.now(UTC))
         self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(told) + b"\n")
         self._on_summary(told)
 

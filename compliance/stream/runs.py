@@ -7,6 +7,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance import latest
+from compliance.latest import RunEnd
 from compliance.schema import BOOT
 from compliance.stream.seen import Run, Seen, table_of_rows
 
@@ -85,20 +87,10 @@ def _both(one: Span, other: Span) -> Span:
     )
 
 
-def complete_up_to(runs: Spans) -> int | None:
-    """The earliest of the proxies' last heartbeats, microseconds since 1970; None without any, or if one has none.
-
-    A proxy that has come to an orderly end holds nobody back, as long as there is another.
-    """
-    latest: dict[str, Span] = {}
-    for (proxy, _), span in runs.items():
-        if proxy not in latest or span.last > latest[proxy].last:
-            latest[proxy] = span
-    ends = [span.complete_up_to for span in latest.values() if not span.has_ended]
-    if ends:
-        known = [end for end in ends if end is not None]
-        return min(known) if len(known) == len(ends) else None
-    return max((span.complete_up_to for span in latest.values() if span.complete_up_to is not None), default=None)
+def complete_up_to(runs: Spans, now: datetime) -> int | None:
+    """As `latest.complete_up_to`, microseconds since 1970."""
+    ends = (RunEnd(proxy, span.last, span.complete_up_to, span.has_ended) for (proxy, _), span in runs.items())
+    return latest.complete_up_to(ends, (now + latest.AHEAD - _1970) // timedelta(microseconds=1))
 
 
 def rfc3339(micros: int) -> str:

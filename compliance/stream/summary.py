@@ -60,17 +60,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunSummary]
 
 
-def summary(totals: Totals, spans: Spans, seen: Seen) -> Summary:
+def summary(totals: Totals, spans: Spans, seen: Seen, now: datetime) -> Summary:
     """The summary after a batch.
 
     Args:
         totals: The batch's.
         spans: Of all runs so far.
         seen: Numbers so far.
+        now: By the clock of this machine.
     """
     latest = sorted(spans.items(), key=lambda one: (-one[1].last, one[0]))[:MOST_RUNS]
     return Summary(
-        complete_up_to=_or_none(complete_up_to(spans)),
+        complete_up_to=_or_none(complete_up_to(spans, now)),
         watermark=datetime.fromtimestamp(totals.watermark_s, UTC).isoformat(),
         lines=totals.lines,
         rows=totals.rows,

@@ -6,8 +6,11 @@ from msgspec import Struct
 
 from compliance.figures.facts import ChangeFacts, LossFacts
 from compliance.judging.facts import GapFacts, RunFacts
+from compliance.latest import end_of_log
 
 MOST_EVENTS = 5_000
+SILENT = timedelta(seconds=60)
+"""What stops so much before the log does without an orderly end has fallen silent."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -22,11 +25,24 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 def timeline(
-    changes: list[ChangeFacts], runs: list[RunFacts], losses: list[LossFacts], gaps: list[GapFacts]
+    changes: list[ChangeFacts],
+    runs: list[RunFacts],
+    losses: list[LossFacts],
+    gaps: list[GapFacts],
+    horizon: datetime,
 ) -> list[Event]:
-    """In the order of time."""
+    """In the order of time.
+
+    Args:
+        changes: What was set or changed.
+        runs: All runs of proxies.
+        losses: What proxies say is lost.
+        gaps: What is missing.
+        horizon: No clock that is about right says more.
+    """
+    end = end_of_log([run.end for run in runs], horizon)
     events = [_change(row) for row in changes]
-    events += [event for run in runs for event in _run(run, runs)]
+    events += [event for run in runs for event in _run(run, runs, end)]
     events += [_loss(row) for row in losses]
     events += [_gap(row) for row in gaps]
     return sorted(events, key=lambda event: (event.at, event.kind, event.text))[:MOST_EVENTS]
@@ -40,13 +56,12 @@ def _change(row: ChangeFacts) -> Event:
     return Event(at=row.at, kind=row.kind, proxy_id=row.proxy_id, text=f"{named}{value}{was}{who}")
 
 
-def _run(run: RunFacts, runs: list[RunFacts]) -> list[Event]:
+def _run(run: RunFacts, runs: list[RunFacts], end: datetime | None) -> list[Event]:
     is_again = any(one.proxy_id == run.proxy_id and one.first < run.first for one in runs)
     events = [_event(run.first, "restart" if is_again else "start", run, f"run {run.boot_id} begins")]
     if run.ended:
         return [*events, _event(run.last, "end", run, f"run {run.boot_id} ends in order")]
-    end = max(one.last for one in runs)
-    if end - run.last > timedelta(seconds=60) or any(one.first >= run.last for one in runs if one is not run):
+    if (end and end - run.last > SILENT) or any(one.first >= run.last for one in runs if one is not run):
         events.append(_event(run.last, "silence", run, f"run {run.boot_id}: last line, and no orderly end"))
     return events
 

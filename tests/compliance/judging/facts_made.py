@@ -102,6 +102,7 @@ def entitlement_fact(deficit_s, **more):
 
 def facts(**more):
     empty: dict[str, Any] = {
+        "read_at": END,
         "runs": [run_fact()],
         "gaps": [],
         "quarantine": [],

@@ -63,11 +63,15 @@ def test_the_whole_is_unknown_without_a_line():
 
 def test_the_whole_is_complete_up_to_what_the_slowest_proxy_has():
     early = END - timedelta(seconds=5)
-    runs = [run_fact(complete_up_to=early - timedelta(hours=1)), run_fact(boot_id="b2", complete_up_to=early)]
-    overall = judge_overall(facts(runs=[*runs, run_fact(proxy_id="q")], limiters=[]), [])
-    assert overall.complete_up_to == early
-    silent = judge_overall(facts(runs=[*runs, run_fact(proxy_id="q", complete_up_to=None)], limiters=[]), [])
-    assert silent.complete_up_to is None
+    ahead = run_fact(boot_id="b0", last=END + timedelta(days=2), complete_up_to=END + timedelta(days=2))
+    runs = [
+        ahead,
+        run_fact(boot_id="b2", complete_up_to=early, ended=False),
+        run_fact(proxy_id="q", complete_up_to=END),
+    ]
+    assert judge_overall(facts(runs=runs, limiters=[]), []).complete_up_to == early
+    mute = run_fact(proxy_id="r", complete_up_to=None, ended=False)
+    assert judge_overall(facts(runs=[*runs, mute], limiters=[]), []).complete_up_to is None
 
 
 def test_one_violation_outweighs_everything():

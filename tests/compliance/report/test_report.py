@@ -1,7 +1,9 @@
+from datetime import timedelta
+
 import pytest
 
 from compliance.report.report import make_report
-from tests.compliance.judging.facts_made import containment_fact, entitlement_fact, facts, limiter_fact, run_fact
+from tests.compliance.judging.facts_made import END, containment_fact, entitlement_fact, facts, limiter_fact, run_fact
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,13 @@ def test_the_sentence_names_three_and_counts_the_rest():
 def test_what_is_missing_is_summed_up():
     report = make_report(facts(runs=[run_fact(missing=2, duplicates=1), run_fact(boot_id="b2", missing=3, lines=4)]))
     assert (report.quality.lines, report.quality.missing, report.quality.duplicates) == (14, 5, 1)
+
+
+def test_who_stops_a_minute_before_the_log_does_is_silent_whatever_a_wrong_clock_says():
+    later, far = END + timedelta(minutes=1), END + timedelta(days=9)
+    runs = [run_fact(ended=False), run_fact(proxy_id="q", last=later, ended=False), run_fact(proxy_id="r")]
+    assert make_report(facts(runs=runs)).quality.silent == ["p"]
+    ahead = run_fact(proxy_id="q", boot_id="b0", first=far, last=far)
+    report = make_report(facts(runs=[*runs, ahead]))
+    assert report.quality.silent == ["p"]
+    assert [event.proxy_id for event in report.events if event.kind == "silence"] == ["p", "q"]

@@ -14,11 +14,6 @@ def spans(*logs, only=lambda _: True):
     return spans_of(lines.filter([only(seq) for seq in lines["seq"].to_pylist()]))
 
 
-def up_to(*logs):
-    micros = complete_up_to(spans(*logs))
-    return None if micros is None else (micros - BEGIN_US) / 1e6
-
-
 def ended(proxy_id, seconds):
     log = planted(proxy_id, seconds)
     log.beat(last=True)
@@ -31,24 +26,13 @@ def silent(proxy_id):
     return log
 
 
-def test_the_slowest_proxy_says_how_far_it_is_complete():
-    assert up_to(planted("a", 10), planted("b", 4)) == 4
-
-
-def test_a_proxy_without_heartbeats_is_complete_up_to_nothing():
-    assert up_to(planted("a", 10), silent("b")) is None
-    assert up_to(silent("b")) is None
-    assert complete_up_to({}) is None
-
-
-def test_one_that_has_ended_holds_nobody_back_and_all_of_them_end_last():
-    assert up_to(planted("a", 10), ended("b", 4)) == 10
-    assert up_to(ended("a", 7), ended("b", 4)) == 8
-
-
-def test_a_proxy_is_as_far_as_its_latest_run():
-    later = planted("a", 5, boot_id="boot-2", begin=BEGIN + timedelta(seconds=100))
-    assert up_to(ended("a", 4), later) == 105
+def test_a_run_whose_clock_was_far_ahead_hides_not_the_live_one():
+    now = BEGIN + timedelta(minutes=1)
+    ahead = planted("a", 5, boot_id="boot-0", begin=BEGIN + timedelta(days=3))
+    ahead.beat(last=True)
+    found = spans(ahead, planted("a", 10), planted("b", 30))
+    assert complete_up_to(found, now) == BEGIN_US + 10_000_000
+    assert complete_up_to(found, now + timedelta(days=3)) == BEGIN_US + 30_000_000
 
 
 def test_a_run_has_its_first_and_last_moment_and_what_its_heartbeats_say():

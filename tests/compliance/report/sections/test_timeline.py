@@ -10,7 +10,7 @@ LATER = END + timedelta(minutes=5)
 
 
 def kinds(changes=(), runs=(), losses=(), gaps=()):
-    return [(event.kind, event.at) for event in timeline(list(changes), list(runs), list(losses), list(gaps))]
+    return [(event.kind, event.at) for event in timeline(list(changes), list(runs), list(losses), list(gaps), LATER)]
 
 
 def test_a_second_run_of_a_proxy_is_a_restart_and_of_another_a_start():
@@ -42,7 +42,7 @@ def test_changes_losses_and_gaps_stand_in_the_order_of_time():
         proxy_id="p", of_boot="b", cause="disk", detail="full", lost_lines=None, lost_from=BEGIN, lost_until=END
     )
     gap = GapFacts(proxy_id="p", boot_id="b", after_seq=3, missing=2, until=END, behind=FIRST_LINE)
-    events = timeline([change], [], [loss], [gap])
+    events = timeline([change], [], [loss], [gap], LATER)
     assert [event.text for event in events] == [
         "the proxy says that an unknown number of lines of run b are lost (disk: full) until 11:29:10",
         "2 lines of run b are missing after number 3",

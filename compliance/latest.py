@@ -1,0 +1,65 @@
+"""How far the proxies' logs go: by the latest run of each, though clocks may have been wrong.
+
+Runs of one proxy follow each other, so the one whose lines end last is the latest. A clock that was far ahead would
+make any run that: it would hide the live one behind it until that time has come, and everybody else would seem silent.
+So a run whose lines end later than a reader's own clock allows comes before all others. What is ahead by less is
+overtaken by itself within the hour.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Generic, NamedTuple, TypeVar
+
+AHEAD = timedelta(hours=1)
+"""By so much a proxy's clock may differ from the reader's."""
+Moment = TypeVar("Moment", int, datetime)
+
+
+class RunEnd(NamedTuple, Generic[Moment]):
+    """How a run ends, as far as its lines are there.
+
+    Args:
+        proxy_id: Whose.
+        last: End of its latest line.
+        complete_up_to: End of its last heartbeat; None: there is none.
+        has_ended: Whether it came to an orderly end.
+    """
+
+    proxy_id: str
+    last: Moment
+    complete_up_to: Moment | None
+    has_ended: bool
+
+
+def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[Moment]]:
+    """The latest run of each proxy, that which ends last behind the others.
+
+    Args:
+        runs: All of them.
+        horizon: The reader's now, and `AHEAD`.
+    """
+    in_order = sorted(runs, key=lambda run: (run.last <= horizon, run.last, not run.has_ended))
+    latest: dict[str, RunEnd[Moment]] = {}
+    for run in in_order:
+        latest.pop(run.proxy_id, None)
+        latest[run.proxy_id] = run
+    return list(latest.values())
+
+
+def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
+    """The earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
+
+    A proxy that has come to an orderly end holds nobody back, as long as there is another.
+    """
+    latest = latest_runs(runs, horizon)
+    ends = [run.complete_up_to for run in latest if not run.has_ended]
+    known = [end for end in ends if end is not None]
+    if ends:
+        return min(known) if len(known) == len(ends) else None
+    return max((run.complete_up_to for run in latest if run.complete_up_to is not None), default=None)
+
+
+def end_of_log(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
+    """The end of the run that ends last of all; None without any."""
+    latest = latest_runs(runs, horizon)
+    return latest[-1].last if latest else None
