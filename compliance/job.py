@@ -12,6 +12,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from compliance.gather import gather
+from compliance.place import is_url, on_this_machine
 from compliance.report.collect import Asked
 from compliance.report.export import report_json, tables
 from compliance.report.page import render
@@ -106,10 +107,10 @@ def _of_log(access_log: Path, out: Path, on_step: OnStep, *, fresh: bool) -> tup
 
 def _of_tables(origin: Origin, out: Path) -> tuple[Read, dict[str, str]]:
     place = origin.tables
-    if "://" not in place:
-        _refuse_patterns("--tables", Path(place))
-        place = str(Path(place).resolve())
-        if not (Path(place) / "summary.json").exists():
+    if folder := on_this_machine(place):
+        _refuse_patterns("--tables", folder)
+        place = place if is_url(place) else str(folder.resolve())
+        if not (folder / "summary.json").exists():
             raise ReportError(f"--tables {origin.tables}: no tables of `sluice compliance run` in it; give its --out")
     _make(out, out.resolve() / WORK)
     return lambda spark: read_tables(spark, place), {}

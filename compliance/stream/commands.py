@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from compliance.place import is_url
+
 app = typer.Typer(help="The access log on Spark: rows and windows of it, kept up to date.", no_args_is_help=True)
 
 
@@ -59,7 +61,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
 
 def _absolute(path: str) -> str:
     """Spark's executors need not stand where this command stands."""
-    return path if "://" in path or not path else str(Path(path).resolve())
+    return path if not path or is_url(path) else str(Path(path).resolve())
 
 
 @app.callback()

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from compliance.cause import cause
 from compliance.java import JavaNotFoundError
+from compliance.place import on_this_machine
 from compliance.session import spark_session
 from compliance.stream.options import Job, JobError, checked
 from compliance.stream.progress import Progress
@@ -55,11 +56,6 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     return 0
 
 
-def is_local(path: str) -> bool:
-    """Whether a path is a folder of this machine, and not a URI."""
-    return "://" not in path
-
-
 def _wait(query: StreamingQuery, progress: Progress, *, follow: bool) -> None:
     """Until the stream ends, or a signal ends it; a batch under way is done again by the next run.
 
@@ -88,10 +84,10 @@ def _wait(query: StreamingQuery, progress: Progress, *, follow: bool) -> None:
 @contextlib.contextmanager
 def _alone(job: Job) -> Iterator[None]:
     """Two runs at once on one folder would write over each other."""
-    if not is_local(job.out):
+    work = on_this_machine(job.work)
+    if work is None:
         yield
         return
-    work = Path(job.work)
     work.mkdir(parents=True, exist_ok=True)
     with (work / "lock").open("w") as lock:
         try:
@@ -109,19 +105,20 @@ def _check_folders(job: Job) -> None:
         # Spark's readers take these for patterns, even where they come from a listing.
         if found := set("*?[]{}\\") & set(path):
             raise JobError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
-    folder = job.source.folder
-    if folder and is_local(folder) and not Path(folder).is_dir():
-        raise JobError(f"--access-log {folder}: no such folder; give the folder that the proxy writes")
+    folder = on_this_machine(job.source.folder)
+    if job.source.folder and folder and not folder.is_dir():
+        raise JobError(f"--access-log {job.source.folder}: no such folder; give the folder that the proxy writes")
 
 
 def _log_file(job: Job) -> Path:
-    if not is_local(job.out):
+    work = on_this_machine(job.work)
+    if work is None:
         return Path(tempfile.mkdtemp(prefix="sluice-compliance-")) / "spark.log"
     try:
-        Path(job.work).mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise JobError(f"--out {job.out}: cannot be written: {error.strerror}") from error
-    return Path(job.work) / "spark.log"
+    return work / "spark.log"
 
 
 def _fail(message: str) -> int:

@@ -18,6 +18,8 @@ def test_exactly_one_origin_is_given(given):
 def test_tables_that_are_none_are_named(tmp_path):
     with pytest.raises(ReportError, match=r"--tables .*/nowhere: no tables of `sluice compliance run`"):
         run(Origin(tables=f"{tmp_path}/nowhere"), tmp_path / "out", on_step=print)
+    with pytest.raises(ReportError, match=r"--tables file:.*/nowhere: no tables of `sluice compliance run`"):
+        run(Origin(tables=f"file:{tmp_path}/nowhere"), tmp_path / "out", on_step=print)
     with pytest.raises(ReportError, match=r"--tables .*a\[1\]: Spark reads .* as a pattern"):
         run(Origin(tables=f"{tmp_path}/a[1]"), tmp_path / "out", on_step=print)
 

@@ -23,6 +23,7 @@ def test_folders_are_made_absolute_and_uris_are_left_alone(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert _absolute("log/a") == f"{tmp_path}/log/a"
     assert _absolute("s3a://bucket/out") == "s3a://bucket/out"
+    assert _absolute("file:/log/a") == "file:/log/a"
     assert _absolute("") == ""
 
 

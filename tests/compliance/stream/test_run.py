@@ -1,9 +1,10 @@
 import fcntl
+from dataclasses import replace
 
 import pytest
 
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.run import is_local, run_with_progress
+from compliance.stream.run import run_with_progress
 
 
 @pytest.fixture
@@ -25,6 +26,11 @@ def test_a_missing_folder_is_named(tmp_path, capsys):
     assert f"--access-log {tmp_path}/nowhere: no such folder" in said(job, capsys)
 
 
+def test_a_missing_folder_of_a_file_url_is_named(tmp_path, job, capsys):
+    missing = f"file://{tmp_path}/nowhere"
+    assert f"--access-log {missing}: no such folder" in said(replace(job, source=Source("files", missing)), capsys)
+
+
 def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path, capsys):
     (tmp_path / "a[1]").mkdir()
     assert "rename the folder" in said(Job(Source("files", f"{tmp_path}/a[1]"), Sink(), f"{tmp_path}/out"), capsys)
@@ -35,13 +41,9 @@ def test_an_out_that_is_a_file_is_named(tmp_path, job, capsys):
     assert f"--out {tmp_path}/out: cannot be written" in said(job, capsys)
 
 
-def test_a_second_run_on_the_same_folder_is_refused(tmp_path, job, capsys):
+@pytest.mark.parametrize("spelling", ["{}", "file:{}", "file://{}"])
+def test_a_second_run_on_the_same_folder_is_refused_however_it_is_spelled(tmp_path, job, capsys, spelling):
     (tmp_path / "out" / "_work").mkdir(parents=True)
     with (tmp_path / "out" / "_work" / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "another run is at work on it" in said(job, capsys)
-
-
-def test_a_uri_is_no_folder_of_this_machine():
-    assert is_local("/a/b")
-    assert not is_local("s3a://bucket/a")
+        assert "another run is at work on it" in said(replace(job, out=spelling.format(job.out)), capsys)
