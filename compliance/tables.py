@@ -64,12 +64,13 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         out: The job's `--out`.
 
     Raises:
-        JobError: If `out` is no job's, or its connector is missing.
+        JobError: If `out` is no job's or of another version, or its connector is missing.
     """
     storage = Storage(spark)
     job = Job(Source("files"), sink_of(storage, out), out)
     state = State(spark, job.work)
     step = state.newest()
+    totals = state.totals(step)
     rows = _rows(spark, job)
     # At once: the job may go on meanwhile, and remove its old states.
     runs, gaps = (
@@ -92,7 +93,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         runs=_or_none(spark, runs, _types(from_arrow_schema(RUNS))),
         gaps=_or_none(spark, gaps, _types(from_arrow_schema(GAPS))),
         quarantine=_or_none(spark, malformed, _QUARANTINE),
-        lines=state.totals(step).rows,
+        lines=totals.rows,
     )
 
 

@@ -9,6 +9,7 @@ from compliance.stream.batch import BatchWriter
 from compliance.stream.options import Job, JobError, Sink
 from compliance.stream.sinks import tables_of
 from compliance.stream.sources import lines
+from compliance.stream.state import State
 from compliance.stream.storage import Storage
 from compliance.stream.summary import Summary
 
@@ -26,10 +27,11 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
         follow: Go on for ever; else end with what is there now.
 
     Raises:
-        JobError: If `out` belongs to another source or sink, or a connector is missing.
+        JobError: If `out` is another source's, sink's or version's, or a connector is missing.
     """
     spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     _claim(Storage(spark), job)
+    State(spark, job.work).check()
     writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)

@@ -1,7 +1,8 @@
 """What one batch leaves for the next: numbers seen, open windows, runs, totals.
 
 _work/state/step=N/seen, gaps, runs, topic_windows, limiter_windows    each with .parquet behind it
-_work/state/step=N/totals.json                                         written last: with it the step is whole
+_work/state/step=N/totals.json                                         written last: with it the step is whole;
+                                                                       its version says what all of them mean
 
 Batch N reads the newest whole step before N and writes N, so it may run again at any time. Spark's own state store
 would keep numbers for as long as the watermark only, and count late rows after they have been added up.
@@ -11,9 +12,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from compliance.stream.options import JobError
 from compliance.stream.parquet import parquet, table_of
 from compliance.stream.storage import Storage
 
+VERSION = 1
+"""Of what is kept here. Raise it whenever another version of the job could not go on from it."""
 KEPT = 3
 """Steps that are kept: that of the last batch may be written a second time, and needs the one before."""
 
@@ -36,6 +40,15 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Windows that end by then (seconds since 1970) are closed."""
 
 
+class _Version(msgspec.Struct, frozen=True):
+    version: int = 0
+    """States had none once."""
+
+
+class _Kept(_Version, frozen=True):
+    totals: Totals = Totals()
+
+
 class State:
     """The states of a job.
 
@@ -45,6 +58,7 @@ class State:
     """
 
     def __init__(self, spark: SparkSession, work: str) -> None:
+        self._work = work
         self._folder = f"{work}/state"
         self._storage = Storage(spark)
 
@@ -57,9 +71,30 @@ class State:
         """The newest whole step of all."""
         return self.before(2**63 - 1)
 
+    def check(self) -> None:
+        """Whether this version of the job can go on from here.
+
+        Raises:
+            JobError: If it cannot: another one was here, or some of what it kept is gone.
+        """
+        newest = self.newest()
+        _ = self.totals(newest)
+        if newest is None and self._storage.names(f"{self._work}/checkpoint/commits"):
+            raise self._refusal(f"batches were read, but {self._folder} says of none what was in it")
+
     def totals(self, step: int | None) -> Totals:
-        """The totals of a step; zeros for none."""
-        return Totals() if step is None else msgspec.json.decode(self._storage.read(self._totals(step)), type=Totals)
+        """The totals of a step; zeros for none.
+
+        Raises:
+            JobError: If another version of the job wrote them.
+        """
+        if step is None:
+            return Totals()
+        said = self._storage.read(self._totals(step))
+        version = msgspec.json.decode(said, type=_Version).version
+        if version != VERSION:
+            raise self._refusal(f"{self._folder} is of version {version}, and this job knows version {VERSION}")
+        return msgspec.json.decode(said, type=_Kept).totals
 
     def read(self, step: int | None, name: str, schema: pa.Schema) -> pa.Table:
         """A table of a step; an empty one before the first."""
@@ -79,9 +114,16 @@ class State:
 
     def end(self, step: int, totals: Totals) -> None:
         """The step is whole; old ones are removed."""
-        self._storage.write(self._totals(step), msgspec.json.encode(totals))
+        self._storage.write(self._totals(step), msgspec.json.encode(_Kept(VERSION, totals)))
         for old in self._steps()[:-KEPT]:
             self._storage.remove(f"{self._folder}/step={old}")
+
+    def _refusal(self, why: str) -> JobError:
+        out = self._work.rpartition("/")[0]
+        return JobError(
+            f"{out}: another version of the job was at work in it, or some of it is gone ({why}): "
+            "give another --out, or delete this folder and have the log read again from its beginning"
+        )
 
     def _steps(self) -> list[int]:
         names = self._storage.names(self._folder)

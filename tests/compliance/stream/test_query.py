@@ -3,6 +3,7 @@ import pytest
 from compliance.stream.options import Job, JobError, Sink, Source
 from compliance.stream.query import start
 from compliance.stream.summary import Summary
+from compliance.tables import read_tables
 from tests.compliance.planted import planted, write_file
 from tests.compliance.stream.recount import assert_all_there
 
@@ -46,3 +47,13 @@ def test_two_logs_do_not_share_a_folder(spark, tmp_path):
     assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
     with pytest.raises(JobError, match=r"holds files .*/log into parquet, not files .*/other"):
         start(spark, job_of(tmp_path, "other"), lambda _: None, follow=False)
+
+
+def test_a_folder_of_another_version_is_refused_by_job_and_report(spark, tmp_path):
+    write_file(tmp_path / "log", "a.jsonl", planted("before", 1).encoded())
+    assert start(spark, job_of(tmp_path), lambda _: None, follow=False).awaitTermination(120)
+    (tmp_path / "out/_work/state/step=0/totals.json").write_text('{"lines": 3}')
+    with pytest.raises(JobError, match="of version 0"):
+        start(spark, job_of(tmp_path), lambda _: None, follow=False)
+    with pytest.raises(JobError, match="of version 0"):
+        read_tables(spark, f"{tmp_path}/out")

@@ -1,7 +1,10 @@
+import json
+
 import pyarrow as pa
 import pytest
 
-from compliance.stream.state import KEPT, State, Totals
+from compliance.stream.options import JobError
+from compliance.stream.state import KEPT, VERSION, State, Totals
 
 pytestmark = pytest.mark.spark
 TABLE = pa.table({"x": [1, 2, 3]})
@@ -43,3 +46,27 @@ def test_old_steps_are_removed(spark, tmp_path):
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [
         f"step={step}" for step in range(2, 2 + KEPT)
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "version"), [({"lines": 5, "rows": 5}, 0), ({"version": VERSION + 1, "totals": 7}, 2)]
+)
+def test_what_another_version_kept_is_refused_with_the_remedy(spark, tmp_path, said, version):
+    state = State(spark, f"{tmp_path}/out/_work")
+    state.end(0, Totals(lines=5))
+    state.check()
+    (tmp_path / "out/_work/state/step=0/totals.json").write_text(json.dumps(said))
+    told = rf"/out: .*_work/state is of version {version}, and .* give another --out, or delete this folder"
+    for reads in (state.check, lambda: state.totals(0)):
+        with pytest.raises(JobError, match=told):
+            reads()
+
+
+def test_what_was_read_without_a_state_behind_it_is_refused(spark, tmp_path):
+    """Batches would go on from zeros, and what they wrote before would be there besides."""
+    (tmp_path / "out/_work/checkpoint/commits").mkdir(parents=True)
+    state = State(spark, f"{tmp_path}/out/_work")
+    state.check()
+    (tmp_path / "out/_work/checkpoint/commits/0").touch()
+    with pytest.raises(JobError, match=r"batches were read, but .*_work/state says of none"):
+        state.check()
