@@ -10,12 +10,14 @@ from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
 from compliance.judging.clock_steps import BACK_S, EPOCH
-from compliance.judging.containment import PLACE
+from compliance.judging.containment import PLACE, UNITS
 from compliance.judging.rounding import CLOCK_RESOLUTION_S
 from compliance.schema import LIMITER, OBSERVED
 
 OWED_SHARE = 0.99
 WINDOW_S = 10
+AMOUNTS = tuple(f"{what}_{unit}" for what in ("passed", "owed") for unit in UNITS)
+"""What passed and what was owed in a window, in each unit."""
 
 
 def _window() -> WindowSpec:
@@ -29,7 +31,8 @@ def _window() -> WindowSpec:
 def served_lines(limit_lines: DataFrame) -> DataFrame:
     """Lines in which somebody waited on a limit that was not only observed.
 
-    Adds `line_s`, the seconds waited, `line_served_s`, those served, and `slack_s`. The slack is the largest entry of
+    Adds `line_s`, the seconds waited, `line_served_s`, those served, what passed and what was owed in each unit that
+    has a limit, and `slack_s`. The slack is the largest entry of
     the limiter's whole run (of lines, waited or not): it may have been passed just before the window and be paid back
     in it. It is never under one message.
     """
@@ -59,6 +62,8 @@ def served_lines(limit_lines: DataFrame) -> DataFrame:
             "slack_s",
             waited.alias("line_s"),
             F.coalesce(served, waited).alias("line_served_s"),
+            *(f"passed_{unit}" for unit in UNITS),
+            *((F.col(f"limit_{unit}") * waited).alias(f"owed_{unit}") for unit in UNITS),
         )
     )
 
@@ -74,7 +79,7 @@ def _deficit(waited: Column, served: Column, slack: Column) -> Column:
 def owed_lines(limit_lines: DataFrame) -> DataFrame:
     """Each line in which somebody waited with the ten seconds that end with it, and whether they passed too little.
 
-    Adds `waited_s`, `served_s`, `deficit_s` and `is_short` of those ten seconds.
+    Adds `waited_s`, `served_s`, `deficit_s`, `is_short` and the `AMOUNTS` of those ten seconds.
     """
     windows = served_lines(limit_lines).select(
         *LIMITER,
@@ -88,6 +93,7 @@ def owed_lines(limit_lines: DataFrame) -> DataFrame:
         "slack_s",
         F.sum("line_s").over(_window()).alias("waited_s"),
         F.sum("line_served_s").over(_window()).alias("served_s"),
+        *(F.sum(name).over(_window()).alias(name) for name in AMOUNTS),
     )
     deficit = _deficit(F.col("waited_s"), F.col("served_s"), F.col("slack_s"))
     return windows.withColumn("deficit_s", deficit).withColumn("is_short", F.col("deficit_s") > CLOCK_RESOLUTION_S)
@@ -100,7 +106,7 @@ def entitlement_facts(owed: DataFrame) -> DataFrame:
         owed: As `owed_lines`.
     """
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    window = F.struct(*times, "waited_s", "served_s", "deficit_s", "first_line", "last_line")
+    window = F.struct(*times, "waited_s", "served_s", "deficit_s", *AMOUNTS, "first_line", "last_line")
     waited, served = F.sum("line_s"), F.sum("line_served_s")
     facts = owed.groupBy(*LIMITER).agg(
         F.max_by(window, "deficit_s").alias("worst"),

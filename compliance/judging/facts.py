@@ -165,6 +165,12 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """How many seconds' worth of the limit passed meanwhile."""
     deficit_s: float
     """0.99 · waited - served - one entry, in seconds of the limit; > 0 is less than owed."""
+    passed_messages: int
+    """In the lines of the worst window in which somebody waited: more was offered there than passed."""
+    passed_bytes: int
+    owed_messages: float | None
+    """The limit times the seconds waited; null without a limit of messages. Of two limits the one that binds counts."""
+    owed_bytes: float | None
     first_line: LinePlace
     """The first line of the worst window."""
     last_line: LinePlace

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from compliance.figures.facts import LimitKey, PeakFacts
 from compliance.figures.proposals import Proposal
+from compliance.judging.facts import EntitlementFacts
 from compliance.judging.verdict import LimiterVerdict
 from compliance.report.charts import charts
 from compliance.report.numbers import numbered, percent, quantity, span, whole, window
@@ -86,6 +87,15 @@ def _counted(number: float, unit: str) -> str:
     return _size(number) if unit == "bytes" and number >= 1000 else f"{said} {unit[:-1] if said == '1' else unit}"
 
 
+def _entitled(least: EntitlementFacts) -> str:
+    """What passed in a window in which somebody waited, and what was owed."""
+    owed = {"messages": least.owed_messages, "bytes": least.owed_bytes}
+    of = {"messages": least.passed_messages, "bytes": least.passed_bytes}
+    limited = {unit: number for unit, number in owed.items() if number is not None}
+    passed = " and ".join(_counted(of[unit], unit) for unit in limited)
+    return f"{passed} passed of {' or '.join(_counted(number, unit) for unit, number in limited.items())} owed"
+
+
 def _few(number: float) -> str:
     # A fraction of a message says something only where there are few.
     return whole(number) if number >= 100 or number == int(number) else f"{number:.1f}"
@@ -115,6 +125,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "rate": _rate,
     "size": _size,
     "counted": _counted,
+    "entitled": _entitled,
     "delay": _delay,
     "proposed": _proposed,
     "number": numbered,

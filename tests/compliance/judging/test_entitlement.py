@@ -88,3 +88,15 @@ def test_a_limit_that_rejects_owes_its_rate_while_somebody_waits(spark):
         log.beat()
     (row,) = entitlement_facts(owed_lines(frame(spark, [log], "limit"))).collect()
     assert (row.waited_s, row.served_s) == (10, 5)
+
+
+def test_the_worst_window_says_what_passed_and_what_was_owed_though_it_was_kept(spark):
+    log, other = PlantedLog(), PlantedLog(proxy_id="without bytes")
+    for passed, waited in ((1000, 0.0), (500, 500.0), (987, 1000.0)):
+        log.limit(passed, rate=1000.0, throttled_ms=waited, limit_bytes=200_000.0, burst_bytes=20_000.0)
+        log.second += 1
+    other.limit(99)
+    rows = entitlement_facts(owed_lines(frame(spark, [log, other], "limit"))).orderBy("proxy_id").collect()
+    amounts = [(row.passed_messages, row.passed_bytes, row.owed_messages, row.owed_bytes) for row in rows]
+    assert [row.deficit_s < 0 for row in rows] == [True, True]
+    assert amounts == [(1487, 148_700, 1500, 300_000), (99, 9_900, 100, None)]

@@ -134,3 +134,10 @@ def test_what_is_shaded_is_the_worst_window_of_each_broken_promise():
     key = (over[0].proxy_id, over[0].direction, over[0].level, over[0].name)
     assert broken(kept) == {}
     assert [len(windows) for windows in (broken(over)[key], broken(both)[key])] == [1, 2]
+
+
+@pytest.mark.parametrize("deficit_s", [-0.5, 0.5])
+def test_the_worst_window_of_an_entitlement_shows_its_numbers_kept_or_not(deficit_s):
+    assert "900 messages passed of 1\u202f000 messages owed" in page(entitlement=[entitlement_fact(deficit_s)])
+    both = page(entitlement=[entitlement_fact(deficit_s, owed_bytes=200_000.0)])
+    assert "900 messages and 90 kB passed of 1\u202f000 messages or 200 kB owed" in both
