@@ -9,6 +9,7 @@ from rich.console import Console
 
 from compliance.cause import cause
 from compliance.commands import STRICT_EXIT, Wanted
+from compliance.disk import disk_trouble
 from compliance.figures.proposals import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.job import Origin, ReportError, run
@@ -33,8 +34,8 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
             )
     except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
-    except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark failed: {cause(error)} (its log: {out}/work/spark.log)")
+    except (PySparkException, Py4JError, OSError) as error:
+        return _fail(_of_spark(cause(error), access_log, out))
     _tell(report, out)
     return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
 
@@ -42,6 +43,11 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
 def _asked(wanted: Wanted) -> Asked:
     proposals = read_proposals(wanted.what_if) if wanted.what_if else []
     return Asked(wanted.objective / 100, tuple(proposals))
+
+
+def _of_spark(said: str, access_log: Path | None, out: Path) -> str:
+    folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
+    return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out}/work/spark.log)"
 
 
 def _fail(message: str) -> int:

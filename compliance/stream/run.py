@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from compliance.cause import cause
+from compliance.disk import disk_trouble
 from compliance.java import JavaNotFoundError
 from compliance.place import on_this_machine
 from compliance.session import spark_session
@@ -49,9 +50,10 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     except (ConnectionError, Py4JNetworkError):
         return _fail(f"Spark's Java process is gone: killed, or out of memory (its log: {log}); {_AGAIN}")
     except OSError as error:
-        return _fail(f"{error.filename or job.out}: {error.strerror or error}")
+        return _fail(_trouble(str(error), job) or f"{error.filename or job.out}: {error.strerror or error}")
     except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark failed: {cause(error)} (its log: {log}); {_AGAIN}")
+        said = cause(error)
+        return _fail(_trouble(said, job) or f"Spark failed: {said} (its log: {log}); {_AGAIN}")
     print(progress.last_words(job.out))  # noqa: T201 - a command's answer
     return 0
 
@@ -119,6 +121,11 @@ def _log_file(job: Job) -> Path:
     except OSError as error:
         raise JobError(f"--out {job.out}: cannot be written: {error.strerror}") from error
     return work / "spark.log"
+
+
+def _trouble(said: str, job: Job) -> str | None:
+    trouble = disk_trouble(said, {"--access-log": job.source.folder, "--out": job.out})
+    return trouble and f"{trouble}, then {_AGAIN}"
 
 
 def _fail(message: str) -> int:

@@ -58,8 +58,7 @@ class Storage:
     def put(self, path: str, content: bytes) -> None:
         """Writes a file that nobody reads yet."""
         if here := self._here(path):
-            here.parent.mkdir(parents=True, exist_ok=True)
-            here.write_bytes(content)
+            _put_here(here, content)
             return
         stream = self._system(path).create(self._path(path), True)
         try:
@@ -78,3 +77,12 @@ class Storage:
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._settings)
+
+
+def _put_here(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        # Of a full disk Python does not say which file it was.
+        raise OSError(error.errno, error.strerror, str(path)) from error

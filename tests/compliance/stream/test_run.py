@@ -1,7 +1,9 @@
+import contextlib
 import fcntl
 from dataclasses import replace
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import run_with_progress
@@ -47,3 +49,23 @@ def test_a_second_run_on_the_same_folder_is_refused_however_it_is_spelled(tmp_pa
     with (tmp_path / "out" / "_work" / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "another run is at work on it" in said(replace(job, out=spelling.format(job.out)), capsys)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device", "OUT/_work/source"),
+        StreamingQueryException("[STREAM_FAILED] of\nCaused by: java.io.IOException: OUT/x: No space left on device"),
+    ],
+)
+def test_a_disk_that_is_full_is_named_with_the_remedy(job, capsys, monkeypatch, error):
+    def fails(*_, **__):
+        raise type(error)(*(part.replace("OUT", job.out) if isinstance(part, str) else part for part in parts))
+
+    parts = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else (str(error),)
+    monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("compliance.stream.run.start", fails)
+    told = said(job, capsys)
+    assert told.startswith(f"sluice compliance run: --out {job.out}: ")
+    assert "No space left on device" in told
+    assert told.endswith("; make room there, then run it again: it goes on where it was\n")

@@ -32,3 +32,8 @@ def test_a_folder_is_moved_over_another(storage, tmp_path):
     storage.move(f"{tmp_path}/new", f"{tmp_path}/deep/old")
     assert storage.names(f"{tmp_path}/deep/old") == ["a"]
     assert not (tmp_path / "new").exists()
+
+
+def test_of_a_full_disk_the_file_is_named(storage):
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        storage.put("/dev/full", b"x")
