@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,7 +10,7 @@ from pyspark.sql import functions as F
 from compliance.stream.batch import BatchWriter
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.sinks import tables_of
-from tests.compliance.planted import planted, write_file
+from tests.compliance.planted import BEGIN, planted, write_file
 from tests.compliance.stream.recount import assert_all_there, windows_in
 
 pytestmark = pytest.mark.spark
@@ -92,6 +93,25 @@ def test_a_clock_far_ahead_closes_nobodys_windows(tmp_path, write):
     write_file(tmp_path / "log", "a.jsonl", ahead.encoded())
     write("a.jsonl", 0)
     assert not summary_of(tmp_path)["watermark"].startswith("2199")
+
+
+def test_lines_from_before_1970_are_late_and_kept_and_from_before_the_year_1_malformed(spark, tmp_path, write):
+    """The watermark begins at 1970; a clock that was never set begins there, too."""
+    ancient, across = (planted(name, begin=BEGIN.replace(year=1)) for name in ("ancient", "across"))
+    across.begin = datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)
+    ancient.tick(5)
+    for _ in range(4):
+        across.tick(5)
+    before = json.dumps(json.loads(ancient.encoded()[0]) | {"start": "0001-01-01T00:00:00+01:00"}).encode()
+    write_file(tmp_path / "log", "a.jsonl", [*ancient.encoded(), *across.encoded(), before])
+    write("a.jsonl", 0)
+    summary = summary_of(tmp_path)
+    # An interval and a limit of the year 1, and of the last two seconds of 1969.
+    assert summary["late"] == dict.fromkeys(("1", "10", "60", "300", "3600"), 6)
+    assert (summary["rows"], summary["malformed"]) == (15, 1)
+    kept = spark.read.parquet(f"{tmp_path}/out/rows").groupBy(F.year("start").alias("year")).count().collect()
+    assert sorted(map(tuple, kept)) == [(1, 3), (1969, 6), (1970, 6)]
+    assert {key[2] for key in windows_in(spark, tmp_path / "out")} == {0, 1}
 
 
 def test_a_topic_is_complete_as_far_as_its_slowest_partition(spark, tmp_path, job):
