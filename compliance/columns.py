@@ -1,31 +1,16 @@
 """Lines in, Arrow columns out: for lines of all kinds the same wide row, as Spark keeps it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from typing import Any, get_origin
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from compliance.schema import all_fields
+from compliance.schema import arrow_schema
 from compliance.strict import RECORDS, REFUSALS, decoder, is_text
 
-_ARROW: dict[Any, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    datetime: pa.timestamp("us", tz="UTC"),
-    tuple[int, ...]: pa.list_(pa.int64()),
-}
 Malformed = list[int]
 """Places of lines that are no records, in what was given."""
-
-
-def arrow_schema() -> pa.Schema:
-    """As `schema.row_schema`."""
-    types = {name: _arrow(python_type) for name, python_type in all_fields().items()}
-    return pa.schema({"kind": pa.string()} | types)
 
 
 class Columns:
@@ -73,7 +58,3 @@ class Columns:
             ]
             arrays[0] = pa.array([kind] * count, pa.string())
             yield kind, places, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _arrow(python_type: Any) -> pa.DataType:
-    return pa.string() if get_origin(python_type) is not None and python_type not in _ARROW else _ARROW[python_type]

@@ -1,4 +1,4 @@
-"""Spark's schema of the access log, derived from the record's types so that the two cannot drift apart.
+"""The access log's schema for Arrow and Spark, derived from the record's types so that the two cannot drift apart.
 
 All kinds share one wide row: the union of their fields. What a kind does not have is null.
 """
@@ -8,33 +8,26 @@ from types import UnionType
 from typing import Any, Literal, get_origin
 
 import msgspec
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from accesslog.record import Kinds
-from compliance.strict import plain
+from compliance.strict import is_always_said, plain
 
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"
 """The `mode` of limit lines that tell of no limit, but of what one would have done."""
 
-_SPARK_TYPES: dict[Any, DataType] = {
-    bool: BooleanType(),
-    int: LongType(),
-    float: DoubleType(),
-    str: StringType(),
-    datetime: TimestampType(),
-    tuple[int, ...]: ArrayType(LongType()),
+TIME = pa.timestamp("us", tz="UTC")
+_TYPES: dict[Any, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    datetime: TIME,
+    tuple[int, ...]: pa.list_(pa.int64()),
 }
 
 
@@ -45,7 +38,7 @@ def _fields(kind: str) -> dict[str, Any]:
 def _always(kind: str) -> dict[str, Any]:
     """The fields that are in every line of a kind."""
     fields = msgspec.structs.fields(Kinds.BY_NAME[kind])
-    return {field.encode_name: field.type for field in fields if field.default is msgspec.NODEFAULT}
+    return {field.encode_name: field.type for field in fields if is_always_said(field)}
 
 
 def all_fields() -> dict[str, Any]:
@@ -59,14 +52,19 @@ def all_fields() -> dict[str, Any]:
     return merged
 
 
-def _spark_type(python_type: Any) -> DataType:
-    return StringType() if get_origin(python_type) is Literal else _SPARK_TYPES[python_type]
+def arrow_schema() -> pa.Schema:
+    """The row that a line is kept as: `kind` and every field of every kind."""
+    fields = [pa.field(name, _type(python_type)) for name, python_type in all_fields().items()]
+    return pa.schema([pa.field("kind", pa.string()), *fields])
 
 
 def row_schema() -> StructType:
-    """The row that a line is kept as: `kind` and every field of every kind."""
-    fields = [StructField(name, _spark_type(python_type)) for name, python_type in all_fields().items()]
-    return StructType([StructField("kind", StringType()), *fields])
+    """The same in Spark's types."""
+    return from_arrow_schema(arrow_schema())
+
+
+def _type(python_type: Any) -> pa.DataType:
+    return pa.string() if get_origin(python_type) is Literal else _TYPES[python_type]
 
 
 def placed_schema(*parts: StructField) -> StructType:

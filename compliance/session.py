@@ -31,7 +31,7 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.master": "local[*]",
     "spark.driver.memory": "2g",
-    # A machine whose own name does not resolve must still get a report.
+    # It must start on a machine whose own name does not resolve, too.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -54,7 +54,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
         os.environ["JAVA_HOME"] = str(find_java())
         # Spark's workers would take whatever `python3` is on PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName("sluice report").config(map={**settings, **more})
+    builder = SparkSession.builder.appName("sluice").config(map={**settings, **more})
     with contextlib.nullcontext() if submitted else _standard_error_to(log):
         session = builder.getOrCreate()
     _quiet(session)

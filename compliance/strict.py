@@ -22,7 +22,7 @@ MOST = 2**48 - 1
 """No line tells of more messages or bytes; so sums of 30,000 lines at the least are numbers, too."""
 
 _MOST_TIMES = 100_000
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+BEGIN_OF_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
@@ -74,7 +74,7 @@ def micros_of(said: object) -> Micros:
         OverflowError: If it is before the year 1 or behind 9999 in UTC.
     """
     time: datetime = msgspec.convert(said, strict(datetime))
-    return Micros((time.astimezone(UTC) - _1970) // _MICROSECOND)
+    return Micros((time.astimezone(UTC) - BEGIN_OF_1970) // _MICROSECOND)
 
 
 def plain(python_type: Any) -> Any:
@@ -82,6 +82,11 @@ def plain(python_type: Any) -> Any:
     if isinstance(python_type, UnionType):
         (python_type,) = (part for part in get_args(python_type) if part is not type(None))
     return python_type
+
+
+def is_always_said(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether each line of the field's kind has it; others are left out where they have their default."""
+    return field.default is msgspec.NODEFAULT
 
 
 def strict(python_type: Any, name: str = "") -> Any:
@@ -98,7 +103,7 @@ def _record(kind: str) -> type[Struct]:
         rule = Micros if plain(field.type) is datetime else strict(field.type, field.name)
         if field.encode_name == "v":
             rule = Annotated[int, Meta(ge=0, le=SCHEMA_VERSION)]
-        if field.required or field.default_factory is not msgspec.NODEFAULT:
+        if is_always_said(field):
             fields.append((field.name, rule | None if isinstance(field.type, UnionType) else rule))
         else:
             fields.append((field.name, rule | None, None))

@@ -1,7 +1,7 @@
 """Which runs of which proxies have been seen, and up to when their lines are there."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pyarrow as pa
@@ -9,19 +9,18 @@ import pyarrow.compute as pc
 
 from compliance import latest
 from compliance.latest import RunEnd
-from compliance.schema import BOOT
+from compliance.schema import BOOT, TIME
 from compliance.stream.seen import Run, Seen, table_of_rows
+from compliance.strict import BEGIN_OF_1970
 
-_TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
     dict.fromkeys(BOOT, pa.string())
-    | dict.fromkeys(("first", "last", "complete_up_to"), _TIME)
+    | dict.fromkeys(("first", "last", "complete_up_to"), TIME)
     | {"has_ended": pa.bool_(), "dropped_lines": pa.int64(), "read": pa.int64()}
     | dict.fromkeys(("there", "missing"), pa.int64())
 )
 FIELDS = ("start", "end", "kind", "last", "dropped_lines", *BOOT)
 """What of a line is needed."""
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -90,12 +89,12 @@ def _both(one: Span, other: Span) -> Span:
 def complete_up_to(runs: Spans, now: datetime) -> int | None:
     """As `latest.complete_up_to`, microseconds since 1970."""
     ends = (RunEnd(proxy, span.last, span.complete_up_to, span.has_ended) for (proxy, _), span in runs.items())
-    return latest.complete_up_to(ends, (now + latest.AHEAD - _1970) // timedelta(microseconds=1))
+    return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
 def rfc3339(micros: int) -> str:
     """Microseconds since 1970 as text that any JSON reader takes for a UTC time."""
-    return (_1970 + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return (BEGIN_OF_1970 + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def table(runs: Spans, seen: Seen) -> pa.Table:
@@ -106,6 +105,6 @@ def table(runs: Spans, seen: Seen) -> pa.Table:
 
 def of(kept: pa.Table) -> Spans:
     """What `table` gave."""
-    micros = [column.cast(pa.int64()) if column.type == _TIME else column for column in kept.columns]
+    micros = [column.cast(pa.int64()) if column.type == TIME else column for column in kept.columns]
     rows = zip(*(column.to_pylist() for column in micros), strict=True)
     return {(proxy, boot): Span(*span) for proxy, boot, *span, _, _ in rows}

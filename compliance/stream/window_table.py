@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from compliance.columns import arrow_schema
+from compliance.schema import arrow_schema
 
 WIDTHS_S = (1, 10, 60, 300, 3600)
 
@@ -33,11 +33,6 @@ class WindowTable:
     largest: tuple[str, ...]
     last: tuple[str, ...]
     histograms: tuple[str, ...] = ()
-
-    @property
-    def window(self) -> tuple[str, ...]:
-        """What makes a window's row one of a kind."""
-        return ("width_s", "window_s", *self.key)
 
     @property
     def fields(self) -> tuple[str, ...]:

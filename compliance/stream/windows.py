@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from compliance.schema import TIME
 from compliance.stream.window_table import WindowTable
 
-_TIME = pa.timestamp("us", tz="UTC")
 _SECOND = 1_000_000
 
 
@@ -57,7 +57,7 @@ def published(windows: pa.Table, table: WindowTable, *, is_final: bool) -> pa.Ta
     begin = windows["window_s"].to_numpy()
     times = {"start": begin, "end": begin + windows["width_s"].to_numpy()}
     found = {"width_s": windows["width_s"]}
-    found |= {name: pa.array(seconds * _SECOND, _TIME) for name, seconds in times.items()}
+    found |= {name: pa.array(seconds * _SECOND, TIME) for name, seconds in times.items()}
     found |= {name: windows[name] for name in _told(table)}
     found["is_final"] = pa.array(np.full(len(windows), is_final))
     found["day"] = found["start"].cast(pa.date32())

@@ -32,7 +32,7 @@ def sums(found):
 
 
 def by_key(found, table):
-    made = {tuple(row[name] for name in table.window): row for row in found.to_pylist()}
+    made = {tuple(row[name] for name in ("width_s", "window_s", *table.key)): row for row in found.to_pylist()}
     assert len(made) == len(found), "a window is there twice"
     return made
 

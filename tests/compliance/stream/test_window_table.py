@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from accesslog.record import Kinds
-from compliance.columns import arrow_schema
+from compliance.schema import arrow_schema
 from compliance.stream.window_table import TABLES, WIDTHS_S
 
 
