@@ -99,14 +99,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
 
 def _rows(spark: SparkSession, job: Job) -> DataFrame:
     schema = placed_schema(StructField("step", LongType()), StructField("day", DateType()))
-    if job.sink.kind != "parquet":
-        table = tables_of(spark, job).read("rows")
-    elif Storage(spark).exists(f"{job.out}/rows"):
-        # Told and not found out: batches of older versions lack the newer columns.
-        table = spark.read.schema(schema).parquet(f"{job.out}/rows")
-    else:
-        table = None
-    return _or_none(spark, table, _types(schema))
+    return _or_none(spark, tables_of(spark, job).read("rows", schema), _types(schema))
 
 
 def _types(schema: StructType) -> dict[str, str]:

@@ -31,8 +31,8 @@ class Tables(Protocol):
             schema: Of its rows, with the day.
         """
 
-    def read(self, table: str) -> DataFrame | None:
-        """A whole table; None if nothing was ever written to it."""
+    def read(self, table: str, schema: StructType) -> DataFrame | None:
+        """These columns of a whole table, null where it lacks one; None if nothing was ever written to it."""
 
 
 def tables_of(spark: SparkSession, job: Job) -> Tables:
@@ -65,12 +65,11 @@ class ParquetTables:
         else:
             self._storage.remove(part)
 
-    def read(self, table: str) -> DataFrame | None:
+    def read(self, table: str, schema: StructType) -> DataFrame | None:
         """See `Tables`."""
         folder = f"{self._out}/{table}"
-        parts = [name for name in self._storage.names(folder) if name.startswith("step=")]
-        has_days = any(day.startswith("day=") for part in parts for day in self._storage.names(f"{folder}/{part}"))
-        return self._spark.read.parquet(folder) if has_days else None
+        # Told and not found out: batches of older versions lack the newer columns.
+        return self._spark.read.schema(schema).parquet(folder) if self._storage.exists(folder) else None
 
 
 class DeltaTables:
@@ -85,17 +84,23 @@ class DeltaTables:
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
         """See `Tables`."""
         part = _staged(self._spark, folder, step, schema).write.format("delta").partitionBy("day")
-        if self.read(table) is None:
+        if not self._is_there(table):
             part.mode("append").save(self._place(table))
         else:
-            part.mode("overwrite").option("replaceWhere", f"step = {step}").save(self._place(table))
+            newer = part.mode("overwrite").option("replaceWhere", f"step = {step}")
+            newer.option("mergeSchema", "true").save(self._place(table))
         Storage(self._spark).remove(folder)
 
-    def read(self, table: str) -> DataFrame | None:
+    def read(self, table: str, schema: StructType) -> DataFrame | None:
         """See `Tables`."""
-        if not Storage(self._spark).exists(f"{self._place(table)}/_delta_log"):
-            return None
-        return self._spark.read.format("delta").load(self._place(table))
+        return (
+            _chosen(self._spark.read.format("delta").load(self._place(table)), schema)
+            if self._is_there(table)
+            else None
+        )
+
+    def _is_there(self, table: str) -> bool:
+        return Storage(self._spark).exists(f"{self._place(table)}/_delta_log")
 
     def _place(self, table: str) -> str:
         return f"{self._out}/{table}"
@@ -118,19 +123,41 @@ class IcebergTables:
     def adopt(self, table: str, step: int, folder: str, schema: StructType) -> None:
         """See `Tables`."""
         part = _staged(self._spark, folder, step, schema)
-        if self.read(table) is None:
+        if not self._is_there(table):
             part.limit(0).writeTo(self._name(table)).using("iceberg").partitionedBy(F.col("day")).create()
+        self._widen(table, part.schema)
         # Iceberg wants the rows of a day together.
         part.sortWithinPartitions("day").writeTo(self._name(table)).overwrite(F.col("step") == step)
         Storage(self._spark).remove(folder)
 
-    def read(self, table: str) -> DataFrame | None:
+    def read(self, table: str, schema: StructType) -> DataFrame | None:
         """See `Tables`."""
+        return _chosen(self._spark.table(self._name(table)), schema) if self._is_there(table) else None
+
+    def _widen(self, table: str, schema: StructType) -> None:
+        """An older version of the job, whose rows lack the newer columns, may have made the table."""
         name = self._name(table)
-        return self._spark.table(name) if self._spark.catalog.tableExists(name) else None
+        there = self._spark.table(name).columns
+        added = [f"{field.name} {field.dataType.simpleString()}" for field in schema if field.name not in there]
+        if added:
+            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(added)})")
+
+    def _is_there(self, table: str) -> bool:
+        return self._spark.catalog.tableExists(self._name(table))
 
     def _name(self, table: str) -> str:
         return f"{self._catalog}.{table}"
+
+
+def _chosen(table: DataFrame, schema: StructType) -> DataFrame:
+    """These columns of a table, null where it lacks one."""
+    there = set(table.columns)
+    return table.select(
+        *(
+            F.col(field.name) if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema
+        )
+    )
 
 
 def _staged(spark: SparkSession, folder: str, step: int, schema: StructType) -> DataFrame:

@@ -1,11 +1,12 @@
 import pytest
-from pyspark.sql.types import DateType, IntegerType, StructField, StructType
+from pyspark.sql.types import DateType, IntegerType, LongType, StructField, StructType
 
 from compliance.stream.options import Job, JobError, Sink, Source
 from compliance.stream.sinks import tables_of
 
 pytestmark = pytest.mark.spark
 SCHEMA = StructType([StructField("x", IntegerType()), StructField("day", DateType())])
+TOLD = StructType([*SCHEMA.fields, StructField("step", LongType())])
 
 
 def job(out, *sink):
@@ -26,14 +27,14 @@ def replace(spark, tmp_path, step, numbers):
 
 
 def kept(tables):
-    found = tables.read("t")
+    found = tables.read("t", TOLD)
     assert found is not None
     return found
 
 
 def test_a_part_is_replaced_as_a_whole_whatever_days_it_had(spark, tmp_path):
     tables = tables_of(spark, job(tmp_path))
-    assert tables.read("t") is None
+    assert tables.read("t", TOLD) is None
     for step, numbers in ((0, [1, 2]), (1, [3]), (0, [2, 4])):
         replace(spark, tmp_path, step, numbers)
     found = kept(tables).orderBy("x").collect()
@@ -68,3 +69,11 @@ def test_a_connector_that_is_not_there_is_named_with_the_remedy(spark, tmp_path)
 def test_a_catalog_that_spark_does_not_know_is_named_with_the_remedy(spark, tmp_path):
     with pytest.raises(JobError, match=r"--catalog lake\.sluice: .*spark\.sql\.catalog\.lake=org\.apache\.iceberg"):
         tables_of(spark, job(tmp_path, "iceberg", "lake.sluice"))
+
+
+def test_a_column_that_a_table_lacks_is_read_as_null(spark, tmp_path):
+    replace(spark, tmp_path, 0, [1])
+    wider = StructType([*TOLD.fields, StructField("newer", LongType())])
+    found = tables_of(spark, job(tmp_path)).read("t", wider)
+    assert found is not None
+    assert [(row.x, row.newer) for row in found.collect()] == [(1, None)]
