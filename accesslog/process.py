@@ -19,15 +19,16 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
 class LossLine(LineHead, kw_only=True, tag="loss"):
     """Lines of the log are lost for good; written as soon as there is a log again. The line's own span is empty.
 
-    Each line that a run lost is in exactly one of these if it came to an orderly end. Of a killed run, what it had
-    not declared yet shows as gaps in `seq`, and what came behind its last line in a line of the next run.
+    Each line that a run lost is in exactly one of these if it came to an orderly end on a disk that took its last
+    lines. Of a killed run, and of one that ended while the disk took nothing, what it had not declared yet shows as
+    gaps in `seq`, and what came behind its last line in a line of the next run (`killed`).
     """
 
     of_boot: str
     """The run whose lines these are: this one's, or an earlier one's that was killed."""
     cause: str
     """`disk`: they could not be written. `queue`: the disk took others too slowly. `killed`: the run ended without
-    having written them."""
+    having written them, because it was killed or because the disk took nothing at its end."""
     detail: str
     """The error, for humans; empty where the cause says all."""
     lost_lines: int | None

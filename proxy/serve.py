@@ -128,7 +128,7 @@ class Proxy:
         await self.server.stop(self.config.linger)
         self.intervals.stop()
         if not await asyncio.to_thread(self.access.close):
-            structlog.get_logger().error("access log: the disk did not take the last lines in time")
+            structlog.get_logger().error("access log: the disk did not take the last lines; the next run will say so")
         for listener in self._listeners:
             await listener.stop()
         self._tasks.cancel()

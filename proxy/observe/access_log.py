@@ -127,7 +127,7 @@ class AccessLog:
         self._lines.flush()
 
     def close(self, patience_s: float = 5.0) -> bool:
-        """Write everything and close. False if the disk did not take it in time."""
+        """Write everything and close. False if the disk did not take it, or not in time."""
         return self._lines.close(patience_s)
 
     def _scrubbed(self, text: str, connection: Connection) -> str:

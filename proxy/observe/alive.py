@@ -1,4 +1,7 @@
-"""The sign that a run of the proxy lives: a locked file, by which the next run sees that it was killed."""
+"""The sign that a run of the proxy lives: a locked file, by which the next run sees that it was killed.
+
+Whoever ends in order while the disk takes nothing leaves it, too: nobody else could say that lines are lost.
+"""
 
 import fcntl
 from contextlib import suppress
@@ -41,10 +44,11 @@ class Alive:
             with suppress(OSError):
                 (self._folder / alive_name(self._proxy_id, boot_id)).unlink(missing_ok=True)
 
-    def end(self) -> None:
-        """The run has come to its orderly end."""
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+    def end(self, *, is_whole: bool = True) -> None:
+        """The run is over, its log written to the end; if not, the sign stays, and the next run says what is lost."""
+        if is_whole:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
         self._file.close()
 
     def _make(self) -> FileIO:

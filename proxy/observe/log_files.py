@@ -80,7 +80,7 @@ class LogFiles:
         return drained.wait(patience_s)
 
     def close(self, patience_s: float) -> bool:
-        """The same, and stop; this run has come to an orderly end."""
+        """The same, and stop: this run is over."""
         with self._signal:
             self._is_ending = True
             self._signal.notify()

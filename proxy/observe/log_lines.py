@@ -134,14 +134,14 @@ class LogLines:
             self._declare(self._files, at)
 
     def close(self, patience_s: float) -> bool:
-        """Write everything and close. False if the disk did not take it in time."""
+        """Write everything and close. False if the disk did not take it, or not in time."""
         self.flush()
         if self._files is None:
             return True
         if not self._files.drain(patience_s):
             return False
         self._declare(self._files, time.time_ns())  # whether it can be written or not: there is no later time
-        return self._files.close(patience_s)
+        return self._files.close(patience_s) and self._files.losses.are_declared
 
     def _declare(self, files: LogFiles, at: int) -> None:
         losses, moment = files.losses.take(), Span(at, at, 0)

@@ -86,9 +86,9 @@ class LogWriter:
         self.retention.find(OwnFiles(folder, self._proxy_id))
 
     def end(self) -> None:
-        """This run has come to its orderly end."""
+        """This run is over."""
         self.close_file()
-        self._alive.end()
+        self._alive.end(is_whole=self.losses.are_declared)
 
     def until_too_old(self) -> float | None:
         """Seconds until the file is to be closed; None without one."""

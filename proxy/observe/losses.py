@@ -81,6 +81,12 @@ class Losses:
             self.total += lines.number
             self._add(cause, lines, detail)
 
+    @property
+    def are_declared(self) -> bool:
+        """Whether the log says of each line of this run that is lost."""
+        with self._lock:
+            return not self._own
+
     def take(self) -> list[Loss]:
         """What is to be declared; whoever takes it gives it back if that is lost, too."""
         with self._lock:

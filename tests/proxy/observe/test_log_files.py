@@ -9,8 +9,10 @@ import pytest
 
 from proxy.observe import log_file
 from proxy.observe.log_file import LogFile
+from proxy.observe.log_lines import LogLines, Writer
 from proxy.observe.log_writer import LogWriter, Notices, Rotation
 from proxy.observe.losses import Lines, Loss, Losses
+from proxy.observe.rescue import rescue
 from proxy.observe.retention import Keep
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name
 
@@ -245,6 +247,29 @@ def test_a_loss_is_declared_again_if_the_line_that_said_so_is_lost(make_disk: Ma
     disk.files.write(b"loss\n", 5, 1, (loss,))
     disk.wait_for(lambda: disk.losses.total == 1)
     assert lost(disk) == [("disk", 6, 0, 5)]
+
+
+def test_an_end_of_which_the_disk_took_nothing_is_found_by_the_next_run(tmp_path: Path, fussy: type[FussyFile]) -> None:
+    disk = Disk(tmp_path / "log")
+    disk.write(b'{"seq": 0, "end": "2026-11-21T11:29:00Z"}\n')
+    assert disk.files.drain(10)
+    fussy.refuses_to_open = OSError(errno.ENOSPC, "no space left")
+    disk.write(b"lost\n")
+    assert not LogLines(Writer(PROXY, BOOT), disk.files).close(10)
+    (loss,) = rescue(tmp_path / "log", PROXY)
+    assert (loss.of_boot, loss.cause, loss.lost_lines, loss.first_seq) == (BOOT, "killed", None, 1)
+
+
+def test_an_end_whose_losses_the_log_tells_of_leaves_no_sign(tmp_path: Path, fussy: type[FussyFile]) -> None:
+    disk = Disk(tmp_path / "log")
+    fussy.refuses_to_open = OSError(errno.ENOSPC, "no space left")
+    disk.write(b"lost\n")
+    assert disk.files.drain(10)
+    fussy.refuses_to_open = None
+    (loss,) = disk.losses.take()
+    disk.files.write(b"loss\n", 1, 1, (loss,))
+    assert disk.files.close(10)
+    assert rescue(tmp_path / "log", PROXY) == []
 
 
 def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path) -> None:
