@@ -2,9 +2,11 @@
 
     frame = size of the rest (4 bytes) · MessagePack: a list of letters
 
-Bounded: a frame holds a bounded number of letters and a turn of the loop deals with a bounded number of them, so that
-clients have their turns in between. What one side may have to say is bounded by what it holds; a peer that takes
-nothing of it, although that is more than any working one would leave, is given up.
+Bounded: a frame holds a bounded number of letters, and of large ones one; a turn of the loop deals with a bounded
+number of them, so that clients have their turns in between; while many wait for that, no more are read. What one side
+may have to say is bounded by what it holds; a peer that takes nothing of it, although that is more than any working one
+would leave, is given up. So is one whose letters cannot be read or taken: from there on the two sides would hold
+different things for true, and only a new worker makes them agree.
 """
 
 import asyncio
@@ -14,18 +16,23 @@ from struct import Struct
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+import structlog
 
 from limiter.letters import Letter
 
 _SIZE = Struct(">I")
-MOST_FRAME = 16 * 1024**2
-"""Bytes; what is longer does not come from a worker."""
+MOST_FRAME = 64 * 1024**2
+"""Bytes; what is longer does not come from a worker: a letter has some names, each of which was in a client's frame."""
+LARGE_FRAME = 1024**2
+"""Bytes; a longer one has a single letter."""
 MOST_UNSENT = 256 * 1024**2
 """Bytes that the peer may leave in the buffer; tickets of all that may be held take far less."""
 LETTERS = 500
 """Of one frame."""
 AT_ONCE = 1000
 """Letters that are dealt with in one go: a few milliseconds."""
+MOST_UNHEARD = 50_000
+"""Letters that may wait for their turn before the next are read."""
 In = TypeVar("In")
 
 
@@ -48,6 +55,8 @@ class Channel(asyncio.Protocol, Generic[In]):
         self._inbox: deque[In] = deque()
         self._is_working = False
         self._is_over = False
+        self._is_paused = False
+        self._is_given_up = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -56,18 +65,13 @@ class Channel(asyncio.Protocol, Generic[In]):
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         self._buffer += data
-        start = 0
-        while len(self._buffer) - start >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._buffer, start)
-            if size > MOST_FRAME:
-                self.abort()
-                return
-            end = start + _SIZE.size + size
-            if end > len(self._buffer):
-                break
-            self._inbox.extend(self._decoder.decode(self._buffer[start + _SIZE.size : end]))
-            start = end
-        del self._buffer[:start]
+        try:
+            self._read()
+        except msgspec.DecodeError as error:
+            self._give_up("no letters", repr(error))
+        if len(self._inbox) > MOST_UNHEARD and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
         if not self._is_working:
             self._work()
 
@@ -83,8 +87,7 @@ class Channel(asyncio.Protocol, Generic[In]):
         if self._transport is None:
             return
         for first in range(0, len(letters), LETTERS):
-            body = self._encoder.encode(letters[first : first + LETTERS])
-            self._transport.write(_SIZE.pack(len(body)) + body)
+            self._write(self._transport, letters[first : first + LETTERS])
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             self.abort()
 
@@ -98,13 +101,56 @@ class Channel(asyncio.Protocol, Generic[In]):
         if self._transport is not None:
             self._transport.abort()
 
+    def _read(self) -> None:
+        start = 0
+        while len(self._buffer) - start >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._buffer, start)
+            if size > MOST_FRAME:
+                self._give_up("a frame beyond all measure", f"{size} bytes")
+                return
+            end = start + _SIZE.size + size
+            if end > len(self._buffer):
+                break
+            self._inbox.extend(self._decoder.decode(self._buffer[start + _SIZE.size : end]))
+            start = end
+        del self._buffer[:start]
+
+    def _write(self, transport: asyncio.Transport, letters: Sequence[Letter]) -> None:
+        body = self._encoder.encode(letters)
+        if len(body) > LARGE_FRAME and len(letters) > 1:
+            half = len(letters) // 2
+            self._write(transport, letters[:half])
+            self._write(transport, letters[half:])
+        else:
+            transport.write(_SIZE.pack(len(body)) + body)
+
     def _work(self) -> None:
         self._is_working = False
         for _ in range(min(AT_ONCE, len(self._inbox))):
-            self._heard(self._inbox.popleft())
+            self._take(self._inbox.popleft())
+        if self._is_paused and len(self._inbox) <= MOST_UNHEARD // 2:
+            self._is_paused = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
         if self._inbox:
             self._is_working = True
             asyncio.get_running_loop().call_soon(self._work)
         elif self._is_over:
             self._is_over = False
             self._lost()
+
+    def _take(self, letter: In) -> None:
+        if self._is_given_up:
+            return
+        try:
+            self._heard(letter)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            structlog.get_logger().exception("a letter could not be taken", letter=type(letter).__name__)
+            self._give_up("a letter that could not be taken", repr(error))
+
+    def _give_up(self, what: str, detail: str) -> None:
+        """Nothing more of it is believed."""
+        self._is_given_up = True
+        self._buffer.clear()
+        structlog.get_logger().error("connection between worker and supervisor given up", what=what, detail=detail)
+        self.abort()

@@ -5,8 +5,9 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 
-from limiter.letters import Confirmed, Lent, Letter, Report, Ticket, Verdict
+from limiter.letters import Confirmed, Lent, Letter, Named, Report, Ticket, Verdict
 from proxy.workers import channel as channels
 from proxy.workers.channel import AT_ONCE, LETTERS, Channel
 
@@ -80,3 +81,54 @@ async def test_a_frame_beyond_all_measure_ends_it(ends: Ends, monkeypatch) -> No
     async with asyncio.timeout(10):
         await ends.lost[0].wait()
     assert ends.heard[0] == []
+
+
+@pytest.mark.parametrize("frame", [b"\0\0\0\1\xc1", b"\0\0\0\4\x91\x92\x7f\0", b"\0\0\0\0", b"\xff" * 9], ids=bytes.hex)
+async def test_who_sends_what_are_no_letters_is_given_up_and_nobody_else_suffers(ends: Ends, frame: bytes) -> None:
+    transport = ends.channels[1]._transport
+    assert transport is not None
+    with structlog.testing.capture_logs() as log:
+        transport.write(frame)
+        async with asyncio.timeout(10):
+            await ends.lost[0].wait()
+            await ends.lost[1].wait()
+    assert [line["event"] for line in log] == ["connection between worker and supervisor given up"]
+    assert ends.heard[0] == []
+
+
+async def test_a_letter_that_cannot_be_taken_ends_it_and_nothing_behind_it_is_believed(ends: Ends) -> None:
+    heard: list[Letter] = []
+
+    def hear(letter: Letter) -> None:
+        heard.append(letter)
+        if letter == Confirmed(3):
+            raise KeyError("no such batch")
+
+    ends.channels[0]._heard = hear
+    ends.channels[1].send([Confirmed(number) for number in range(10)])
+    ends.channels[1].close()
+    async with asyncio.timeout(10):
+        await ends.lost[0].wait()
+    assert heard == [Confirmed(number) for number in range(4)]
+
+
+async def test_large_letters_travel_in_frames_of_their_own(ends: Ends, monkeypatch) -> None:
+    """Names are the clients': several as large as a frame may be must not make one frame beyond all measure."""
+    monkeypatch.setattr(channels, "LARGE_FRAME", 1000)
+    monkeypatch.setattr(channels, "MOST_FRAME", 3000)
+    letters = [Named(number, "n" * 2500) for number in range(10)]
+    ends.channels[1].send(letters)
+    await ends.until(0, len(letters))
+    assert ends.heard[0] == letters
+
+
+async def test_while_many_letters_wait_for_their_turn_no_more_are_read(ends: Ends, monkeypatch) -> None:
+    monkeypatch.setattr(channels, "MOST_UNHEARD", 2000)
+    most, letters = 0, [Confirmed(number) for number in range(200_000)]
+    ends.channels[1].send(letters)
+    async with asyncio.timeout(20):
+        while len(ends.heard[0]) < len(letters):
+            most = max(most, len(ends.channels[0]._inbox))
+            await asyncio.sleep(0)
+    assert ends.heard[0] == letters
+    assert most < 150_000
