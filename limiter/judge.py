@@ -60,9 +60,9 @@ class Judge:
         self._answers: list[Letter] = []
 
     @property
-    def streams(self) -> int:
-        """How many are open."""
-        return len(self._mirrors)
+    def is_at_rest(self) -> bool:
+        """Whether nothing of the worker is open, lent, or released and not confirmed."""
+        return not (self._mirrors or self.lending.loans or self._unconfirmed or self._going)
 
     def stream(self, number: int) -> Stream | None:
         """The mirror of one of the worker's streams."""

@@ -37,7 +37,6 @@ WITHOUT_TEST = {
     "proxy/importing/found.py": "values only",
     "proxy/workers/desk.py": "one end of a worker's letters, seen through test_supervisor.py, with real processes",
     "proxy/workers/letters.py": "values only",
-    "proxy/workers/post.py": "starts processes, seen through test_supervisor.py",
     "proxy/workers/telling.py": "lines as letters, seen through test_supervisor.py",
     "proxy/workers/worker.py": "a process, seen through test_supervisor.py",
 }

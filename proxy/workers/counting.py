@@ -72,6 +72,11 @@ class Sums:
         for place, more in enumerate(counted.lateness):
             known.timers_by_lateness[place] += more
 
+    @property
+    def connections(self) -> int:
+        """How many the worker has, as far as it has told."""
+        return sum(self._standing["connections_open"].values())
+
     def lose(self) -> None:
         """The worker is no more, nor what stood there."""
         for name, standing in self._standing.items():

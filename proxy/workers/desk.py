@@ -26,7 +26,9 @@ from proxy.workers.letters import (
     Blocked,
     Counted,
     Ended,
+    Here,
     Hit,
+    Knock,
     Ready,
     Refused,
     Resumed,
@@ -36,6 +38,7 @@ from proxy.workers.letters import (
     Up,
     Whose,
 )
+from proxy.workers.pulse import Pulse
 
 _ELSEWHERE = ("held_used", "lookups_in_flight", "lookups_refused")
 """What a worker counts that is no counter of its own."""
@@ -48,11 +51,18 @@ class Desk:
         engine: The limits and counters of all.
         access: Gets the lines of its connections.
         recall: Has all workers give back what they were lent of a limit.
-        lost: Called when the worker is gone, and all is done that this takes.
+        lost: Called when nothing more is heard of the worker, which need not have ended yet; `write_off` is for when
+            it has.
+        silent: Called when it does not do anything any more.
     """
 
     def __init__(
-        self, engine: Engine, access: AccessLog, recall: Callable[[Limiter], None], lost: Callable[["Desk"], None]
+        self,
+        engine: Engine,
+        access: AccessLog,
+        recall: Callable[[Limiter], None],
+        lost: Callable[[], None],
+        silent: Callable[[], None],
     ) -> None:
         self.judge = Judge(engine.registry, engine.gate, self._soon, recall)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
@@ -69,8 +79,26 @@ class Desk:
         self._connections: dict[int, Connection] = {}
         self._streams_of: dict[int, int] = {}
         self._connection_of: dict[int, int] = {}
+        self._pulse = Pulse(lambda: self.channel.send([Knock()]), self._is_owing, silent)
         self._is_waking = False
+        self._is_gone = False
         self._questions: list[asyncio.Event] = []
+
+    def expect(self) -> None:
+        """The worker has been started, and is to come up."""
+        self._pulse.heard()
+
+    def write_off(self) -> None:
+        """The worker has ended: what it was lent is used up, or nobody's any more; its streams are over.
+
+        Not before: as long as it lives it may pass what it was lent, whatever is heard of it.
+        """
+        lost = self.judge.lose(self._engine.clock())
+        if any(lost):
+            structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
+        self._sums.lose()
+        for name in ("held_used", "lookups_in_flight"):
+            self._add_elsewhere(name, -self._elsewhere[name])
 
     def rule_added(self, rule: Rule) -> EndedByRule:
         """Something is blocked from now on; what that ends, the worker logs itself."""
@@ -84,11 +112,19 @@ class Desk:
     def ask(self) -> asyncio.Event:
         """Have the worker tell all that it has counted; set when it has."""
         told = asyncio.Event()
-        self._questions.append(told)
+        if self._is_gone:
+            told.set()
+        else:
+            self._questions.append(told)
         self.channel.send([Tell()])
         return told
 
+    def _is_owing(self) -> bool:
+        """Whether anybody waits for what the worker does."""
+        return not self.is_listening or self._sums.connections > 0 or not self.judge.is_at_rest
+
     def _heard(self, letter: Up) -> None:
+        self._pulse.heard()
         handler = self._HANDLERS.get(type(letter))
         if handler is not None:
             handler(self, letter)
@@ -183,6 +219,9 @@ class Desk:
         if self._questions:
             self._questions.pop(0).set()
 
+    def _is_there(self, _letter: Here) -> None:
+        """It has been heard, that is all."""
+
     def _soon(self) -> None:
         if not self._is_waking:
             self._is_waking = True
@@ -196,18 +235,14 @@ class Desk:
 
     def _lost(self) -> None:
         """All that it said has been heard."""
-        lost = self.judge.lose(self._engine.clock())
-        if any(lost):
-            structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
-        self._sums.lose()
+        self._is_gone = True
+        self._pulse.stop()
         self._engine.counters.workers_running -= self.is_listening
         self.is_listening = False
-        for name in ("held_used", "lookups_in_flight"):
-            self._add_elsewhere(name, -self._elsewhere[name])
         for told in self._questions:
             told.set()
         self.ready.set()
-        self._when_lost(self)
+        self._when_lost()
 
     _HANDLERS: dict[type, Callable[["Desk", Any], None]] = {  # noqa: RUF012 - one table for all
         Opened: _opened,
@@ -219,6 +254,7 @@ class Desk:
         Hit: _hit,
         Ready: _is_ready,
         Told: _told_all,
+        Here: _is_there,
     }
 
 

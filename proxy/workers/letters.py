@@ -95,7 +95,15 @@ class Hit(Letter, tag=51):
     times: int
 
 
-Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit
+class Knock(Letter, tag=52):
+    """Somebody wants to know whether the worker still does anything: answer `Here`."""
+
+
+class Here(Letter, tag=53):
+    """To a `Knock`."""
+
+
+Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here
 """What a worker says."""
-Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop
+Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock
 """What its supervisor says."""

@@ -19,6 +19,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 """Before a worker that ended is replaced: each time twice as long, until one has lived for as long as that."""
 _GRACE_S = 2.0
+"""So long a worker may take to end that is not connected any more."""
 IDS_APART = 1_000_000
 """What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
 _TOLD = (
@@ -61,6 +62,7 @@ class Post:
         self._address = ""
         self._process: Process | None = None
         self._gone = asyncio.Event()
+        self._killing: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
         self._is_ending = False
         self._next_id = index + 1
@@ -87,43 +89,78 @@ class Post:
         try:
             await asyncio.wait_for(self._ended.wait(), patience_s + _GRACE_S)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            self._kill()
             await self._ended.wait()
 
-    def lost(self, desk: Desk) -> None:
-        """The worker is gone, and all that it had said is heard."""
-        self._next_id = self._following(desk.last_id)
-        self._engine.sessions.discard(desk)
-        self.desk = None
+    def cut_off(self) -> None:
+        """Nothing more is heard of the worker: it ends by itself, or else is ended."""
         self._gone.set()
+        self._killing = asyncio.get_running_loop().call_later(_GRACE_S, self._kill)
+
+    def silent(self) -> None:
+        """The worker hangs; what its clients and others wait for, only another one can do."""
+        structlog.get_logger().error("worker does not answer", worker=self.index)
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     async def _keep(self) -> None:
         pause, log = FIRST_PAUSE_S, structlog.get_logger()
         while not self._is_ending:
             began = time.monotonic()
-            process = self._process = await self._hire()
-            code = await process.wait()
-            await self._gone.wait()
-            self._process = None
+            how = await self._employ()
             if self._is_ending:
                 break
             self.up.set()
             self._engine.counters.workers_lost += 1
             pause = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(2 * pause, LONGEST_PAUSE_S)
-            log.error("worker ended", worker=self.index, code=code, next_in_s=pause)
+            log.error("worker ended", worker=self.index, **how, next_in_s=pause)
             await asyncio.sleep(pause)
         self._ended.set()
 
-    async def _hire(self) -> Process:
+    async def _employ(self) -> dict[str, object]:
+        """Have one worker from its start to its end. Returns how it ended."""
+        try:
+            process = self._process = await self._start_process()
+        except OSError as error:  # the system has no room for another process or connection: later it may
+            return {"error": repr(error)}
+        code = await process.wait()
+        await self._gone.wait()
+        self._process = None
+        self._let_go()
+        return {"code": code}
+
+    def _let_go(self) -> None:
+        """The worker has ended, and all that it had said is heard."""
+        if self._killing is not None:
+            self._killing.cancel()
+            self._killing = None
+        desk, self.desk = self.desk, None
+        if desk is not None:
+            self._next_id = self._following(desk.last_id)
+            self._engine.sessions.discard(desk)
+            desk.write_off()
+
+    async def _start_process(self) -> Process:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
-        with theirs:
-            # -P: what lies in the working directory must not be taken for our packages.
-            command = (sys.executable, "-P", "-m", "proxy.workers", str(theirs.fileno()))
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
-            )
+        try:
+            with theirs:
+                # -P: what lies in the working directory must not be taken for our packages.
+                command = (sys.executable, "-P", "-m", "proxy.workers", str(theirs.fileno()))
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+                )
+            await self._greet(ours)
+        except OSError:
+            ours.close()
+            raise
+        return process
+
+    async def _greet(self, ours: socket.socket) -> None:
         self._gone.clear()
         desk = self._new_desk(self)
         await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
@@ -131,11 +168,11 @@ class Post:
         config = self._engine.config.model_copy(update={"listen": self._address})
         hello = config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(_TOLD, True)})
         desk.channel.send([Hello(hello, self.index, self._next_id, self._engine.config.workers)])
+        desk.expect()
         self._engine.sessions.add(desk)
         for rule in self._engine.blocklist.rules.all():
             desk.rule_added(rule)
         self._tasks.start(self._watch(desk), f"worker {self.index} comes up")
-        return process
 
     async def _watch(self, desk: Desk) -> None:
         await desk.ready.wait()

@@ -73,7 +73,7 @@ class Supervisor:
             await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)
 
     def _new_desk(self, post: Post) -> Desk:
-        return Desk(self._engine, self._access, self._recall, post.lost)
+        return Desk(self._engine, self._access, self._recall, post.cut_off, post.silent)
 
     def _desks(self) -> list[Desk]:
         return [post.desk for post in self._posts if post.desk is not None]

@@ -23,7 +23,7 @@ from proxy.tasks import Tasks
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Growth
 from proxy.workers.far import FarEngine, share_of
-from proxy.workers.letters import Blocked, Down, Hello, Hit, Ready, Refused, Stop, Tell, Told, Unblocked
+from proxy.workers.letters import Blocked, Down, Hello, Here, Hit, Knock, Ready, Refused, Stop, Tell, Told, Unblocked
 from proxy.workers.telling import FarLog, WorkerLog, whose_of
 
 BEFORE_BOUNDARY_NS = 20_000_000
@@ -83,6 +83,8 @@ class Worker:
             case Tell():
                 self._report()
                 self.channel.send([Told()])
+            case Knock():
+                self.channel.send([Here()])
             case Stop():
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:

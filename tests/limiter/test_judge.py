@@ -95,7 +95,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
     judge.named(5, "p", 0)
     judge.close(5, 0)
     assert judge.take() == []
-    assert judge.streams == 0
+    assert judge.is_at_rest
 
 
 def test_what_passed_by_itself_is_counted_here() -> None:

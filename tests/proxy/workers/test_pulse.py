@@ -1,0 +1,102 @@
+"""When a worker is asked for a sign of life, and when it is given up; time is the list of what the loop was to call."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from proxy.workers.pulse import ASKED_AT_MOST, CALM_S, PATIENCE_S, Pulse
+
+
+class Handle:
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.seconds = seconds
+        self.call = call
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Watched:
+    """A worker that says what the test says."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.timers: list[Handle] = []
+        self.asked = self.given_up = 0
+        self.matters = True
+        self.pulse = Pulse(self._ask, lambda: self.matters, self._give_up)
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Handle:
+        self.timers.append(Handle(seconds, call))
+        return self.timers[-1]
+
+    def _ask(self) -> None:
+        self.asked += 1
+
+    def _give_up(self) -> None:
+        self.given_up += 1
+
+    def time_passes(self) -> float:
+        """Until the next timer; returns how long that was."""
+        (due,) = [timer for timer in self.timers if not timer.is_cancelled]
+        self.timers.clear()
+        due.call()
+        return due.seconds
+
+
+@pytest.fixture
+def watched(monkeypatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def test_before_anything_is_heard_there_is_no_timer(watched: Watched) -> None:
+    assert watched.pulse.is_at_rest
+    assert watched.timers == []
+
+
+def test_who_talks_is_not_asked(watched: Watched) -> None:
+    watched.pulse.heard()
+    for _ in range(5):
+        watched.pulse.heard()
+        assert watched.time_passes() == CALM_S
+    assert watched.asked == 0
+
+
+def test_who_is_silent_is_asked_and_then_given_up(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.time_passes()
+    for count in range(1, ASKED_AT_MOST + 1):
+        assert (watched.asked, watched.given_up) == (count, 0)
+        assert watched.time_passes() == PATIENCE_S
+    assert (watched.asked, watched.given_up) == (ASKED_AT_MOST, 1)
+    assert watched.pulse.is_at_rest
+
+
+def test_who_answers_late_is_asked_anew_after_a_while(watched: Watched) -> None:
+    watched.pulse.heard()
+    for _ in range(ASKED_AT_MOST):
+        watched.time_passes()
+    watched.pulse.heard()
+    assert watched.time_passes() == CALM_S
+    for _ in range(ASKED_AT_MOST - 1):
+        watched.time_passes()
+    assert watched.given_up == 0
+
+
+def test_as_long_as_nobody_waits_for_it_there_is_no_timer(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.matters = False
+    watched.time_passes()
+    assert watched.pulse.is_at_rest
+    assert watched.asked == 0
+    watched.pulse.heard()
+    assert not watched.pulse.is_at_rest
+
+
+def test_one_that_is_gone_is_not_looked_for(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.pulse.stop()
+    assert watched.pulse.is_at_rest
+    assert all(timer.is_cancelled for timer in watched.timers)
