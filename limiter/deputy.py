@@ -101,9 +101,11 @@ class Deputy(Gate):
         self._mail.tell(Asked(self._accounts[stream].number, permits, is_granted))
 
     def forgo(self, stream: Stream) -> None:
-        """A consumer wants no more permits."""
-        if stream in self._accounts:
-            self._mail.tell(Forgone(self._accounts[stream].number))
+        """A consumer wants no more permits, nor those that are on their way."""
+        account = self._accounts.get(stream)
+        if account is not None:
+            account.grant = _nothing_granted
+            self._mail.tell(Forgone(account.number))
 
     def ask_again(self, stream: Stream, messages: int) -> None:
         """Of what was dropped, a consumer's client still counts on so many messages."""
@@ -232,17 +234,27 @@ class Deputy(Gate):
         if stream is None:
             return
         account = self._accounts[stream]
-        while account.settled < tickets:
-            account.settled += 1
-            _release_first(stream)
-        if account.behind:
-            self._go_on(stream, account, now)
+        try:
+            while account.settled < tickets:
+                account.settled += 1
+                _release_first(stream)
+        finally:  # whatever one entry's `release` raises, the others go on: nobody releases them again
+            if account.settled < tickets:
+                self._released(number, tickets, now)
+            elif account.behind:
+                self._go_on(stream, account, now)
 
     def _go_on(self, stream: Stream, account: Account, now: int) -> None:
         """What is behind goes by what was lent, if anything is, once all tickets have gone; else it gets tickets.
 
         With tickets alone a stream that once had to wait, as all do at first, would stay in that under full load.
         """
+        try:
+            self._pass_behind(stream, account, now)
+        finally:
+            self._send_tickets(account)
+
+    def _pass_behind(self, stream: Stream, account: Account, now: int) -> None:
         while account.behind and not account.outstanding and not account.by_ticket:
             entry = account.behind[0]
             if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size):
@@ -250,6 +262,8 @@ class Deputy(Gate):
             account.behind.popleft()
             self.count_admitted(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
             _release_first(stream)
+
+    def _send_tickets(self, account: Account) -> None:
         if account.behind and account.outstanding <= WINDOW // 2 and not (account.outstanding and account.has_credit):
             self._mail.settle(account)
             for _ in range(min(len(account.behind), WINDOW - account.outstanding)):
@@ -262,9 +276,15 @@ class Deputy(Gate):
 
 def _release_first(stream: Stream) -> None:
     """The first held entry goes, and the commands behind it."""
-    stream.release(stream.held.popleft())
-    while stream.held and stream.held[0].is_free:
+    try:
         stream.release(stream.held.popleft())
+    finally:
+        while stream.held and stream.held[0].is_free:
+            stream.release(stream.held.popleft())
+
+
+def _nothing_granted(_permits: int) -> None:
+    """Who is about to end has no use for them."""
 
 
 def _never(limiter: Limiter, at_ns: int) -> None:

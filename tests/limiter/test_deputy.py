@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from limiter.account import WINDOW
 from limiter.deputy import Deputy
 from limiter.letters import (
@@ -174,6 +176,9 @@ def test_permits_are_asked_for_and_granted_through_it() -> None:
     assert deputy.take() == [Asked(1, 100, is_granted=False), Withdrawn(1, 3), Named(1, "p")]
     deputy.obey(Granted(1, 7), 0)
     assert granted == [7]
+    deputy.forgo(stream)
+    deputy.obey(Granted(1, 5), 0)
+    assert granted == [7], "it is about to end, and these were on their way"
 
 
 def test_who_leaves_waits_until_it_is_decided_of_all_that_did_not_have_to_wait() -> None:
@@ -201,3 +206,40 @@ def test_a_stream_that_ended_meanwhile_is_not_waited_for() -> None:
     rig.deputy.close(rig.stream, 0)
     rig.deputy.obey(Answer(1), 0)
     assert over == ["decided"]
+
+
+class Fragile(Rig):
+    """Some entries leave badly."""
+
+    def __init__(self, *broken: int) -> None:
+        super().__init__()
+        self.broken = broken
+        self.stream.release = self._leave
+
+    def _leave(self, entry: Entry) -> None:
+        self.left.append(entry)
+        if len(self.left) in self.broken:
+            raise OSError("cannot be written")
+
+
+def test_whatever_becomes_of_one_entry_those_that_may_go_with_it_do() -> None:
+    """Nobody would release them again, and their stream would wait for ever."""
+    rig = Fragile(1, 4, 5)
+    held = [rig.hold(), rig.hold(0, 0), rig.hold(), rig.hold(), rig.hold(), rig.hold()]
+    with pytest.raises(OSError, match="written"):
+        rig.deputy.obey(Released(1, 4), 0)
+    assert rig.left == held[:5]
+    rig.deputy.obey(Released(1, 5), 0)
+    assert rig.left == held
+
+
+def test_whatever_becomes_of_one_that_goes_by_what_was_lent_those_behind_it_are_judged() -> None:
+    rig = Fragile(WINDOW + 1)
+    held = [rig.hold() for _ in range(WINDOW + 3)]
+    rig.lent(100)
+    rig.deputy.take()
+    with pytest.raises(OSError, match="written"):
+        rig.deputy.obey(Released(1, WINDOW), 0)
+    assert kinds(rig.deputy.take()) == [Passed, Ticket, Ticket]
+    rig.deputy.obey(Released(1, WINDOW + 2), 0)
+    assert rig.left == held
