@@ -11,11 +11,12 @@ from limiter.letters import Batch, Opened
 from limiter.levels import Client, Setting
 from limiter.limiter import Limiter
 from limiter.policies import Value
-from limiter.rates import Limit
+from limiter.rates import Direction, Limit
 from limiter.stream import Entry, Stream, StreamName
 from protocol.topic_name import parse_topic
 from tests.limiter.world import Governed
 
+DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
 WHOSE = (0, "127.0.0.1:1", "", "")
 
 
@@ -40,9 +41,16 @@ class Worker:
         self.down: deque[Any] = deque()
         self.streams: list[Stream] = []
 
-    def open(self, topic: str, release: Callable[[Stream, Entry], None]) -> Stream:
-        name = StreamName("publish", "t", "n", topic, len(self.streams))
-        stream = Stream(name, (), lambda entry: release(stream, entry))
+    def open(
+        self,
+        topic: str,
+        release: Callable[[Stream, Entry], None],
+        direction: Direction = "publish",
+        *,
+        by_entry: bool = False,
+    ) -> Stream:
+        name = StreamName(direction, "t", "n", topic, len(self.streams))
+        stream = Stream(name, (), lambda entry: release(stream, entry), by_entry=by_entry)
         self.deputy.open(stream, topic, WHOSE)
         self.streams.append(stream)
         return stream
@@ -59,7 +67,9 @@ class Worker:
             return False
         letter, now = self.up.popleft(), self.world.clock.now
         if isinstance(letter, Opened):
-            mirror = Stream(StreamName("publish", "t", "n", letter.topic, letter.stream), (), lambda entry: None)
+            direction: Direction = "publish" if letter.direction == "publish" else "dispatch"
+            name = StreamName(direction, "t", "n", letter.topic, letter.stream)
+            mirror = Stream(name, (), lambda entry: None, by_entry=self.streams[letter.stream - 1].by_entry)
             self.judge.open(letter.stream, mirror, parse_topic(f"t/n/{letter.topic}"), Client(), now)
         else:
             hear(self.judge, letter, now)
@@ -88,7 +98,8 @@ class Workers(Governed):
         self.workers = [Worker(self) for _ in range(count)]
 
     def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:
-        self.policies.put("publish", setting, name, Value(limit, "rest") if limit is not None else None)
+        for direction in DIRECTIONS:
+            self.policies.put(direction, setting, name, Value(limit, "rest") if limit is not None else None)
 
     def recall(self, limiter: Limiter) -> None:
         for worker in self.workers:
@@ -119,5 +130,6 @@ class Workers(Governed):
         worker.deputy.count_offered(stream, 1, messages, size)
         if worker.deputy.pass_entry(stream, messages, size, now):
             return True
-        worker.deputy.hold(stream, Entry(b"", messages, size, size, now), now)
+        entry = Entry(b"", messages, size, size, now, charged=stream.charged(1, messages))
+        worker.deputy.hold(stream, entry, now)
         return False
