@@ -118,3 +118,101 @@ def test_what_waits_of_a_lost_worker_waits_no_longer_and_others_go_on() -> None:
     assert not limiter.waiters
     assert limiter._buckets[0] is not None
     assert limiter._buckets[0].lent == 0
+
+
+def shared() -> Workers:
+    """Worker 0 has been lent 9 of 40; worker 1 has a stream, 6, and used up all else."""
+    world = opened(Limit(rate(100, burst=40)))
+    world.workers[0].judge.offered(5, 1, 1, (0, 0))
+    assert Lent(1, 9, None) in world.workers[0].judge.take()
+    world.workers[0].judge.confirmed(1, 0)
+    stream = Stream(StreamName("publish", "t", "n", "x", 2), (), lambda entry: None)
+    world.workers[1].judge.open(6, stream, parse_topic("t/n/x"), Client(), 0)
+    world.workers[1].judge.offered(6, 30, 1, (0, 0))
+    world.workers[1].judge.take()
+    return world
+
+
+def test_what_one_worker_gives_back_others_who_wait_have_at_once() -> None:
+    world = shared()
+    world.workers[1].judge.offered(6, 1, 1, (0, 0))
+    assert Released(6, 2) not in world.workers[1].judge.take()
+    assert Recalled(1) in world.workers[0].judge.take()
+    world.workers[0].judge.spent(Spent(1, 0, 0, 9, 0, is_answer=True), 0)
+    assert Released(6, 2) in world.workers[1].judge.take()
+
+
+def test_who_wants_more_gives_back_what_he_has_if_somebody_waits_meanwhile() -> None:
+    """Whose turn at one limit showed that he must wait at another, began to wait there without any letter."""
+    world = shared()
+    (limiter,) = world.registry.limiters.values()
+    limiter.claimant = world.workers[1].judge.stream(6)
+    world.workers[0].judge.spent(Spent(1, 5, 0, 0, 0, wants_more=True), 0)
+    assert world.workers[0].judge.take() == [Recalled(1)]
+
+
+def test_what_a_lost_worker_had_not_confirmed_is_free_for_others() -> None:
+    world = opened(Limit(rate(100, burst=40)))
+    judge, (limiter,) = world.workers[0].judge, world.registry.limiters.values()
+    judge.offered(5, 20, 1, (0, 0))
+    assert kinds(judge.take())[-1] == Batch
+    judge.offered(5, 1, 1, (0, 0))
+    assert limiter._buckets[0] is not None
+    assert limiter._buckets[0].lent > 20
+    judge.lose(0)
+    assert limiter._buckets[0].lent == 0
+    assert judge.is_at_rest
+
+
+def test_a_limit_is_known_by_number_as_long_as_a_stream_is_within_or_something_is_lent() -> None:
+    world = shared()
+    judge, other = world.workers[0].judge, world.workers[1].judge
+    judge.close(5, 0)
+    judge.spent(Spent(1, 4, 0, 5, 0), 0)
+    other.close(6, 0)
+    other.confirmed(1, 0)
+    for one in (judge, other):
+        assert one.is_at_rest
+        assert (one._numbers, one._limiters, one._used_by) == ({}, {}, {})
+
+
+def test_what_waited_on_its_way_was_delayed() -> None:
+    judge = opened(Limit(rate(1000))).workers[0].judge
+    stream = judge.stream(5)
+    assert stream is not None
+    judge.offered(5, 1, 1, (0, 4_000_000))
+    assert stream.usage.delay_max_ns == 0
+    judge.offered(5, 1, 1, (0, 6_000_000))
+    assert stream.usage.delay_max_ns == 6_000_000
+
+
+def test_what_is_dropped_behind_those_with_tickets_is_counted_once() -> None:
+    judge = opened(Limit(rate(10))).workers[0].judge
+    stream = judge.stream(5)
+    assert stream is not None
+    for _ in range(4):
+        judge.offered(5, 1, 1, (0, 0))
+    judge.behind(5, 3, 30)
+    assert (stream.usage.held_messages, stream.usage.held_size) == (6, 33)
+    judge.withdrawn(5, 0, 0)
+    judge.discarded(5, (3, 3, 30))
+    judge.behind(5, 0, 0)
+    assert (stream.usage.held_messages, stream.usage.held_size) == (0, 0)
+    assert (stream.usage.offered_messages, stream.usage.passed[1], stream.usage.dropped_messages) == (7, 1, 6)
+
+
+def test_what_an_entry_is_to_limits_is_what_is_released() -> None:
+    world = opened(Limit(rate(10, burst=1)))
+    judge, (limiter,) = world.workers[0].judge, world.registry.limiters.values()
+    stream = judge.stream(5)
+    assert stream is not None
+    assert limiter._buckets[0] is not None
+    stream.by_entry = True
+    judge.offered(5, 7, 1, (0, 0))
+    assert limiter._buckets[0].lent == 1
+    judge.take()
+    judge.confirmed(1, 0)
+    judge.offered(5, 7, 1, (0, 0))
+    assert limiter._buckets[0].lent == 0
+    world.run_until(200_000_000)
+    assert limiter._buckets[0].lent == 1

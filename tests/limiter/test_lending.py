@@ -35,6 +35,13 @@ def test_nothing_is_lent_where_somebody_waits() -> None:
     assert Lending().lend(one, world.clock.now + 100 * SECOND) is None
 
 
+def test_nothing_is_lent_where_somebody_has_a_claim() -> None:
+    """He waits for another limit, and this one is to leave him room."""
+    world, one = World(), limiter(100, burst=40)
+    one.claimant = world.stream(one)
+    assert Lending().lend(one, 0) is None
+
+
 def test_what_is_lent_fills_the_bucket_until_it_comes_back() -> None:
     one, worker = limiter(100, burst=40), Lending()
     assert worker.lend(one, 0) == (10, None)
@@ -73,7 +80,9 @@ def test_what_a_lost_worker_had_counts_as_used() -> None:
     assert not one.fits(31, 0, 0)
 
 
-@pytest.mark.parametrize(("used", "unused"), [((50, 0), (0, 0)), ((0, 0), (50, 0)), ((6, 0), (50, 0))])
+@pytest.mark.parametrize(
+    ("used", "unused"), [((50, 0), (0, 0)), ((150, 0), (0, 0)), ((0, 0), (50, 0)), ((6, 0), (150, 0))]
+)
 def test_nobody_gives_back_more_than_he_has(used: tuple[int, int], unused: tuple[int, int]) -> None:
     one, worker, other = limiter(1000, burst=400), Lending(), Lending()
     worker.lend(one, 0)
@@ -81,4 +90,5 @@ def test_nobody_gives_back_more_than_he_has(used: tuple[int, int], unused: tuple
     worker.spent(one, used, unused, 0, is_answer=False)
     worker.spent(one, used, unused, 0, is_answer=False)
     assert lent(one) == [50]
+    assert one.fits(250, 0, 0)
     assert not one.fits(351, 0, 0)

@@ -13,6 +13,10 @@ def test_what_was_lent_passes_and_no_more_and_what_is_not_limited_does_not_count
     purse.charge(10, 500)
     assert not purse.fits(1, 1)
     assert purse.take_used() == (10, 0)
+    by_size = Purse(2)
+    by_size.lend(None, 100)
+    assert by_size.fits(10**9, 100)
+    assert not by_size.fits(1, 101)
 
 
 def test_it_is_low_when_half_of_what_there_was_is_used() -> None:
@@ -24,6 +28,8 @@ def test_it_is_low_when_half_of_what_there_was_is_used() -> None:
     assert purse.is_low
     assert purse.take_used() == (6, 200)
     assert not purse.is_low
+    purse.charge(1, 401)
+    assert purse.is_low
 
 
 def test_a_refund_undoes_a_charge() -> None:

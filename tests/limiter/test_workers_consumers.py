@@ -18,6 +18,7 @@ class Consumer:
     def __init__(self, worker: Worker, left: list[tuple[int, int]], *, by_entry: bool) -> None:
         self.worker = worker
         self.at_broker = self.asked = self.received = self.dropped = self.offered = 0
+        """Permits at the broker, asked for in all; messages."""
         self.is_leaving = False
         self._left = left
         self.stream = worker.open("x", self._released, "dispatch", by_entry=by_entry)
@@ -45,7 +46,21 @@ class Consumer:
         """What is held is dropped, and will come again; the client still counts on it."""
         messages = self._drop()
         if messages:
+            self.asked += messages
             self.worker.deputy.ask_again(self.stream, messages)
+
+    def check(self) -> None:
+        """What the judge knows, when it has been told all and nothing is held."""
+        permits, usage = self.mirror.permits, self.mirror.usage
+        assert permits is not None
+        assert permits.at_broker == self.at_broker
+        assert permits.asked + usage.permits_granted == self.asked
+        under_way = permits._under_way
+        assert (under_way._held_entries, under_way._held_messages, under_way._held_size) == (0, 0, 0)
+        assert usage.offered_messages == self.offered == self.received + self.dropped
+        assert usage.passed[1] + usage.dropped_messages == self.offered
+        assert usage.passed[1] >= self.received, "what was released may have been dropped before it heard of it"
+        assert usage.held_messages == 0
 
     def leave(self) -> None:
         self.worker.deputy.forgo(self.stream)
@@ -135,15 +150,7 @@ def test_when_all_is_told_the_judge_knows_what_is_at_the_broker_and_what_became_
         busy.step()
     busy.settle()
     for consumer in busy.consumers:
-        permits, usage = consumer.mirror.permits, consumer.mirror.usage
-        assert permits is not None
-        assert permits.at_broker == consumer.at_broker
-        under_way = permits._under_way
-        assert (under_way._held_entries, under_way._held_messages, under_way._held_size) == (0, 0, 0)
-        assert usage.offered_messages == consumer.offered == consumer.received + consumer.dropped
-        assert usage.passed[1] + usage.dropped_messages == consumer.offered
-        assert usage.passed[1] >= consumer.received
-        assert usage.held_messages == 0
+        consumer.check()
     if limit is not None:
         within_promise(limit.messages, busy.left)
 
@@ -176,6 +183,21 @@ def test_where_an_entry_counts_as_one_it_does_in_every_worker(seed: int) -> None
     busy.settle()
     assert busy.world.clock.now - started < 7 * NANOS_PER_SECOND
     within_promise(limit, busy.left)
+
+
+def test_of_more_than_the_judge_has_tickets_of_all_is_dropped_and_asked_for_again() -> None:
+    busy = Busy(Limit(rate(10, burst=1)), 0)
+    busy.world.deliver_all()
+    for consumer in busy.consumers:
+        for _ in range(600):
+            consumer.deliver(1)
+    busy.world.deliver_all()
+    for consumer in busy.consumers:
+        consumer.redeliver()
+    busy.settle()
+    for consumer in busy.consumers:
+        assert consumer.dropped > 500
+        consumer.check()
 
 
 def test_what_was_on_its_way_to_who_leaves_is_not_granted() -> None:
