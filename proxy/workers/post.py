@@ -155,7 +155,7 @@ class Post:
                     *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
                 )
             await self._greet(ours)
-        except OSError:
+        except BaseException:  # also when the proxy ends meanwhile
             ours.close()
             raise
         return process

@@ -243,3 +243,20 @@ def test_whatever_becomes_of_one_that_goes_by_what_was_lent_those_behind_it_are_
     assert kinds(rig.deputy.take()) == [Passed, Ticket, Ticket]
     rig.deputy.obey(Released(1, WINDOW + 2), 0)
     assert rig.left == held
+
+
+def test_what_was_lent_of_a_limit_is_there_for_all_streams_within_until_the_last_has_gone() -> None:
+    rig = Rig()
+    other = Stream(StreamName("publish", "t", "n", "x", 2), (), rig.left.append)
+    rig.deputy.open(other, "x", WHOSE)
+    for number in (1, 2):
+        rig.deputy.obey(Wired(number, [3], by_ticket=False, is_metered=False), 0)
+    rig.deputy.obey(Lent(3, 10, None), 0)
+    rig.deputy.take()
+    rig.deputy.close(other, 0)
+    assert rig.deputy.take() == [Closed(2)]
+    assert rig.deputy.pass_entry(rig.stream, 2, 10, 0)
+    rig.deputy.obey(Lent(3, 10, None), 0)
+    assert rig.deputy.pass_entry(rig.stream, 18, 10, 0)
+    rig.deputy.close(rig.stream, 0)
+    assert rig.deputy.take()[1:] == [Spent(3, 20, 0, 0, 0), Closed(1)]
