@@ -35,7 +35,6 @@ WITHOUT_TEST = {
     "proxy/admin/stream_shape.py": "shapes only, seen through test_stream_view.py",
     "proxy/importing/broker_state.py": "values only, seen through test_admin_walk.py",
     "proxy/importing/found.py": "values only",
-    "proxy/workers/desk.py": "one end of a worker's letters, seen through test_supervisor.py, with real processes",
     "proxy/workers/letters.py": "values only",
     "proxy/workers/telling.py": "lines as letters, seen through test_supervisor.py",
     "proxy/workers/worker.py": "a process, seen through test_supervisor.py",

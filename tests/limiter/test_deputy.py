@@ -260,3 +260,22 @@ def test_what_was_lent_of_a_limit_is_there_for_all_streams_within_until_the_last
     assert rig.deputy.pass_entry(rig.stream, 18, 10, 0)
     rig.deputy.close(rig.stream, 0)
     assert rig.deputy.take()[1:] == [Spent(3, 20, 0, 0, 0), Closed(1)]
+
+
+def test_what_is_withdrawn_is_there_for_the_next() -> None:
+    rig = Rig()
+    rig.lent(10)
+    for _ in range(3):
+        assert rig.deputy.admit(rig.stream, 10, 10, 0)
+        rig.deputy.withdraw(rig.stream, 10, 10)
+    assert rig.deputy.report() == [Spent(3, 0, 0, 10, 0)]
+
+
+def test_whoever_is_lent_something_reports_in_time() -> None:
+    """Else what nobody uses would never be given back."""
+    rang: list[str] = []
+    bells = Bells()
+    bells.sometime = lambda: rang.append("sometime")  # type: ignore[method-assign]
+    deputy = Deputy(bells)
+    deputy.obey(Lent(3, 10, None), 0)
+    assert rang == ["sometime"]

@@ -66,12 +66,14 @@ def test_what_passed_is_told_before_what_is_said_behind_it() -> None:
 
 
 def test_a_purse_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> None:
-    mail, one, purse = Mail(Bell(), tells_all=False), account(3), Purse(9)
+    bell, one, purse = Bell(), account(3), Purse(9)
+    mail = Mail(bell, tells_all=False)
     purse.lend(10, None)
     one.purses = (purse,)
     assert one.take(6, 0)
     mail.count(one, is_consumer=False)
     mail.count(one, is_consumer=False)
+    assert bell.rang == ["sometime", "soon"]
     assert mail.take() == [Spent(9, 6, 0, 0, 0, wants_more=True)]
     assert one.take(3, 0)
     mail.count(one, is_consumer=False)

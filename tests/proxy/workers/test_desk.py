@@ -1,0 +1,112 @@
+"""What the supervisor knows of one worker; the letters are the test's, and no process is there."""
+
+import asyncio
+from typing import cast
+
+from limiter.letters import Closed, Opened, Passed, Ticket
+from limiter.levels import Setting
+from limiter.policies import Policies, Value
+from limiter.rates import Limit, rate
+from proxy.config.model import Config
+from proxy.engine import Engine
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters
+from proxy.workers.desk import Desk
+from proxy.workers.letters import Counted, Ready, Told
+from tests.proxy.wire import TOPIC
+
+WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing")
+
+
+class Office:
+    """A desk, and what it told others."""
+
+    def __init__(self) -> None:
+        config = Config.model_validate({"workers": 2})
+        policies = Policies()
+        policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(100)), "file"))
+        self.engine = Engine(config, policies, Counters(), lambda: None)
+        self.told: list[str] = []
+        self.desk = Desk(
+            self.engine,
+            cast("AccessLog", None),  # no connection ends
+            lambda limiter: self.told.append("recall"),
+            lambda: self.told.append("lost"),
+            lambda: self.told.append("silent"),
+        )
+
+    def open(self, *streams: int) -> None:
+        for stream in streams:
+            self.desk._heard(Opened(stream, "publish", TOPIC, stream, "p", "", "", WHOSE))
+
+
+async def test_streams_of_one_connection_share_what_stands_for_it_and_leave_nothing_behind() -> None:
+    office = Office()
+    office.open(1, 2)
+    first, second = office.desk.judge.stream(1), office.desk.judge.stream(2)
+    assert first is not None
+    assert second is not None
+    assert first.connection is second.connection
+    assert office.desk.last_id == 7
+    office.desk._heard(Closed(1))
+    office.desk._heard(Closed(2))
+    office.desk._heard(Closed(2))
+    assert (office.desk._connections, office.desk._streams_of, office.desk._connection_of) == ({}, {}, {})
+    assert office.desk.judge.is_at_rest
+
+
+async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -> None:
+    office = Office()
+    engine, desk = office.engine, office.desk
+    desk._heard(Ready())
+    office.open(1)
+    numbers = {"connections_accepted": 3, "held_used": 5000, "lookups_in_flight": 2, "lookups_refused": 1}
+    desk._heard(Counted(numbers, {"connections_open": {"data": 3}}, []))
+    desk._heard(Ticket(1, 1, 10, 0))
+    assert engine.counters.workers_running == 1
+    desk._lost()
+    assert office.told == ["lost"]
+    assert engine.counters.workers_running == 0
+    assert (engine.held.used, engine.lookups.in_flight) == (5000, 2)
+    (limiter,) = engine.registry.limiters.values()
+    assert limiter._buckets[0] is not None
+    assert limiter._buckets[0].lent > 0
+    desk.write_off()
+    assert limiter._buckets[0].lent == 0
+    assert (engine.held.used, engine.lookups.in_flight, engine.lookups.refused) == (0, 0, 1)
+    assert (engine.counters.connections_accepted, engine.counters.connections_open["data"]) == (3, 0)
+    assert desk.judge.is_at_rest
+
+
+async def test_who_asks_what_was_counted_is_answered_in_order_and_at_once_when_nobody_will() -> None:
+    desk = Office().desk
+    first, second = desk.ask(), desk.ask()
+    desk._heard(Told())
+    assert (first.is_set(), second.is_set()) == (True, False)
+    desk._lost()
+    assert second.is_set()
+    assert desk.ask().is_set()
+    assert desk.ready.is_set()
+    assert not desk.is_listening
+
+
+async def test_it_is_asked_for_a_sign_of_life_only_while_somebody_depends_on_it() -> None:
+    office = Office()
+    desk = office.desk
+    desk.expect()
+    assert desk._is_owing(), "it is to come up"
+    desk._heard(Ready())
+    assert not desk._is_owing()
+    desk._heard(Counted({}, {"connections_open": {"lookup": 1}}, []))
+    assert desk._is_owing()
+    desk._heard(Counted({}, {"connections_open": {"lookup": -1}}, []))
+    assert not desk._is_owing()
+    office.open(1)
+    assert desk._is_owing()
+    desk._heard(Passed(1, 1, 1, 1, 1, 1))
+    desk._heard(Closed(1))
+    assert not desk._is_owing()
+    assert not desk._pulse.is_at_rest
+    desk._lost()
+    assert desk._pulse.is_at_rest
+    await asyncio.sleep(0)
