@@ -24,6 +24,7 @@ class Account:
         by_ticket: Whether each entry is the judge's; as long as it is not known what applies, it is.
         is_metered: Whether permits are the judge's, likewise.
         purses: What was lent of the stream's limits.
+        is_leaving: Whether its client has gone, and what waits was withdrawn: nothing of it gets a ticket any more.
         grant: Passes permits on to the broker.
         entries: So many passed by what was lent, since that was told last; and messages and bytes.
     """
@@ -33,6 +34,7 @@ class Account:
         "by_ticket",
         "entries",
         "grant",
+        "is_leaving",
         "is_metered",
         "largest_messages",
         "largest_size",
@@ -52,6 +54,7 @@ class Account:
         self.by_ticket = True
         self.is_metered = True
         self.purses: tuple[Purse, ...] = ()
+        self.is_leaving = False
         self.grant: Callable[[int], None] = lambda _permits: None
         self.entries = 0
         self.messages = 0

@@ -25,7 +25,6 @@ from limiter.letters import (
     Letter,
     Named,
     Opened,
-    Question,
     Recalled,
     Released,
     Ticket,
@@ -36,6 +35,7 @@ from limiter.letters import (
 from limiter.limiter import Limiter
 from limiter.mail import Alert, Mail
 from limiter.purses import Purses
+from limiter.questions import Questions
 from limiter.stream import Entry, Stream
 
 LONGEST_NS = 1_000_000_000
@@ -57,9 +57,8 @@ class Deputy(Gate):
         self._accounts: dict[Stream, Account] = {}
         self._streams: dict[int, Stream] = {}
         self._purses = Purses(self._mail.tell)
-        self._questions: dict[int, Callable[[], None]] = {}
+        self._questions = Questions(self._mail.tell)
         self._last = 0
-        self._last_question = 0
 
     # ---- what sessions say
 
@@ -151,7 +150,7 @@ class Deputy(Gate):
             return
         account = self._accounts[stream]
         self._mail.settle(account)
-        if account.behind or account.outstanding >= WINDOW:
+        if account.behind or account.outstanding >= WINDOW or account.is_leaving:
             account.behind.append(entry)
             self._mail.wait(account)
         else:
@@ -160,20 +159,27 @@ class Deputy(Gate):
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
 
-        As long as nothing of a stream had to wait, what came behind it is on its way, too.
+        As long as nothing of a stream had to wait, what came behind it is on its way, too. From one that had to, all
+        that waits is withdrawn before; so what the judge let go meanwhile, and has counted, still goes.
         """
         asked = [(account, account.tickets) for account in map(self._accounts.get, streams) if account is not None]
         asked = [(account, tickets) for account, tickets in asked if account.outstanding]
-        if not asked:
+        if asked:
+            self._questions.ask(partial(self._decided, asked, then))
+        else:
             then()
-            return
-        self._last_question += 1
-        self._questions[self._last_question] = partial(self._decided, asked, then)
-        self._mail.tell(Question(self._last_question))
 
     def _decided(self, asked: list[tuple[Account, int]], then: Callable[[], None]) -> None:
-        gone = [account for account, tickets in asked if account.settled >= tickets]
-        self.when_decided([self._streams[one.number] for one in gone if one.number in self._streams], then)
+        present = [(account, tickets) for account, tickets in asked if account.number in self._streams]
+        waiting = [account for account, tickets in present if account.settled < tickets]
+        going = [self._streams[account.number] for account, tickets in present if account.settled >= tickets]
+        if not waiting:
+            self.when_decided(going, then)
+            return
+        for account in waiting:
+            account.is_leaving = True
+            self._mail.tell(Withdrawn(account.number, 0))
+        self._questions.ask(partial(self.when_decided, going, then))
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as the gate's
         """Forget what is held of a stream, and give it back."""
@@ -202,7 +208,7 @@ class Deputy(Gate):
             case Batch(number):
                 self._mail.tell(Confirmed(number))
             case Answer(number):
-                self._questions.pop(number)()
+                self._questions.answered(number)
             case Granted(number, permits):
                 if number in self._streams:
                     self._accounts[self._streams[number]].grant(permits)
@@ -241,7 +247,7 @@ class Deputy(Gate):
         finally:  # whatever one entry's `release` raises, the others go on: nobody releases them again
             if account.settled < tickets:
                 self._released(number, tickets, now)
-            elif account.behind:
+            elif account.behind and not account.is_leaving:
                 self._go_on(stream, account, now)
 
     def _go_on(self, stream: Stream, account: Account, now: int) -> None:

@@ -51,7 +51,7 @@ class Judge:
         self._used_by: dict[Limiter, int] = {}
         self._last_limiter = 0
         self._wired: dict[Mirror, None] = {}
-        self._lent: list[Letter] = []
+        self._letters: list[Letter] = []
         self._released: dict[Mirror, None] = {}
         self._granted: dict[int, int] = {}
         self._going: dict[Limiter, list[int]] = {}
@@ -124,8 +124,10 @@ class Judge:
             return
         mirror.hold_behind(0, 0)
         dropped = self._gate.drop_held(mirror.stream, now)
+        if mirror in self._released:
+            del self._released[mirror]
+            self._letters.append(Released(number, mirror.settled))
         mirror.settled = mirror.tickets
-        self._released.pop(mirror, None)
         permits = mirror.stream.permits
         if permits is not None:
             messages, size = (sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped))
@@ -209,15 +211,15 @@ class Judge:
     def recall(self, limiter: Limiter) -> None:
         """What is left of a loan is wanted back, if there is one: somebody waits, or the limit is another one."""
         if self.lending.recall(limiter):
-            self._lent.append(Recalled(self._numbers[limiter]))
+            self._letters.append(Recalled(self._numbers[limiter]))
             self._woken()
 
     def take(self) -> list[Letter]:
         """What is to be told."""
         letters: list[Letter] = [mirror.wiring(self._numbers) for mirror in self._wired]
         self._wired.clear()
-        letters += self._lent
-        self._lent.clear()
+        letters += self._letters
+        self._letters.clear()
         letters += [Released(mirror.number, mirror.settled) for mirror in self._released]
         self._released.clear()
         letters += [Granted(number, permits) for number, permits in self._granted.items()]
@@ -267,7 +269,7 @@ class Judge:
                 continue
             lent = self.lending.lend(limiter, now)
             if lent is not None:
-                self._lent.append(Lent(self._numbers[limiter], *lent))
+                self._letters.append(Lent(self._numbers[limiter], *lent))
                 self._woken()
 
     def _recall_contended(self, limiters: Iterable[Limiter]) -> None:

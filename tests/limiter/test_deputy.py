@@ -7,7 +7,6 @@ import pytest
 from limiter.account import WINDOW
 from limiter.deputy import Deputy
 from limiter.letters import (
-    Answer,
     Asked,
     Batch,
     Closed,
@@ -18,7 +17,6 @@ from limiter.letters import (
     Named,
     Opened,
     Passed,
-    Question,
     Recalled,
     Released,
     Spent,
@@ -179,33 +177,6 @@ def test_permits_are_asked_for_and_granted_through_it() -> None:
     deputy.forgo(stream)
     deputy.obey(Granted(1, 5), 0)
     assert granted == [7], "it is about to end, and these were on their way"
-
-
-def test_who_leaves_waits_until_it_is_decided_of_all_that_did_not_have_to_wait() -> None:
-    rig, over = Rig(), list[str]()
-    rig.deputy.when_decided([rig.stream], lambda: over.append("nothing held"))
-    assert over == ["nothing held"]
-    held = [rig.hold() for _ in range(WINDOW + 2)]
-    rig.deputy.when_decided([rig.stream], lambda: over.append("decided"))
-    *tickets, question = rig.deputy.take()
-    assert (len(tickets), question) == (WINDOW, Question(1))
-    rig.deputy.obey(Released(1, WINDOW), 0)
-    rig.deputy.obey(Answer(1), 0)
-    assert rig.deputy.take() == [Ticket(1, 1, 10, 0), Ticket(1, 1, 10, 0), Question(2)]
-    rig.deputy.obey(Released(1, WINDOW + 1), 0)
-    assert over == ["nothing held"]
-    rig.deputy.obey(Answer(2), 0)
-    assert over == ["nothing held", "decided"]
-    assert rig.left == held[:-1]
-
-
-def test_a_stream_that_ended_meanwhile_is_not_waited_for() -> None:
-    rig, over = Rig(), list[str]()
-    rig.hold()
-    rig.deputy.when_decided([rig.stream], lambda: over.append("decided"))
-    rig.deputy.close(rig.stream, 0)
-    rig.deputy.obey(Answer(1), 0)
-    assert over == ["decided"]
 
 
 class Fragile(Rig):

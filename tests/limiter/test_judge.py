@@ -48,6 +48,20 @@ def test_an_entry_that_may_pass_is_released_and_more_is_lent_for_the_next() -> N
     assert kinds(judge.take()) == [Lent, Released, Batch]
 
 
+def test_what_was_let_go_before_all_was_withdrawn_still_goes() -> None:
+    judge = opened(Limit(rate(10))).workers[0].judge
+    judge.take()
+    for _ in range(3):
+        judge.offered(5, 1, 100, (0, 0))
+    judge.withdrawn(5, 0, 0)
+    judge.asked_about(1)
+    letters = judge.take()
+    assert [letter for letter in letters if isinstance(letter, Released | Answer)] == [Released(5, 1), Answer(1)]
+    stream = judge.stream(5)
+    assert stream is not None
+    assert (stream.usage.passed_messages, stream.usage.dropped_messages) == (1, 2)
+
+
 def test_a_question_is_answered_behind_what_may_go() -> None:
     judge = opened(Limit(rate(1000))).workers[0].judge
     judge.take()

@@ -91,6 +91,24 @@ async def test_what_must_wait_is_dropped_and_counted_when_its_client_leaves(tmp_
     assert (line.passed_messages, line.dropped_messages) == (at_broker["SEND"], 599) == (1, 599)
 
 
+async def test_what_is_let_go_while_clients_leave_is_counted_as_it_arrives(tmp_path: Path) -> None:
+    at_broker = Counter[str]()
+    limits = {"topics": {TOPIC: {"publish": {"messages": 20_000}}}}
+    async with apart(limits, tmp_path / "log", at_broker) as one:
+        clients = await one.producers(CLIENTS)
+        for client in clients:
+            client.send(*sends(1000))
+            await client.writer.drain()
+        for client in clients:
+            client.writer.write_eof()
+        for client in clients:
+            assert await client.hear() is None
+    counted = intervals(tmp_path / "log")
+    passed, dropped = (sum(getattr(line, f"{word}_messages") for line in counted) for word in ("passed", "dropped"))
+    assert passed == at_broker["SEND"]
+    assert passed + dropped == sum(line.offered_messages for line in counted) == CLIENTS * 1000
+
+
 async def test_a_changed_limit_reaches_who_waits_in_another_process() -> None:
     async with apart({}) as one:
         rate = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1}
