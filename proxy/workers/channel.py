@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 import structlog
 
-from limiter.letters import Letter
+from limiter.workers.letters import Letter
 
 _SIZE = Struct(">I")
 MOST_FRAME = 64 * 1024**2

@@ -6,12 +6,12 @@ from typing import Any
 
 import structlog
 
-from limiter.hearing import hear
-from limiter.judge import Judge
-from limiter.letters import Closed, Letter, Opened
 from limiter.levels import Client
 from limiter.limiter import Limiter
 from limiter.stream import Stream, StreamName
+from limiter.workers.hearing import hear
+from limiter.workers.judge import Judge
+from limiter.workers.letters import Closed, Letter, Opened
 from protocol.topic_name import parse_topic
 from proxy.blocking.blocklist import NOTHING_ENDED
 from proxy.blocking.blocklist import Ended as EndedByRule

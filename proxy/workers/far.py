@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from limiter.deputy import Deputy
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.observed import Observer
 from limiter.permits import Permits
 from limiter.policies import Policies
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream
+from limiter.workers.deputy import Deputy
 from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.connection import Connection

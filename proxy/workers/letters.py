@@ -1,6 +1,6 @@
-"""What a worker and its supervisor tell each other beside what concerns limits (`limiter/letters.py`)."""
+"""What a worker and its supervisor tell each other beside what concerns limits (`limiter/workers/letters.py`)."""
 
-from limiter.letters import Letter, Report, Verdict
+from limiter.workers.letters import Letter, Report, Verdict
 
 Whose = tuple[int, str, str, str, str, str]
 """A connection: number, address, version, client's role, role, broker."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from limiter.letters import Letter
+from limiter.workers.letters import Letter
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Span

@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 import uvloop
 
-from limiter.deputy import Deputy
-from limiter.letters import Letter, Verdict
+from limiter.workers.deputy import Deputy
+from limiter.workers.letters import Letter, Verdict
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
 from proxy.collector import keep_for_ever, paused_collector, search_seldom

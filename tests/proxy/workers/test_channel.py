@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from limiter.letters import Confirmed, Lent, Letter, Named, Report, Ticket, Verdict
+from limiter.workers.letters import Confirmed, Lent, Letter, Named, Report, Ticket, Verdict
 from proxy.workers import channel as channels
 from proxy.workers.channel import AT_ONCE, LETTERS, Channel
 

@@ -3,10 +3,10 @@
 import asyncio
 from typing import cast
 
-from limiter.letters import Closed, Opened, Passed, Ticket
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
+from limiter.workers.letters import Closed, Opened, Passed, Ticket
 from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog

@@ -1,10 +1,10 @@
 """What a worker holds of one stream beyond the tickets that the judge may have of it at one time."""
 
-from limiter.account import WINDOW
-from limiter.deputy import LONGEST_NS
-from limiter.letters import Behind, Lent, Passed, Released, Spent, Ticket, Wired
 from limiter.stream import Entry
-from tests.limiter.test_deputy import Rig, kinds
+from limiter.workers.account import WINDOW
+from limiter.workers.deputy import LONGEST_NS
+from limiter.workers.letters import Behind, Lent, Passed, Released, Spent, Ticket, Wired
+from tests.limiter.workers.test_deputy import Rig, kinds
 
 
 def test_what_is_behind_has_no_ticket_before_those_that_were_there_first() -> None:

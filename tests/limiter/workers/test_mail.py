@@ -1,10 +1,10 @@
 """What a worker tells, and in which order."""
 
-from limiter.account import Account
-from limiter.letters import Behind, Closed, Passed, Spent
-from limiter.mail import Mail
-from limiter.purse import Purse
 from limiter.stream import Entry
+from limiter.workers.account import Account
+from limiter.workers.letters import Behind, Closed, Passed, Spent
+from limiter.workers.mail import Mail
+from limiter.workers.purse import Purse
 
 
 class Bell:

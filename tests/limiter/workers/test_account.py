@@ -1,6 +1,6 @@
-from limiter.account import Account
-from limiter.letters import Passed
-from limiter.purse import Purse
+from limiter.workers.account import Account
+from limiter.workers.letters import Passed
+from limiter.workers.purse import Purse
 
 
 def test_all_purses_pay_or_none() -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from limiter.account import Account
-from limiter.letters import Letter, Spent
-from limiter.purse import Purse
+from limiter.workers.account import Account
+from limiter.workers.letters import Letter, Spent
+from limiter.workers.purse import Purse
 
 
 class Purses:

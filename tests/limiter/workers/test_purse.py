@@ -1,4 +1,4 @@
-from limiter.purse import Purse
+from limiter.workers.purse import Purse
 
 
 def test_nothing_passes_before_something_is_lent() -> None:

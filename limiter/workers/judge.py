@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from limiter.gate import Gate
-from limiter.lending import Lending
-from limiter.letters import Answer, Batch, Granted, Lent, Letter, Recalled, Released, Spent
 from limiter.levels import Client, Topic
 from limiter.limiter import Amount, Limiter
-from limiter.mirror import Mirror
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream
+from limiter.workers.lending import Lending
+from limiter.workers.letters import Answer, Batch, Granted, Lent, Letter, Recalled, Released, Spent
+from limiter.workers.mirror import Mirror
 
 NO_DELAY_NS = 5_000_000
 """What has waited for less has only been on its way."""

@@ -4,15 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from limiter.deputy import Deputy
-from limiter.hearing import hear
-from limiter.judge import Judge
-from limiter.letters import Batch, Opened
 from limiter.levels import Client, Setting
 from limiter.limiter import Limiter
 from limiter.policies import Value
 from limiter.rates import Direction, Limit
 from limiter.stream import Entry, Stream, StreamName
+from limiter.workers.deputy import Deputy
+from limiter.workers.hearing import hear
+from limiter.workers.judge import Judge
+from limiter.workers.letters import Batch, Opened
 from protocol.topic_name import parse_topic
 from tests.limiter.world import Governed
 

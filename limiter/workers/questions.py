@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from limiter.letters import Letter, Question
+from limiter.workers.letters import Letter, Question
 
 
 class Questions:

@@ -8,7 +8,7 @@ from limiter.limiter import Scope
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
 from limiter.stream import Entry, Stream
 from tests.limiter.long_run import Counted, long_run
-from tests.limiter.workers import Worker, Workers
+from tests.limiter.workers.together import Worker, Workers
 
 COUNTS = [rate(tokens, burst=burst) for tokens in (7, 100, 1000) for burst in (1, 40, 40, 100)]
 WEIGHTS = [rate(10**7, burst=20_000)]

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Callable
 
-from limiter.letters import Passed
-from limiter.purse import Purse
 from limiter.stream import Entry
+from limiter.workers.letters import Passed
+from limiter.workers.purse import Purse
 
 WINDOW = 256
 """Tickets of one stream that the judge has at one time: as many as go in some round trips, however much is held."""

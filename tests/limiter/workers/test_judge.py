@@ -1,13 +1,13 @@
-"""The judge of one worker; what must be true of several at any delay, is in test_workers_machine.py."""
+"""The judge of one worker; what must be true of several at any delay, is in test_machine.py."""
 
 from collections.abc import Sequence
 
-from limiter.letters import Answer, Batch, Lent, Recalled, Released, Spent, Wired
 from limiter.levels import Client, Setting
 from limiter.rates import Limit, rate
 from limiter.stream import Stream, StreamName
+from limiter.workers.letters import Answer, Batch, Lent, Recalled, Released, Spent, Wired
 from protocol.topic_name import parse_topic
-from tests.limiter.workers import Workers
+from tests.limiter.workers.together import Workers
 
 
 def kinds(letters: Sequence[object]) -> list[type]:

@@ -1,9 +1,9 @@
 import pytest
 
-from limiter.hearing import hear
-from limiter.letters import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, Passed, Question
 from limiter.rates import Limit, rate
-from tests.limiter.test_judge import opened
+from limiter.workers.hearing import hear
+from limiter.workers.letters import Answer, Asked, Closed, Discarded, Forgone, Named, Opened, Passed, Question
+from tests.limiter.workers.test_judge import opened
 
 
 def test_every_letter_reaches_the_judge() -> None:

@@ -9,10 +9,12 @@ It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a 
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.account import WINDOW, Account
 from limiter.gate import Gate
 from limiter.journal import Unnoted
-from limiter.letters import (
+from limiter.limiter import Limiter
+from limiter.stream import Entry, Stream
+from limiter.workers.account import WINDOW, Account
+from limiter.workers.letters import (
     Answer,
     Asked,
     Batch,
@@ -32,11 +34,9 @@ from limiter.letters import (
     Wired,
     Withdrawn,
 )
-from limiter.limiter import Limiter
-from limiter.mail import Alert, Mail
-from limiter.purses import Purses
-from limiter.questions import Questions
-from limiter.stream import Entry, Stream
+from limiter.workers.mail import Alert, Mail
+from limiter.workers.purses import Purses
+from limiter.workers.questions import Questions
 
 LONGEST_NS = 1_000_000_000
 """What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from limiter.account import Account
-from limiter.letters import Behind, Letter, Spent
-from limiter.purse import Purse
+from limiter.workers.account import Account
+from limiter.workers.letters import Behind, Letter, Spent
+from limiter.workers.purse import Purse
 
 
 class Alert(Protocol):

@@ -1,8 +1,8 @@
 """A worker's gate when a client leaves: what is only on its way to be judged is not lost."""
 
-from limiter.account import WINDOW
-from limiter.letters import Answer, Discarded, Question, Released, Ticket, Withdrawn
-from tests.limiter.test_deputy import Rig, kinds
+from limiter.workers.account import WINDOW
+from limiter.workers.letters import Answer, Discarded, Question, Released, Ticket, Withdrawn
+from tests.limiter.workers.test_deputy import Rig, kinds
 
 
 def test_who_leaves_waits_until_it_is_decided_of_all_that_did_not_have_to_wait() -> None:

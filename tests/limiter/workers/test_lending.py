@@ -2,9 +2,9 @@
 
 import pytest
 
-from limiter.lending import Lending
 from limiter.limiter import Limiter
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
+from limiter.workers.lending import Lending
 from tests.limiter.world import World, limiter
 
 SECOND = NANOS_PER_SECOND

@@ -1,7 +1,7 @@
 """Does what a worker's letters say; only who opens a stream is known to the process alone."""
 
-from limiter.judge import Judge
-from limiter.letters import (
+from limiter.workers.judge import Judge
+from limiter.workers.letters import (
     Asked,
     Behind,
     Closed,

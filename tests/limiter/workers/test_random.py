@@ -7,8 +7,8 @@ import pytest
 from limiter.levels import Setting
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.stream import Entry, Stream
-from tests.limiter.test_workers_machine import within_promise
-from tests.limiter.workers import Worker, Workers
+from tests.limiter.workers.test_machine import within_promise
+from tests.limiter.workers.together import Worker, Workers
 from tests.limiter.world import jain
 
 

@@ -8,8 +8,8 @@ from limiter.levels import Setting
 from limiter.permits import Permits
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.stream import Entry, Stream
-from tests.limiter.test_workers_machine import within_promise
-from tests.limiter.workers import Worker, Workers
+from tests.limiter.workers.test_machine import within_promise
+from tests.limiter.workers.together import Worker, Workers
 
 
 class Consumer:

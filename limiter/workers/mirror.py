@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from limiter.letters import Wired
 from limiter.limiter import Limiter
 from limiter.stream import Stream
+from limiter.workers.letters import Wired
 
 
 class Mirror:

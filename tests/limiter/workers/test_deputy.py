@@ -1,12 +1,13 @@
-"""A worker's gate; what must be true of several at any delay, is in test_workers_machine.py."""
+"""A worker's gate; what must be true of several at any delay, is in test_machine.py."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from limiter.account import WINDOW
-from limiter.deputy import Deputy
-from limiter.letters import (
+from limiter.stream import Entry, Stream, StreamName
+from limiter.workers.account import WINDOW
+from limiter.workers.deputy import Deputy
+from limiter.workers.letters import (
     Asked,
     Batch,
     Closed,
@@ -24,8 +25,7 @@ from limiter.letters import (
     Wired,
     Withdrawn,
 )
-from limiter.stream import Entry, Stream, StreamName
-from tests.limiter.workers import WHOSE, Bells
+from tests.limiter.workers.together import WHOSE, Bells
 
 
 def kinds(letters: Sequence[object]) -> list[type]:
