@@ -210,13 +210,14 @@ class Deliveries(Counted):
 
     @invariant()
     def who_holds_something_will_be_woken_in_time(self) -> None:
+        """Those who wait together may be gathered; who is left of them, as others ended, goes when they were to go."""
         now = self.world.clock.now
         for stream in (consumer.stream for consumer in self.consumers if consumer.stream.held):
             limiter = stream.waits_on
             assert limiter is not None
             claim = limiter.claimant.waits_on if limiter.claimant else None
             longest = max(limiter.wait_ns(now), claim.wait_ns(now) if claim else 0)
-            gathering = limiter._gathers_ns if len(limiter.waiters) > 1 else 0
+            gathering = limiter._gathers_ns if self.world.alarms.waited[limiter] > 1 else 0
             assert now <= self.world.alarms.due[limiter] <= now + max(longest + gathering, LEAST_SLEEP_NS)
 
     @invariant()

@@ -34,11 +34,14 @@ class Alarms:
 
     def __init__(self) -> None:
         self.due: dict[Limiter, int] = {}
+        self.waited: dict[Limiter, int] = {}
+        """How many did when it was set."""
         self._heap: list[tuple[int, int, Limiter]] = []
         self._order = count()
 
     def wake_at(self, limiter: Limiter, at: int) -> None:
         self.due[limiter] = at
+        self.waited[limiter] = len(limiter.waiters)
         heappush(self._heap, (at, next(self._order), limiter))
 
     def soonest(self) -> float:
