@@ -20,12 +20,14 @@ class RunEnd(NamedTuple, Generic[Moment]):
 
     Args:
         proxy_id: Whose.
+        boot_id: Which run of that proxy.
         last: End of its latest line.
         complete_up_to: End of its last heartbeat; None: there is none.
         has_ended: Whether it came to an orderly end.
     """
 
     proxy_id: str
+    boot_id: str
     last: Moment
     complete_up_to: Moment | None
     has_ended: bool
@@ -38,7 +40,7 @@ def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[
         runs: All of them.
         horizon: The reader's now, and `AHEAD`.
     """
-    in_order = sorted(runs, key=lambda run: (run.last <= horizon, run.last, not run.has_ended))
+    in_order = sorted(runs, key=lambda run: (run.last <= horizon, run.last, not run.has_ended, run.boot_id))
     latest: dict[str, RunEnd[Moment]] = {}
     for run in in_order:
         latest.pop(run.proxy_id, None)
@@ -57,6 +59,17 @@ def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | 
     if ends:
         return min(known) if len(known) == len(ends) else None
     return max((run.complete_up_to for run in latest if run.complete_up_to is not None), default=None)
+
+
+def cut_off(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> set[tuple[str, str]]:
+    """Proxy and boot of the runs without an orderly end behind which there is a later run of the same proxy.
+
+    Lines behind their last one may have been written and lost: no number is missing then. The latest run of a proxy may
+    still be going on.
+    """
+    ends = list(runs)
+    latest = latest_runs(ends, horizon)
+    return {(run.proxy_id, run.boot_id) for run in ends if not run.has_ended and run not in latest}
 
 
 def end_of_log(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:

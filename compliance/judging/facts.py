@@ -47,6 +47,8 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     """Lines that the proxy says it could not write."""
     is_lossy: bool
     """The proxy says, perhaps in a later run, that lines of this one are lost, or may be."""
+    is_cut_off: bool = False
+    """It has no orderly end, and its proxy has a later run: lines behind its last one may be lost."""
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
@@ -55,7 +57,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     @property
     def end(self) -> RunEnd[datetime]:
         """How it ends."""
-        return RunEnd(self.proxy_id, self.last, self.complete_up_to, self.ended)
+        return RunEnd(self.proxy_id, self.boot_id, self.last, self.complete_up_to, self.ended)
 
 
 class LimiterFacts(Struct, frozen=True, kw_only=True):

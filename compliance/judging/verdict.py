@@ -132,8 +132,8 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
 
 
 def run_coverage(run: RunFacts) -> float:
-    """The run's coverage; never whole while a line is known to be missing, or the proxy says that one may be."""
-    return min(run.coverage, 0.9999) if run.missing or run.is_lossy else run.coverage
+    """The run's coverage; never whole while a line is known to be missing, or may be."""
+    return min(run.coverage, 0.9999) if run.missing or run.is_lossy or run.is_cut_off else run.coverage
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from compliance.figures.proposals import Proposal
 from compliance.judging import facts
 from compliance.judging.containment import containment_facts, judged_lines, units_in_force
 from compliance.judging.crosscheck import crosscheck_facts
+from compliance.judging.cut_off import marked
 from compliance.judging.entitlement import entitlement_facts, owed_lines
 from compliance.judging.kept import kept_facts, kept_lines
 from compliance.judging.quality import gap_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
+from compliance.latest import AHEAD
 from compliance.local_frame import local_frame
 from compliance.report.logs import Logs
 from compliance.report.subjects import MOST_STEPS, Subject, charted, shared_limits
@@ -105,14 +107,8 @@ class Found:
     def quality(self, logs: Logs) -> Tables:
         """How much of the log is there."""
         kept = logs.tables
-        runs = self.rows(
-            "runs",
-            run_facts(kept.runs, kept.gaps, logs.lines, logs.others),
-            facts.RunFacts,
-            "coverage",
-            "first",
-            most=MOST_RUNS,
-        )
+        found = run_facts(kept.runs, kept.gaps, logs.lines, logs.others)
+        runs = self.rows("runs", found, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
         groups = kept.quarantine.groupBy("file", "reason").agg(
             F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
         )
@@ -121,7 +117,7 @@ class Found:
         order = (F.desc("lines"), "file", "reason")
         changed = changes.change_facts(logs.of("change"), logs.limits)
         return {
-            "runs": runs,
+            "runs": marked(runs, datetime.now(UTC) + AHEAD),
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
             "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
             "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),

@@ -88,7 +88,7 @@ def _both(one: Span, other: Span) -> Span:
 
 def complete_up_to(runs: Spans, now: datetime) -> int | None:
     """As `latest.complete_up_to`, microseconds since 1970."""
-    ends = (RunEnd(proxy, span.last, span.complete_up_to, span.has_ended) for (proxy, _), span in runs.items())
+    ends = (RunEnd(*run, span.last, span.complete_up_to, span.has_ended) for run, span in runs.items())
     return latest.complete_up_to(ends, (now + latest.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 

@@ -38,6 +38,7 @@ def write_scenarios(folder):
     write_torn(folder)
     write_restarted(folder)
     write_killed(folder)
+    write_cut_off(folder)
 
 
 def over_by_one():
@@ -240,10 +241,29 @@ def write_torn(folder):
 
 def write_restarted(folder):
     """Each run begins with a full bucket of its own."""
-    first = planted("restarted", 10)
+    first = ended(planted("restarted", 10))
     second = planted("restarted", 10, boot_id="boot-2", begin=first.begin + timedelta(seconds=10))
     write_file(folder, "restarted-1.jsonl", first.encoded())
     write_file(folder, "restarted-2.jsonl", second.encoded())
+
+
+def ended(log):
+    """The proxy came to an orderly end."""
+    log.lines[-1] = msgspec.structs.replace(log.lines[-1], last=True)
+    return log
+
+
+def write_cut_off(folder):
+    """Three times the limit in one second; the file with a third of it was not collected, and is the last of its run.
+
+    The next run is whole, and knows of nothing that was lost: the one before had come to an orderly end.
+    """
+    first = planted("cut-off", 10)
+    second = ended(planted("cut-off", 10, boot_id="boot-2", begin=first.begin + timedelta(seconds=15)))
+    first.tick(300)
+    ended(first)
+    write_file(folder, "cut-off-1.jsonl", first.encoded()[:-3])
+    write_file(folder, "cut-off-2.jsonl", second.encoded())
 
 
 def write_killed(folder):

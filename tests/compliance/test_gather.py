@@ -32,6 +32,7 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("refusing", C, C),
         ("declared", U, U),
         ("killed", U, U),
+        ("cut-off", U, U),
         ("bypassed", V, C),
         ("bytes", C, C),
         ("batches", C, C),
@@ -139,6 +140,14 @@ def test_what_a_proxy_says_is_lost_is_listed_and_nothing_of_it_is_confirmed(plan
     assert (first.missing, first.coverage, first.is_lossy) == (0, 1, True)
     assert not second.is_lossy
     assert limiter_of(planted_report, "killed").coverage < 1
+
+
+@pytest.mark.spark
+def test_a_run_that_stops_without_an_end_before_the_next_one_is_not_taken_for_whole(planted_report):
+    first, second = runs_of(planted_report, "cut-off")
+    assert (first.missing, first.coverage, first.is_lossy, first.is_cut_off) == (0, 1, False, True)
+    assert not second.is_cut_off
+    assert limiter_of(planted_report, "cut-off").coverage < 1
 
 
 @pytest.mark.spark

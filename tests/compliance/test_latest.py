@@ -2,14 +2,14 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.latest import AHEAD, RunEnd, complete_up_to, end_of_log, latest_runs
+from compliance.latest import AHEAD, RunEnd, complete_up_to, cut_off, end_of_log, latest_runs
 from tests.compliance.planted import BEGIN
 
 HORIZON = 1_000
 
 
-def end(proxy_id, last, complete=0, *, has_ended=False):
-    return RunEnd(proxy_id, last, last if complete == 0 else complete, has_ended)
+def end(proxy_id, last, complete=0, *, has_ended=False, boot_id=""):
+    return RunEnd(proxy_id, boot_id, last, last if complete == 0 else complete, has_ended)
 
 
 def up_to(*runs):
@@ -57,6 +57,13 @@ def test_of_two_runs_that_end_at_once_the_one_that_goes_on_is_the_later():
     assert up_to(*both) == up_to(*reversed(both)) == 4
 
 
+def test_who_has_a_later_run_and_did_not_end_in_order_is_cut_off():
+    runs = [end("a", 4, boot_id="1"), end("a", 6, boot_id="2", has_ended=True), end("a", 9, boot_id="3"), end("b", 9)]
+    assert cut_off(runs, HORIZON) == {("a", "1")}
+    assert cut_off([*runs, end("a", HORIZON + 1, boot_id="4")], HORIZON) == {("a", "1"), ("a", "4")}
+    assert cut_off([end("a", 4, boot_id="1"), end("a", 4, boot_id="2")], HORIZON) == {("a", "1")}
+
+
 def test_times_of_any_kind_are_compared():
-    run = RunEnd("a", BEGIN, BEGIN - timedelta(seconds=1), has_ended=False)
+    run = RunEnd("a", "b", BEGIN, BEGIN - timedelta(seconds=1), has_ended=False)
     assert complete_up_to([run], BEGIN + AHEAD) == BEGIN - timedelta(seconds=1)

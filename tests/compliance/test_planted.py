@@ -93,7 +93,7 @@ def test_lost_lines_steps_of_the_clock_and_restarts_are_told_where_they_are_and_
         ("killed", "boot-1"),
     }
     restarts = {event.proxy_id for event in report[0].events if event.kind == "restart"}
-    assert restarts == {"restarted", "killed", *(f"restarted-{seed}" for seed in SEEDS)}
+    assert restarts == {"restarted", "killed", "cut-off", *(f"restarted-{seed}" for seed in SEEDS)}
 
 
 def test_changes_of_limits_are_told_with_both_values(report):

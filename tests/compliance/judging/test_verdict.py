@@ -22,7 +22,14 @@ def test_one_message_too_many_is_a_violation_and_rounding_is_not():
 
 
 @pytest.mark.parametrize(
-    "run", [run_fact(coverage=0.999), run_fact(missing=1), run_fact(coverage=0.0), run_fact(is_lossy=True)]
+    "run",
+    [
+        run_fact(coverage=0.999),
+        run_fact(missing=1),
+        run_fact(coverage=0.0),
+        run_fact(is_lossy=True),
+        run_fact(is_cut_off=True),
+    ],
 )
 def test_without_full_coverage_nothing_is_compliant(run):
     limiter = judged(runs=[run])

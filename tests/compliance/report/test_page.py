@@ -119,6 +119,13 @@ def test_a_run_of_which_lines_are_lost_says_so():
     assert "lines lost, or perhaps lost" not in page()
 
 
+def test_a_run_that_is_cut_off_says_so():
+    html = page(runs=[run_fact(is_cut_off=True, ended=False), run_fact(boot_id="b2")])
+    assert "cut off: no end written" in html
+    assert "under 100 %" in html
+    assert "cut off" not in page(runs=[run_fact(ended=False)])
+
+
 def test_one_message_too_many_is_one_message():
     assert "1 message too many" in page(containment=[containment_fact(1.0)])
     assert "2 messages too many" in page(containment=[containment_fact(2.0)])
