@@ -12,6 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 AHEAD = timedelta(hours=1)
 """By so much a proxy's clock may differ from the reader's."""
+SILENT = timedelta(seconds=60)
+"""What stops so much before the log does without an orderly end has fallen silent."""
 Moment = TypeVar("Moment", int, datetime)
 
 
@@ -61,15 +63,21 @@ def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | 
     return max((run.complete_up_to for run in latest if run.complete_up_to is not None), default=None)
 
 
-def cut_off(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> set[tuple[str, str]]:
-    """Proxy and boot of the runs without an orderly end behind which there is a later run of the same proxy.
+def cut_off(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> set[tuple[str, str]]:
+    """Proxy and boot of the runs without an orderly end behind which the log goes on.
 
     Lines behind their last one may have been written and lost: no number is missing then. The latest run of a proxy may
-    still be going on.
+    still be going on, unless it is silent.
     """
     ends = list(runs)
-    latest = latest_runs(ends, horizon)
-    return {(run.proxy_id, run.boot_id) for run in ends if not run.has_ended and run not in latest}
+    going_on = set(latest_runs(ends, horizon)) - set(silent_runs(ends, horizon))
+    return {(run.proxy_id, run.boot_id) for run in ends if not run.has_ended and run not in going_on}
+
+
+def silent_runs(runs: Iterable[RunEnd[datetime]], horizon: datetime) -> list[RunEnd[datetime]]:
+    """The latest runs of proxies that stop `SILENT` or more before the log does, without an orderly end."""
+    latest = latest_runs(runs, horizon)
+    return [run for run in latest if not run.has_ended and latest[-1].last - run.last >= SILENT]
 
 
 def end_of_log(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:

@@ -48,7 +48,7 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     is_lossy: bool
     """The proxy says, perhaps in a later run, that lines of this one are lost, or may be."""
     is_cut_off: bool = False
-    """It has no orderly end, and its proxy has a later run: lines behind its last one may be lost."""
+    """It has no orderly end, and its proxy has a later run or is silent: lines behind its last one may be lost."""
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int

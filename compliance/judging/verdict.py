@@ -114,12 +114,14 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
 
 def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
     """The whole. Without a single line, or a single heartbeat, nothing is known."""
-    containment = gravest(limiter.containment for limiter in limiters)
-    entitlement = gravest(limiter.entitlement for limiter in limiters)
     coverage = min((run_coverage(run) for run in facts.runs), default=0.0)
-    # What is beyond the table has no violation, or the table would begin with it; but it may not be all there.
-    beyond: Verdict = "unknown" if facts.left_out.get("limiters") and coverage < COMPLETE else "no limit"
-    verdict = gravest([containment, entitlement, beyond]) if facts.runs else "unknown"
+    # What is beyond the table has no violation, or the table would begin with it.
+    is_limited = facts.left_out.get("limiters") or any(limiter.containment != "no limit" for limiter in limiters)
+    # A line that is missing may be of any limit, also in a run in which the limits that are known have none.
+    beyond: Verdict = "unknown" if is_limited and coverage < COMPLETE else "no limit"
+    containment = gravest([*(limiter.containment for limiter in limiters), beyond])
+    entitlement = gravest([*(limiter.entitlement for limiter in limiters), beyond])
+    verdict = gravest([containment, entitlement]) if facts.runs else "unknown"
     return Overall(
         verdict=verdict,
         containment=containment,

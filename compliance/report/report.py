@@ -1,6 +1,5 @@
 """The report as one value: what report.json holds and the page shows."""
 
-from datetime import datetime
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,12 +17,12 @@ from compliance.figures.facts import (
 from compliance.judging.facts import Facts, GapFacts, QuarantineFacts, RunFacts, TopicFacts, UsageFacts
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import LimiterVerdict, Overall, judge_limiters, judge_overall
-from compliance.latest import RunEnd, end_of_log, latest_runs
+from compliance.latest import silent_runs
 from compliance.report.numbers import numbered, percent
 from compliance.report.sections.budgets import Burn, burns
 from compliance.report.sections.sharing import SharedLimit, shared_limits
 from compliance.report.sections.throttling import Delay, by_reason, delays
-from compliance.report.sections.timeline import SILENT, Event, timeline
+from compliance.report.sections.timeline import Event, timeline
 from compliance.report.sections.trends import Headroom, headrooms
 from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
 
@@ -157,7 +156,7 @@ def _quality(facts: Facts) -> Quality:
         quarantined=sum(group.lines for group in facts.quarantine),
         duplicates=sum(run.duplicates for run in facts.runs),
         missing=sum(run.missing for run in facts.runs),
-        silent=silent(facts.ends, facts.horizon),
+        silent=silent(facts),
         runs=sorted(facts.runs, key=lambda run: (run.proxy_id, run.first)),
         gaps=facts.gaps,
         losses=facts.losses,
@@ -165,11 +164,9 @@ def _quality(facts: Facts) -> Quality:
     )
 
 
-def silent(runs: list[RunEnd[datetime]], horizon: datetime) -> list[str]:
+def silent(facts: Facts) -> list[str]:
     """Proxies whose latest run stops a minute or more before the log does, without an orderly end."""
-    end = end_of_log(runs, horizon)
-    stopped = (run for run in latest_runs(runs, horizon) if end and end - run.last >= SILENT and not run.has_ended)
-    return sorted(run.proxy_id for run in stopped)
+    return sorted(run.proxy_id for run in silent_runs(facts.ends, facts.horizon))
 
 
 def _throttling(facts: Facts) -> Throttling:
@@ -197,7 +194,7 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tup
     if overall.verdict == "unknown":
         return (
             "No violation seen, but the log is not complete",
-            f"Coverage is {percent(overall.coverage)}: the missing lines might show one, so nothing is confirmed.",
+            f"Coverage is {_covered(overall, facts)}: missing lines might show one, so nothing is confirmed.",
         )
     if not limited:
         return "No limits in force", "Traffic was counted, but there was no limit to keep."
@@ -205,6 +202,13 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tup
         "All limits were kept, and nobody got less than owed",
         f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete.",
     )
+
+
+def _covered(overall: Overall, facts: Facts) -> str:
+    names = silent(facts)
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    silence = f", and {names[0]}{more} fell silent without an orderly end" if names else ""
+    return percent(overall.coverage) + silence
 
 
 def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:

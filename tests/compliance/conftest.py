@@ -6,7 +6,7 @@ from compliance.session import spark_session
 from compliance.tables import read_log
 from tests.compliance.modelled import write_modelled
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
-from tests.compliance.scenarios import write_scenarios
+from tests.compliance.scenarios import ended, write_scenarios
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def planted_logs(spark, tmp_path_factory):
         write_file(folder, ignored, planted("ignored", 3).encoded())
     work = tmp_path_factory.mktemp("work")
     read_log(spark, folder, work, lambda _: None)
-    write_file(folder, "later.jsonl", planted("later", 5).encoded())
+    write_file(folder, "later.jsonl", ended(planted("later", 5)).encoded())
     tables = read_log(spark, folder, work, lambda _: None)
     folder.rename(moved)
     return make_report(gather(spark, tables, lambda _: None)), moved

@@ -8,7 +8,7 @@ from tests.compliance.planted import PlantedLog, planted, topic_of, write_file
 
 
 def write_scenarios(folder):
-    """All of them, each in files of its own."""
+    """All of them, each in files of its own. They end at many times, so all but the silent ones end in order."""
     for log in (
         planted("exact", 30),
         over_by_one(),
@@ -26,11 +26,12 @@ def write_scenarios(folder):
         batches(),
         stepped_clock(passed=100, proxy_id="stepped"),
         stepped_clock(passed=400, proxy_id="stepped-and-over"),
-        silent(),
         held(),
         midnight(),
         hostile(),
     ):
+        write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
+    for log in (without_heartbeats(), planted("silent", 30)):
         write_file(folder, f"{log.proxy_id}.jsonl", log.encoded())
     write_lost_file(folder, planted("lost", 30))
     write_lost_file(folder, far_over_after_a_gap())
@@ -175,9 +176,8 @@ def stepped_clock(passed, proxy_id):
     return log
 
 
-def silent():
-    """No heartbeat."""
-    log = PlantedLog(proxy_id="silent", topic=topic_of("silent"))
+def without_heartbeats():
+    log = PlantedLog(proxy_id="without-heartbeats", topic=topic_of("without-heartbeats"))
     for _ in range(5):
         log.limit(100)
         log.interval(100)
@@ -220,19 +220,19 @@ def hostile():
 
 def write_lost_file(folder, log):
     """The middle one of three files is not there."""
-    lines = log.encoded()
+    lines = ended(log).encoded()
     write_file(folder, f"{log.proxy_id}-1.jsonl", lines[:30])
     write_file(folder, f"{log.proxy_id}-3.jsonl", lines[36:])
 
 
 def write_duplicates(folder):
-    lines = planted("twice", 10).encoded()
+    lines = ended(planted("twice", 10)).encoded()
     write_file(folder, "twice-1.jsonl", lines)
     write_file(folder, "twice-2.jsonl", lines[5:15])
 
 
 def write_torn(folder):
-    """Killed while writing the last heartbeat."""
+    """Killed while writing the last heartbeat, and not started again."""
     lines = planted("torn", 10).encoded()
     write_file(folder, "torn.jsonl", lines)
     with (folder / "torn.jsonl").open("r+b") as file:
@@ -244,7 +244,7 @@ def write_restarted(folder):
     first = ended(planted("restarted", 10))
     second = planted("restarted", 10, boot_id="boot-2", begin=first.begin + timedelta(seconds=10))
     write_file(folder, "restarted-1.jsonl", first.encoded())
-    write_file(folder, "restarted-2.jsonl", second.encoded())
+    write_file(folder, "restarted-2.jsonl", ended(second).encoded())
 
 
 def ended(log):
@@ -274,4 +274,4 @@ def write_killed(folder):
     for _ in range(5):
         second.tick(100)
     write_file(folder, "killed-1.jsonl", first.encoded())
-    write_file(folder, "killed-2.jsonl", second.encoded())
+    write_file(folder, "killed-2.jsonl", ended(second).encoded())

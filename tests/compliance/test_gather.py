@@ -22,7 +22,7 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("lost", U, U),
         ("lost-and-over", V, U),
         ("twice", C, C),
-        ("torn", C, C),
+        ("torn", U, U),
         ("restarted", C, C),
         ("changed", C, C),
         ("changed-and-over", V, C),
@@ -39,6 +39,7 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("stepped", C, C),
         ("stepped-and-over", V, C),
         ("silent", U, U),
+        ("without-heartbeats", U, U),
         ("later", C, C),
     ],
 )
@@ -148,6 +149,13 @@ def test_a_run_that_stops_without_an_end_before_the_next_one_is_not_taken_for_wh
     assert (first.missing, first.coverage, first.is_lossy, first.is_cut_off) == (0, 1, False, True)
     assert not second.is_cut_off
     assert limiter_of(planted_report, "cut-off").coverage < 1
+
+
+@pytest.mark.spark
+def test_who_fell_silent_without_an_orderly_end_is_not_taken_for_whole(planted_report):
+    assert planted_report.quality.silent == ["silent", "torn", "without-heartbeats"]
+    (run,) = runs_of(planted_report, "silent")
+    assert (run.coverage, run.is_cut_off, limiter_of(planted_report, "silent").coverage) == (1, True, 0.9999)
 
 
 @pytest.mark.spark

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.latest import AHEAD, RunEnd, complete_up_to, cut_off, end_of_log, latest_runs
+from compliance.latest import AHEAD, SILENT, RunEnd, complete_up_to, cut_off, end_of_log, latest_runs, silent_runs
 from tests.compliance.planted import BEGIN
 
 HORIZON = 1_000
@@ -57,11 +57,25 @@ def test_of_two_runs_that_end_at_once_the_one_that_goes_on_is_the_later():
     assert up_to(*both) == up_to(*reversed(both)) == 4
 
 
+def at(proxy_id, second, boot_id="1", *, has_ended=False):
+    time = BEGIN + timedelta(seconds=second)
+    return RunEnd(proxy_id, boot_id, time, time, has_ended)
+
+
 def test_who_has_a_later_run_and_did_not_end_in_order_is_cut_off():
-    runs = [end("a", 4, boot_id="1"), end("a", 6, boot_id="2", has_ended=True), end("a", 9, boot_id="3"), end("b", 9)]
-    assert cut_off(runs, HORIZON) == {("a", "1")}
-    assert cut_off([*runs, end("a", HORIZON + 1, boot_id="4")], HORIZON) == {("a", "1"), ("a", "4")}
-    assert cut_off([end("a", 4, boot_id="1"), end("a", 4, boot_id="2")], HORIZON) == {("a", "1")}
+    runs = [at("a", 4), at("a", 6, "2", has_ended=True), at("a", 9, "3"), at("b", 9)]
+    horizon = BEGIN + AHEAD
+    assert cut_off(runs, horizon) == {("a", "1")}
+    assert cut_off([*runs, at("a", 5000, "4")], horizon) == {("a", "1"), ("a", "4")}
+    assert cut_off([at("a", 4), at("a", 4, "2")], horizon) == {("a", "1")}
+
+
+def test_who_stops_long_before_the_log_does_without_an_orderly_end_is_silent_and_cut_off():
+    end_s = SILENT.total_seconds() + 4
+    runs = [at("a", 4), at("b", 4, has_ended=True), at("c", 5), at("d", end_s)]
+    assert silent_runs(runs, BEGIN + AHEAD) == [at("a", 4)]
+    assert cut_off(runs, BEGIN + AHEAD) == {("a", "1")}
+    assert silent_runs([], BEGIN) == []
 
 
 def test_times_of_any_kind_are_compared():

@@ -1,16 +1,14 @@
 """One time axis for all that changes what the rates mean: limits, reloads, starts, ends, losses of the log."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import Struct
 
 from compliance.figures.facts import ChangeFacts, LossFacts
 from compliance.judging.facts import GapFacts, RunFacts
-from compliance.latest import end_of_log
+from compliance.latest import SILENT, end_of_log
 
 MOST_EVENTS = 5_000
-SILENT = timedelta(seconds=60)
-"""What stops so much before the log does without an orderly end has fallen silent."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -61,7 +59,7 @@ def _run(run: RunFacts, runs: list[RunFacts], end: datetime | None) -> list[Even
     events = [_event(run.first, "restart" if is_again else "start", run, f"run {run.boot_id} begins")]
     if run.ended:
         return [*events, _event(run.last, "end", run, f"run {run.boot_id} ends in order")]
-    if (end and end - run.last > SILENT) or any(one.first >= run.last for one in runs if one is not run):
+    if (end and end - run.last >= SILENT) or any(one.first >= run.last for one in runs if one is not run):
         events.append(_event(run.last, "silence", run, f"run {run.boot_id}: last line, and no orderly end"))
     return events
 

@@ -11,6 +11,9 @@ from tests.compliance.judging.facts_made import END, containment_fact, entitleme
     [
         ({}, "All limits were kept, and nobody got less than owed"),
         ({"runs": [run_fact(coverage=0.5)]}, "No violation seen, but the log is not complete"),
+        ({"runs": [run_fact(is_cut_off=True)]}, "No violation seen, but the log is not complete"),
+        # A proxy without limits: what is missing of it might be of one.
+        ({"runs": [run_fact(), run_fact(proxy_id="q", missing=1)]}, "No violation seen, but the log is not complete"),
         ({"containment": [containment_fact(5.0)]}, "1 limit exceeded"),
         ({"entitlement": [entitlement_fact(0.5)]}, "1 limit throttled below its rate"),
         ({"limiters": []}, "No limits in force"),
@@ -31,6 +34,13 @@ def test_the_sentence_names_three_and_counts_the_rest():
         )
     )
     assert report.sentence == "Of 5 limits judged. Concerned: t0, t1, t2 and 2 more."
+
+
+def test_who_fell_silent_is_named_beside_the_verdict():
+    runs = [run_fact(ended=False, is_cut_off=True), run_fact(proxy_id="q", last=END + timedelta(minutes=2))]
+    report = make_report(facts(runs=runs))
+    assert report.overall.verdict == "unknown"
+    assert "99.99 %, and p fell silent without an orderly end: missing lines might show one" in report.sentence
 
 
 def test_what_is_missing_is_summed_up():
