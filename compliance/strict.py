@@ -30,6 +30,10 @@ REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 _NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id"})
 """Numbers that are no amounts: nobody adds them up."""
+_LIMITS = frozenset(
+    f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
+)
+"""No limiter has one of nothing: where there is none, null stands."""
 _RULES: dict[Any, Any] = {
     bool: bool,
     str: str,
@@ -94,6 +98,8 @@ def strict(python_type: Any, name: str = "") -> Any:
     bare = plain(python_type)
     if bare is int and name in _NAMES:
         return Annotated[int, Meta(ge=0, le=LARGEST)]
+    if name in _LIMITS:
+        return Annotated[float, Meta(gt=0)]
     return bare if get_origin(bare) is Literal else _RULES[bare]
 
 

@@ -43,7 +43,11 @@ class Logs:
 def opened(tables: LogTables) -> Iterator[Logs]:
     """Keeps in memory (or on disk, where it does not fit) what all sections read."""
     rows = tables.rows
-    kept = [rows.where(F.col("kind") == kind).select(*_columns(kind)) for kind in _LARGE]
+    # Nobody waits longer than the line is long. One that says so would owe what nobody was owed.
+    waited = F.least("throttled_ms", "duration_ms")
+    kept = [
+        rows.where(F.col("kind") == kind).select(*_columns(kind)).withColumn("throttled_ms", waited) for kind in _LARGE
+    ]
     is_small = F.col("kind").isin(*_SMALL)
     kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
     intervals, limits, others = kept

@@ -24,6 +24,8 @@ def write_scenarios(folder):
         bypassed(),
         byte_bound(),
         batches(),
+        waited_too_long(),
+        in_no_time(),
         stepped_clock(passed=100, proxy_id="stepped"),
         stepped_clock(passed=400, proxy_id="stepped-and-over"),
         held(),
@@ -163,6 +165,27 @@ def batches():
     for second in range(30):
         batch = 0 if second % 3 else 30
         log.tick(batch, rate=10.0, largest_entry_messages=batch, passed_entries=min(1, batch))
+    return log
+
+
+def waited_too_long():
+    """Its lines say that somebody waited for twice their time."""
+    log = PlantedLog(proxy_id="waited-too-long", topic=topic_of("waited-too-long"))
+    for _ in range(15):
+        log.tick(100, throttled_ms=2000.0)
+    return log
+
+
+def in_no_time():
+    """One entry passes, and somebody waits, in a span of no length, within which the wall clock goes back a minute."""
+    log = planted("in-no-time", 12)
+    moment = log._head["start"]
+    span = {"end": moment - timedelta(minutes=1), "duration_ms": 0.0, "throttled_ms": 5.0}
+    log.interval(1, **span)
+    log.limit(1, **span)
+    log.begin -= timedelta(minutes=1)
+    for _ in range(12):
+        log.tick(100)
     return log
 
 

@@ -75,6 +75,10 @@ BAD = {
     changed(HEARTBEAT, start="2026-13-41T11:29:00Z"): "impossible value: start",
     changed(LIMIT, direction="sideways"): "impossible value: direction",
     changed(LIMIT, burst_messages=None): "impossible value: burst_messages",
+    changed(LIMIT, limit_messages=0): "impossible value: limit_messages",
+    changed(LIMIT, limit_bytes=0.0, burst_bytes=0): "impossible value: limit_bytes, burst_bytes",
+    changed(LIMIT, peak_messages=0): "impossible value: peak_messages",
+    changed(INTERVAL, limit_messages=0): "impossible value: limit_messages",
     changed(HEARTBEAT, proxy_id=None): "missing: proxy_id",
     changed(INTERVAL, delay_hist=[1, -1]): "impossible value: delay_hist",
     changed(INTERVAL, delay_hist=[None]): "impossible value: delay_hist",
@@ -111,6 +115,15 @@ def test_fields_with_a_default_may_be_missing_and_must_make_sense_where_they_are
         "impossible value: rejected_messages",
     ]
     assert judged(lines)[:-4] == [None] * len(defaulted_fields("interval"))
+
+
+def test_what_a_stepped_clock_and_a_short_span_may_write_is_good():
+    lines = [
+        changed(LIMIT, start="2026-11-21T11:29:00Z", end="2026-11-20T11:29:00Z"),
+        changed(LIMIT, duration_ms=0),
+        changed(LIMIT, published_messages=0, throttled_ms=2000.0),
+    ]
+    assert judged(lines) == [None] * 3
 
 
 def test_new_fields_spaces_and_a_carriage_return_do_no_harm():

@@ -36,6 +36,8 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("bypassed", V, C),
         ("bytes", C, C),
         ("batches", C, C),
+        ("waited-too-long", C, C),
+        ("in-no-time", C, C),
         ("stepped", C, C),
         ("stepped-and-over", V, C),
         ("silent", U, U),

@@ -85,7 +85,12 @@ def test_lost_lines_steps_of_the_clock_and_restarts_are_told_where_they_are_and_
     runs = report[0].quality.runs
     lost = {"lost", "lost-and-over", "declared", *(f"lost-{seed}" for seed in SEEDS)}
     assert {run.proxy_id for run in runs if run.missing} == lost
-    stepped = {"stepped", "stepped-and-over", *(f"{name}-{seed}" for name in ("ahead", "back") for seed in SEEDS)}
+    stepped = {
+        "stepped",
+        "stepped-and-over",
+        "in-no-time",
+        *(f"{name}-{seed}" for name in ("ahead", "back") for seed in SEEDS),
+    }
     assert {run.proxy_id for run in runs if run.clock_steps} == stepped
     assert {run.proxy_id for run in runs if run.duplicates} == {"twice"}
     assert {(run.proxy_id, run.boot_id) for run in runs if run.is_lossy} == {
