@@ -11,11 +11,9 @@ from pyspark.sql.window import WindowSpec
 from compliance.clock import rfc3339, seconds
 from compliance.judging.clock_steps import BACK_S, EPOCH
 from compliance.judging.containment import PLACE, UNITS
-from compliance.judging.rounding import CLOCK_RESOLUTION_S
+from compliance.judging.rounding import CLOCK_RESOLUTION_S, OWED_SHARE, OWED_WINDOW_S
 from compliance.schema import LIMITER, OBSERVED
 
-OWED_SHARE = 0.99
-WINDOW_S = 10
 AMOUNTS = tuple(f"{what}_{unit}" for what in ("passed", "owed") for unit in UNITS)
 """What passed and what was owed in a window, in each unit."""
 
@@ -24,7 +22,7 @@ def _window() -> WindowSpec:
     return (
         Window.partitionBy(*LIMITER, EPOCH)
         .orderBy(F.unix_micros("end"))
-        .rangeBetween(1 - WINDOW_S * 1_000_000, Window.currentRow)
+        .rangeBetween(1 - OWED_WINDOW_S * 1_000_000, Window.currentRow)
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from compliance.judging.facts import ContainmentFacts, EntitlementFacts, Facts, KeptFacts, LimiterFacts, RunFacts
-from compliance.judging.rounding import CLOCK_RESOLUTION_S, excess_tolerance
+from compliance.judging.rounding import CLOCK_RESOLUTION_S, OWED_SHARE, OWED_WINDOW_S, excess_tolerance
 from compliance.latest import complete_up_to
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
@@ -53,6 +53,9 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
     entitlement_share: float | None
     """Share of the time waited that passed what was owed; 1 if nobody waited; null without a limit."""
+    unseen_percent: float | None
+    """A shortfall of up to so many percent of what was owed in ten seconds (in all its waiting, where that was less) is
+    not seen: 1 % and the largest entry; null if nobody waited."""
     lines: int
     """Lines that were judged: each ends a window of every length."""
     coverage: float
@@ -203,6 +206,7 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,
         containment_share=containment_share(seen, worst) if was_limited else None,
         entitlement_share=entitlement_share(seen, least) if was_limited else None,
+        unseen_percent=unseen_percent(least) if least else None,
         lines=sum(row.lines for row in seen.kept),
         coverage=covered,
         passed_messages=sum(row.passed_messages for row in rows),
@@ -231,6 +235,12 @@ def shortfall_percent(facts: EntitlementFacts) -> float:
     window = 1 - facts.served_s / facts.waited_s if facts.waited_s and facts.deficit_s > 0 else 0.0
     whole = 1 - facts.whole_served_s / facts.whole_waited_s if facts.whole_waited_s and facts.whole_deficit_s > 0 else 0
     return 100 * max(0.0, window, whole)
+
+
+def unseen_percent(facts: EntitlementFacts) -> float:
+    """Percent of what is owed that may be lacking without being called a shortfall, in ten seconds of waiting."""
+    entry_s = OWED_SHARE * facts.waited_s - facts.served_s - facts.deficit_s
+    return min(100.0, 100 * (1 - OWED_SHARE + max(0.0, entry_s) / min(OWED_WINDOW_S, facts.whole_waited_s)))
 
 
 def _deficit_s(facts: EntitlementFacts) -> float:

@@ -54,6 +54,15 @@ def test_the_shortfall_is_that_of_the_worse_of_window_and_whole():
     assert (whole.entitlement, whole.shortfall_percent) == ("violated", pytest.approx(2.0))
 
 
+def test_what_a_verdict_on_entitlement_cannot_see_is_one_percent_and_one_entry():
+    # An entry that is worth half a second of the limit.
+    least = entitlement_fact(-0.1, waited_s=10.0, served_s=9.5, whole_waited_s=60.0)
+    assert judged(entitlement=[least]).unseen_percent == pytest.approx(1 + 5)
+    short = entitlement_fact(-0.49, waited_s=1.0, served_s=0.98, whole_waited_s=1.0)
+    assert judged(entitlement=[short]).unseen_percent == pytest.approx(1 + 50)
+    assert judged().unseen_percent is None
+
+
 def test_runs_of_one_proxy_are_one_limiter_and_the_worst_counts():
     runs = [run_fact(), run_fact(boot_id="b2")]
     limiters = [limiter_fact(), limiter_fact(boot_id="b2", last=END + timedelta(hours=1), limit_messages=7.0)]

@@ -126,6 +126,13 @@ def test_a_run_that_is_cut_off_says_so():
     assert "cut off" not in page(runs=[run_fact(ended=False)])
 
 
+def test_beside_a_promise_that_was_kept_stands_what_would_not_be_seen():
+    told = "up to 6 % less would not be seen: 1 % and one entry"
+    assert told in page(entitlement=[entitlement_fact(-0.1, waited_s=10.0, served_s=9.5)])
+    assert "would not be seen" not in page(entitlement=[entitlement_fact(0.5)])
+    assert "would not be seen" not in page()
+
+
 def test_one_message_too_many_is_one_message():
     assert "1 message too many" in page(containment=[containment_fact(1.0)])
     assert "2 messages too many" in page(containment=[containment_fact(2.0)])
