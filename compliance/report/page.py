@@ -62,10 +62,17 @@ def _clock(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
 
 
-def _between(times: tuple[datetime, datetime]) -> str:
+def between(times: tuple[datetime, datetime]) -> str:
+    """Begin and end of a window, with the digits that tell the two apart."""
     start, end = times
-    is_one_day = start.date() == end.date()
-    return f"{start:%Y-%m-%d %H:%M:%S} to {end:{'%H:%M:%S' if is_one_day else '%Y-%m-%d %H:%M:%S'}} UTC"
+    cut = next((cut for cut in (-7, -3) if _digits(start, cut) != _digits(end, cut)), None)
+    behind = _digits(end, cut)[len("2026-11-22 ") if start.date() == end.date() else 0 :]
+    back = ", the clock was put back in between" if end < start else ""
+    return f"{_digits(start, cut)} to {behind} UTC{back}"
+
+
+def _digits(time: datetime, cut: int | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S.%f}"[:cut]
 
 
 def _size(octets: float) -> str:
@@ -121,7 +128,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "window": window,
     "breakable": breakable,
     "clock": _clock,
-    "between": _between,
+    "between": between,
     "rate": _rate,
     "size": _size,
     "counted": _counted,

@@ -1,4 +1,5 @@
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 
@@ -6,7 +7,7 @@ import pytest
 
 from compliance.figures.facts import RateFacts, RefusalFacts
 from compliance.judging.facts import GapFacts, QuarantineFacts
-from compliance.report.page import breakable, broken, render
+from compliance.report.page import between, breakable, broken, render
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import (
     END,
@@ -131,6 +132,30 @@ def test_beside_a_promise_that_was_kept_stands_what_would_not_be_seen():
     assert told in page(entitlement=[entitlement_fact(-0.1, waited_s=10.0, served_s=9.5)])
     assert "would not be seen" not in page(entitlement=[entitlement_fact(0.5)])
     assert "would not be seen" not in page()
+
+
+@pytest.mark.parametrize(
+    ("lasts", "words"),
+    [
+        (timedelta(seconds=9), "2026-11-21 11:29:00 to 11:29:09 UTC"),
+        (timedelta(days=1), "2026-11-21 11:29:00 to 2026-11-22 11:29:00 UTC"),
+        (timedelta(milliseconds=370), "2026-11-21 11:29:00.000 to 11:29:00.370 UTC"),
+        (timedelta(microseconds=7), "2026-11-21 11:29:00.000000 to 11:29:00.000007 UTC"),
+        (timedelta(seconds=-9), "2026-11-21 11:29:00 to 11:28:51 UTC, the clock was put back in between"),
+    ],
+)
+def test_a_window_shows_the_digits_that_tell_its_ends_apart(lasts, words):
+    assert between((BEGIN, BEGIN + lasts)) == words
+
+
+def test_only_what_was_broken_has_a_worst_window():
+    kept = page(entitlement=[entitlement_fact(-0.5)], containment=[containment_fact(-5.0)])
+    assert "closest window: 900 messages" in kept
+    assert 'data-label="Closest window"' in kept
+    assert "worst window" not in kept
+    broken_one = page(entitlement=[entitlement_fact(0.5)])
+    assert "worst window: 900 messages" in broken_one
+    assert 'data-label="Worst window"' in broken_one
 
 
 def test_one_message_too_many_is_one_message():
