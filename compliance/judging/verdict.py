@@ -80,6 +80,16 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
         return "violated" in (self.containment, self.entitlement)
 
     @property
+    def severity_s(self) -> float:
+        """By how much the promises that were broken were, in seconds of the limit; 0 if none was."""
+        over, short = self.worst_containment, self.worst_entitlement
+        is_over, is_short = self.containment == "violated", self.entitlement == "violated"
+        return max(
+            over.excess / (over.limit or 1) if over and is_over else 0.0,
+            _deficit_s(short) if short and is_short else 0.0,
+        )
+
+    @property
     def deciding_window(self) -> ContainmentFacts | EntitlementFacts | None:
         """The window behind the verdict: of the shortfall if that is the only violation, else the fullest."""
         over, short = self.worst_containment, self.worst_entitlement
@@ -247,9 +257,9 @@ def _deficit_s(facts: EntitlementFacts) -> float:
     return max(facts.deficit_s, facts.whole_deficit_s)
 
 
-def _order(limiter: LimiterVerdict) -> tuple[int, float, str, str, str]:
+def _order(limiter: LimiterVerdict) -> tuple[int, float, float, str, str, str]:
     gravity = _GRAVITY.index(gravest([limiter.containment, limiter.entitlement]))
-    return (gravity, -limiter.throttled_s, limiter.name, limiter.direction, limiter.proxy_id)
+    return (gravity, -limiter.severity_s, -limiter.throttled_s, limiter.name, limiter.direction, limiter.proxy_id)
 
 
 def _grouped(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:

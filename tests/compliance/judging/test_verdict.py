@@ -101,3 +101,13 @@ def test_the_gravest_limiter_comes_first():
     limiters = [limiter_fact(name="a"), limiter_fact(name="b")]
     order = judge_limiters(facts(limiters=limiters, containment=[containment_fact(5.0, name="b")]))
     assert [limiter.name for limiter in order] == ["b", "a"]
+
+
+def test_of_violations_the_one_by_more_of_its_limit_comes_first():
+    over = [containment_fact(30.0, name="a", limit=1000.0), containment_fact(20.0, name="b"), containment_fact(-9.0)]
+    names = ("a", "b", "c", "d")
+    limiters = [limiter_fact(name=name, throttled_s=float(place)) for place, name in enumerate(names)]
+    short = [entitlement_fact(0.1, name="c")]
+    order = judge_limiters(facts(limiters=limiters, containment=over, entitlement=short))
+    assert [limiter.name for limiter in order] == ["b", "c", "a", "d"]
+    assert [limiter.severity_s for limiter in order] == pytest.approx([0.2, 0.1, 0.03, 0])
