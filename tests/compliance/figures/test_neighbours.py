@@ -44,6 +44,16 @@ def test_an_offender_that_hurts_nobody_is_named_alone(spark):
     assert (offender, victim, row.victims) == ("a", None, 0)
 
 
+def test_who_passed_only_its_first_burst_is_no_offender_unless_somebody_suffered(spark):
+    log = PlantedLog()
+    for second in range(100):
+        for connection, topic in ((1, "a"), (2, "b")):
+            stream(log, topic, connection, 110 if second == 0 else 100, stream_id=1)
+        stream(log, "c", 2, 20, stream_id=2, throttled_ms=5.0)
+        log.beat()
+    assert [(offender, victim) for offender, victim, _ in neighbours(spark, log)] == [("b", "c")]
+
+
 def test_who_has_no_limit_cannot_offend(spark):
     log = PlantedLog()
     stream(log, "a", 1, 3000, limit_messages=None)
