@@ -109,6 +109,12 @@ class Overall(Struct, frozen=True, kw_only=True):
     """The earliest of what the logs are complete up to of proxies that have not come to an orderly end."""
     coverage: float
     """Lowest of all runs."""
+    runs: int
+    """Of proxies, as many as are listed."""
+    whole_runs: int
+    """Runs with a coverage of 100 %."""
+    least_covered: str
+    """Proxy and boot of the run that `coverage` is of; empty without any run."""
 
 
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -127,7 +133,8 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
 
 def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
     """The whole. Without a single line, or a single heartbeat, nothing is known."""
-    coverage = min((run_coverage(run) for run in facts.runs), default=0.0)
+    least = min(facts.runs, key=run_coverage, default=None)
+    coverage = run_coverage(least) if least else 0.0
     # What is beyond the table has no violation, or the table would begin with it.
     is_limited = facts.left_out.get("limiters") or any(limiter.containment != "no limit" for limiter in limiters)
     # A line that is missing may be of any limit, also in a run in which the limits that are known have none.
@@ -143,6 +150,9 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
         last=max((run.last for run in facts.runs), default=None),
         complete_up_to=complete_up_to(facts.ends, facts.horizon),
         coverage=coverage,
+        runs=len(facts.runs),
+        whole_runs=sum(run_coverage(run) >= COMPLETE for run in facts.runs),
+        least_covered=f"{least.proxy_id}, {least.boot_id}" if least else "",
     )
 
 

@@ -18,7 +18,7 @@ from compliance.judging.facts import Facts, GapFacts, QuarantineFacts, RunFacts,
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs
-from compliance.report.numbers import numbered, percent
+from compliance.report.numbers import numbered, percent, whole
 from compliance.report.sections.budgets import Burn, burns
 from compliance.report.sections.sharing import SharedLimit, shared_limits
 from compliance.report.sections.throttling import Delay, by_reason, delays
@@ -208,7 +208,8 @@ def _covered(overall: Overall, facts: Facts) -> str:
     names = silent(facts)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     silence = f", and {names[0]}{more} fell silent without an orderly end" if names else ""
-    return percent(overall.coverage) + silence
+    of = f" in the least covered of {whole(overall.runs)} runs" if overall.runs > 1 else ""
+    return percent(overall.coverage) + of + silence
 
 
 def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:

@@ -158,6 +158,15 @@ def test_only_what_was_broken_has_a_worst_window():
     assert 'data-label="Worst window"' in broken_one
 
 
+def test_a_run_that_is_not_covered_is_told_as_its_own_and_not_as_everybodys():
+    runs = [run_fact(boot_id=f"b{number}") for number in range(34)]
+    html = page(runs=[*runs, run_fact(proxy_id="mute", coverage=0.0), run_fact(boot_id="b")])
+    assert '<p class="big">35 of 36</p>' in html
+    assert "the least (mute, b) for 0.00 % of its time" in html
+    assert '<p class="big">50.00 %</p><p>of the time covered' in page(runs=[run_fact(coverage=0.5)])
+    assert '<p class="big">100 %</p><p>of the time covered' in page(runs=[*runs, run_fact()])
+
+
 def test_one_message_too_many_is_one_message():
     assert "1 message too many" in page(containment=[containment_fact(1.0)])
     assert "2 messages too many" in page(containment=[containment_fact(2.0)])

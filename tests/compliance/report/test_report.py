@@ -40,7 +40,10 @@ def test_who_fell_silent_is_named_beside_the_verdict():
     runs = [run_fact(ended=False, is_cut_off=True), run_fact(proxy_id="q", last=END + timedelta(minutes=2))]
     report = make_report(facts(runs=runs))
     assert report.overall.verdict == "unknown"
-    assert "99.99 %, and p fell silent without an orderly end: missing lines might show one" in report.sentence
+    assert (
+        "99.99 % in the least covered of 2 runs, and p fell silent without an orderly end: missing lines might show one"
+        in report.sentence
+    )
 
 
 def test_what_is_missing_is_summed_up():
