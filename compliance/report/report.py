@@ -220,6 +220,6 @@ def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:
         parts.append(f"{numbered(len(over), 'limit')} exceeded")
     if short:
         parts.append(f"{numbered(len(short), 'limit')} throttled below {'its' if len(short) == 1 else 'their'} rate")
-    named = sorted({limiter.name for limiter in over + short})
+    named = list(dict.fromkeys(limiter.name for limiter in limited if limiter.is_violated))
     listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
     return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}."

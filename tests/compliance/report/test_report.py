@@ -36,6 +36,13 @@ def test_the_sentence_names_three_and_counts_the_rest():
     assert report.sentence == "Of 5 limits judged. Concerned: t0, t1, t2 and 2 more."
 
 
+def test_the_worst_is_named_first():
+    names = ["a", "b", "c"]
+    over = [containment_fact(float(place), name=name) for place, name in enumerate(names, 1)]
+    report = make_report(facts(limiters=[limiter_fact(name=name) for name in names], containment=over))
+    assert report.sentence == "Of 3 limits judged. Concerned: c, b, a."
+
+
 def test_who_fell_silent_is_named_beside_the_verdict():
     runs = [run_fact(ended=False, is_cut_off=True), run_fact(proxy_id="q", last=END + timedelta(minutes=2))]
     report = make_report(facts(runs=runs))
