@@ -20,7 +20,7 @@ from proxy.config.limits import Limits
 from proxy.config.policies import PolicyStore
 from proxy.config.problems import explain, kind_of
 from proxy.config.sources import Sources, given_by_flags, laid_over
-from proxy.config.values import HostPort, ListenAddress, Network, Seconds, Size
+from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size
 from proxy.config.workers import for_one_worker_only
 from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
@@ -70,7 +70,11 @@ class Config(_Section):
     metrics: ListenAddress | None = Field(
         None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
     )
-    proxy_id: str = Field("sluice", min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="name in the access log")
+    proxy_id: ProxyId = Field(
+        "sluice",
+        description="name in the access log, and what its files begin with: letters, digits, `.`, `_`, `-`; the first "
+        "no `.` or `_`, for readers pass over such files",
+    )
     allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
     allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")

@@ -45,6 +45,7 @@ _NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
 """So short that it is never infinite as a float, nor too long for Python to read as an int."""
 _AMOUNT = re.compile(_NUMBER)
 _PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
+_PROXY_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,99}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _NUMBER_AND_WORD = re.compile(rf"({_NUMBER}) ?([A-Za-z]*)")
 
@@ -218,8 +219,18 @@ def _name(name: str) -> str:
     return name
 
 
+def _proxy_id(value: str) -> str:
+    if not _PROXY_ID.fullmatch(value):
+        raise ValueError(
+            "write 1 to 100 letters, digits, dots, underscores and hyphens, and no dot or underscore first: files of "
+            "the access log begin with it, and Spark passes over such names"
+        )
+    return value
+
+
 TenantName = Annotated[str, BeforeValidator(_tenant)]
 NetworkName = Annotated[str, BeforeValidator(network_name)]
 WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]
 Name = Annotated[str, AfterValidator(_name)]
+ProxyId = Annotated[str, AfterValidator(_proxy_id)]

@@ -12,6 +12,7 @@ from proxy.config.values import (
     ListenAddress,
     NamespaceName,
     NetworkName,
+    ProxyId,
     TenantName,
     WholeTopic,
     read_count_rate,
@@ -135,3 +136,12 @@ def test_names_are_as_long_as_pulsar_s_paths_take_them(kind: Any, name: str) -> 
     for wrong in {name.replace(_LONGEST, _TOO_LONG), name.replace(_LONGEST, _TOO_LONG, 1), name + "x"}:
         with pytest.raises(ValueError, match="at most"):
             read(wrong)
+
+
+def test_files_of_a_proxy_that_may_have_its_id_are_seen_by_who_reads_the_log() -> None:
+    adapter = TypeAdapter[str](ProxyId)
+    for legal in ("a", "9", "-a", "proxy-1.east_2", "a" * 100):
+        assert adapter.validate_python(legal) == legal
+    for passed_over in ("_a", ".a", "._", "a/b", "a:b", "a\n", "é", "", "a" * 101):
+        with pytest.raises(ValueError, match="no dot or underscore first"):
+            adapter.validate_python(passed_over)
