@@ -1,4 +1,4 @@
-"""Which folder is in trouble, and what helps, where a disk is full or a permission is missing."""
+"""Which folder is in trouble, and what helps, where a disk is full, a permission is missing or a name is none."""
 
 from collections.abc import Mapping
 
@@ -12,8 +12,11 @@ _REMEDIES = {
     "Permission denied": _RIGHT,
     "Operation not permitted": _RIGHT,
     "Read-only file system": "have it mounted for writing",
+    "Relative path in absolute URI": "rename the file: no name that Hadoop reads may have a colon",
 }
-"""As the system says it; Java and Python pass that on."""
+"""As the system says it; Java and Python pass that on. The last: Hadoop, of names that are legal elsewhere."""
+_MAY_READ = "let this user read there"
+_LOG = "--access-log"
 _UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"
 
 
@@ -31,6 +34,8 @@ def disk_trouble(said: str, folders: Mapping[str, str]) -> str | None:
     named = max(
         ((option, folder) for option, folder in folders.items() if _is_in(folder, said)), key=_length, default=None
     )
+    if named and named[0] == _LOG and remedy == _RIGHT:
+        remedy = _MAY_READ
     return f"{' '.join(named) if named else _UNNAMED}: {said}; {remedy}"
 
 

@@ -16,7 +16,12 @@ def test_a_full_disk_names_the_folder_and_the_remedy():
 
 def test_the_log_may_be_what_cannot_be_read():
     said = "java.io.FileNotFoundException: /log/a.jsonl (Permission denied)"
-    assert told(said) == f"--access-log /log: {said}; let this user read and write there"
+    assert told(said) == f"--access-log /log: {said}; let this user read there"
+
+
+def test_a_name_with_a_colon_is_to_be_changed():
+    said = "file:///log/a:b.jsonl: java.net.URISyntaxException: Relative path in absolute URI: .a:b.jsonl.crc"
+    assert told(said) == f"--access-log /log: {said}; rename the file: no name that Hadoop reads may have a colon"
 
 
 @pytest.mark.parametrize("folder", ["file:///a/out", "file:/a/out", "/a/out"])
