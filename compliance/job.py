@@ -12,6 +12,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from compliance.gather import gather
+from compliance.log_folder import look_into
 from compliance.place import is_url, on_this_machine
 from compliance.report.collect import Asked
 from compliance.report.export import report_json, tables
@@ -124,19 +125,22 @@ def settings_for(files: list[Path], work: Path) -> dict[str, str]:
 
 
 def closed_files(access_log: Path) -> list[Path]:
-    """The files that the proxy has closed: the open one's name begins with a dot or an underscore."""
+    """The files that the proxy has closed.
+
+    Raises:
+        ReportError: If there is none; with what is passed over.
+    """
     if not access_log.is_dir():
         raise ReportError(f"--access-log {access_log}: no such folder; give the folder that the proxy writes")
     _refuse_patterns("--access-log", access_log)
     try:
-        files = sorted(file for file in access_log.glob("*.jsonl") if not file.name.startswith((".", "_")))
+        found = look_into(access_log)
     except OSError as error:
         raise ReportError(f"--access-log {access_log}: cannot be read: {error.strerror}") from error
-    if not files:
-        raise ReportError(
-            f"--access-log {access_log}: no closed *.jsonl file in it; the proxy closes them by age or size"
-        )
-    return files
+    if not found.closed:
+        why = f"passed over: {words}" if (words := found.words()) else "the proxy closes them by age or size"
+        raise ReportError(f"--access-log {access_log}: no closed *.jsonl file in it; {why}")
+    return found.closed
 
 
 def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:

@@ -1,5 +1,6 @@
 """`sluice report` as its user sees it: progress, one line for each error, the verdict, the exit code."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from compliance.disk import disk_trouble
 from compliance.figures.proposals import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.job import Origin, ReportError, run
+from compliance.log_folder import look_into
 from compliance.report.collect import Asked
 from compliance.report.report import Report
 from compliance.stream.options import JobError, pairs
@@ -37,6 +39,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted
     except (PySparkException, Py4JError, OSError) as error:
         return _fail(_of_spark(cause(error), access_log, out))
     _tell(report, out)
+    _note(access_log)
     return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
 
 
@@ -58,3 +61,9 @@ def _fail(message: str) -> int:
 def _tell(report: Report, out: Path) -> None:
     print(f"{report.overall.verdict}: {report.headline}")  # noqa: T201 - a command's answer
     print(out / "report.html")  # noqa: T201 - a command's answer
+
+
+def _note(access_log: Path | None) -> None:
+    with contextlib.suppress(OSError):
+        if access_log and (words := look_into(access_log).words()):
+            print(f"sluice report: --access-log {access_log}: passed over: {words}", file=sys.stderr)  # noqa: T201 - the same

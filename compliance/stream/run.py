@@ -17,6 +17,7 @@ from rich.console import Console
 from compliance.cause import cause
 from compliance.disk import disk_trouble
 from compliance.java import JavaNotFoundError
+from compliance.log_folder import look_into
 from compliance.place import on_this_machine
 from compliance.session import spark_session
 from compliance.stream.options import Job, JobError, checked
@@ -42,6 +43,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     try:
         checked(job)
         _check_folders(job)
+        _tell_passed_over(job)
         with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
             query = start(spark, job, progress.on_summary, follow=follow)
             _wait(query, progress, follow=follow)
@@ -112,6 +114,12 @@ def _check_folders(job: Job) -> None:
         raise JobError(f"--access-log {job.source.folder}: no such folder; give the folder that the proxy writes")
 
 
+def _tell_passed_over(job: Job) -> None:
+    folder = on_this_machine(job.source.folder)
+    if job.source.folder and folder and (words := look_into(folder).words()):
+        _say(f"--access-log {job.source.folder}: passed over: {words}")
+
+
 def _log_file(job: Job) -> Path:
     work = on_this_machine(job.work)
     if work is None:
@@ -129,5 +137,9 @@ def _trouble(said: str, job: Job) -> str | None:
 
 
 def _fail(message: str) -> int:
-    print(f"sluice compliance run: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
+    _say(message)
     return 1
+
+
+def _say(message: str) -> None:
+    print(f"sluice compliance run: {message}", file=sys.stderr)  # noqa: T201 - a command's answer

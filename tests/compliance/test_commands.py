@@ -57,11 +57,17 @@ def test_tables_that_a_job_keeps_give_the_same_report_as_its_log(tmp_path):
     log = exact_log(5)
     log.tick(500)
     write_file(tmp_path / "log", "a.jsonl", log.encoded())
+    write_file(tmp_path / "log", "_b.jsonl", log.encoded())
     compliance = [sys.executable, "-m", "sluice", "compliance", "run"]
     places = ["--access-log", str(tmp_path / "log"), "--out", str(tmp_path / "tables")]
     subprocess.run([*compliance, *places], check=True, timeout=300, env=os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA})
-    for origin, name in (("--tables", "tables"), ("--access-log", "log")):
-        assert report(origin, tmp_path / name, "--out", tmp_path / f"of-{name}").returncode == 0
+    passed_over = (
+        f"sluice report: --access-log {tmp_path}/log: passed over: "
+        "names that begin with . or _: 1 (_b.jsonl): rename them\n"
+    )
+    for origin, name, said in (("--tables", "tables", ""), ("--access-log", "log", passed_over)):
+        ended = report(origin, tmp_path / name, "--out", tmp_path / f"of-{name}")
+        assert (ended.returncode, ended.stderr) == (0, said)
     of_tables, of_log = ((tmp_path / f"of-{name}" / "report.json").read_text() for name in ("tables", "log"))
     assert of_tables == of_log
     assert '"passed_messages": 1010' in of_log

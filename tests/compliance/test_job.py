@@ -32,7 +32,12 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_folder_with_open_files_only_is_empty(tmp_path):
     for name in (".a.jsonl", "_b.jsonl", "c.jsonl.tmp", "notes.txt"):
         (tmp_path / name).touch()
-    with pytest.raises(ReportError, match="no closed"):
+    told = r"no closed \*.jsonl file in it; passed over: names that begin with . or _: 2 \(.a.jsonl, _b.jsonl\): rename"
+    with pytest.raises(ReportError, match=told):
+        closed_files(tmp_path)
+    for name in (".a.jsonl", "_b.jsonl"):
+        (tmp_path / name).unlink()
+    with pytest.raises(ReportError, match="the proxy closes them by age or size"):
         closed_files(tmp_path)
     (tmp_path / "d.jsonl").touch()
     assert closed_files(tmp_path) == [tmp_path / "d.jsonl"]

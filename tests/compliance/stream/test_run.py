@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from compliance.stream.options import Job, Sink, Source
+from compliance.stream.options import Job, JobError, Sink, Source
 from compliance.stream.run import run_with_progress
 
 
@@ -36,6 +36,20 @@ def test_a_missing_folder_of_a_file_url_is_named(tmp_path, job, capsys):
 def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path, capsys):
     (tmp_path / "a[1]").mkdir()
     assert "rename the folder" in said(Job(Source("files", f"{tmp_path}/a[1]"), Sink(), f"{tmp_path}/out"), capsys)
+
+
+def test_files_that_are_passed_over_are_told_once_before_anything_is_read(tmp_path, job, capsys, monkeypatch):
+    def fails(*_):
+        raise JobError("read")
+
+    monkeypatch.setattr("compliance.stream.run.spark_session", fails)
+    (tmp_path / "log" / "_p-1.jsonl").touch()
+    for folder in (job.source.folder, f"file://{job.source.folder}"):
+        assert run_with_progress(replace(job, source=Source("files", folder)), follow=False, settings={}) == 1
+        assert capsys.readouterr().err == (
+            f"sluice compliance run: --access-log {folder}: passed over: "
+            "names that begin with . or _: 1 (_p-1.jsonl): rename them\nsluice compliance run: read\n"
+        )
 
 
 def test_an_out_that_is_a_file_is_named(tmp_path, job, capsys):
