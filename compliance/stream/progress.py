@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from rich.console import Console
 
+from compliance.stream.late import Late
 from compliance.stream.summary import Summary
 
 
@@ -41,6 +42,11 @@ class Progress:
         if progress is not None:
             self._rate = progress.processedRowsPerSecond or self._rate
         self._draw()
+
+    @property
+    def late(self) -> Late:
+        """As the last batch has it; nothing without a batch."""
+        return self._summary.late if self._summary else {}
 
     def last_words(self, out: str) -> str:
         """What is printed at the end."""

@@ -20,6 +20,7 @@ from compliance.java import JavaNotFoundError
 from compliance.log_folder import look_into
 from compliance.place import on_this_machine
 from compliance.session import spark_session
+from compliance.stream.late import late_so_far, late_words
 from compliance.stream.options import Job, JobError, checked
 from compliance.stream.progress import Progress
 from compliance.stream.query import start
@@ -45,6 +46,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         _check_folders(job)
         _tell_passed_over(job)
         with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
+            before = late_so_far(spark, job)
             query = start(spark, job, progress.on_summary, follow=follow)
             _wait(query, progress, follow=follow)
     except (JobError, JavaNotFoundError) as error:
@@ -57,6 +59,8 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         said = cause(error)
         return _fail(_trouble(said, job) or f"Spark failed: {said} (its log: {log}); {_AGAIN}")
     print(progress.last_words(job.out))  # noqa: T201 - a command's answer
+    if words := late_words(before, progress.late, job):
+        _say(words)
     return 0
 
 

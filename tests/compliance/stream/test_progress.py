@@ -39,6 +39,13 @@ def test_troubles_are_counted_and_absent_ones_are_not_named():
 
 def test_without_a_batch_there_was_nothing_new():
     assert progress().last_words("out").startswith("nothing new")
+    assert progress().late == {}
+
+
+def test_it_knows_what_was_late():
+    shown = progress()
+    shown.on_summary(summary(late={"1": 7}))
+    assert shown.late == {"1": 7}
 
 
 def test_a_terminal_is_told_while_the_job_works():

@@ -78,6 +78,7 @@ def test_a_disk_that_is_full_is_named_with_the_remedy(job, capsys, monkeypatch, 
 
     parts = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else (str(error),)
     monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("compliance.stream.run.late_so_far", lambda *_: {})
     monkeypatch.setattr("compliance.stream.run.start", fails)
     told = said(job, capsys)
     assert told.startswith(f"sluice compliance run: --out {job.out}: ")
