@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from compliance.gather import gather
 from compliance.log_folder import look_into
-from compliance.place import is_url, on_this_machine
+from compliance.place import NOT_WITHIN, is_url, is_within, on_this_machine
 from compliance.report.collect import Asked
 from compliance.report.export import report_json, tables
 from compliance.report.page import render
@@ -144,8 +144,14 @@ def closed_files(access_log: Path) -> list[Path]:
 
 
 def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
-    """Makes the output folder and, in it, the work folder that belongs to this access log."""
+    """Makes the output folder and, in it, the work folder that belongs to this access log.
+
+    Raises:
+        ReportError: If it cannot be written, or lies in the log.
+    """
     _refuse_patterns("--out", out)
+    if is_within(str(out), str(access_log)):
+        raise ReportError(f"--out {out}: lies in --access-log {access_log}, {NOT_WITHIN}")
     # Two logs in one work folder would be reported as one.
     name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
     work = out.resolve() / WORK / name

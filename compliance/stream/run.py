@@ -18,7 +18,7 @@ from compliance.cause import cause
 from compliance.disk import disk_trouble
 from compliance.java import JavaNotFoundError
 from compliance.log_folder import look_into
-from compliance.place import on_this_machine
+from compliance.place import NOT_WITHIN, is_within, on_this_machine
 from compliance.session import spark_session
 from compliance.stream.late import late_so_far, late_words
 from compliance.stream.options import Job, JobError, checked
@@ -38,12 +38,12 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         settings: Of Spark, from the user.
     """
     try:
+        checked(job)
+        _check_folders(job)
         log = _log_file(job)
     except JobError as error:
         return _fail(str(error))
     try:
-        checked(job)
-        _check_folders(job)
         _tell_passed_over(job)
         with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
             before = late_so_far(spark, job)
@@ -116,6 +116,8 @@ def _check_folders(job: Job) -> None:
     folder = on_this_machine(job.source.folder)
     if job.source.folder and folder and not folder.is_dir():
         raise JobError(f"--access-log {job.source.folder}: no such folder; give the folder that the proxy writes")
+    if job.source.folder and is_within(job.out, job.source.folder):
+        raise JobError(f"--out {job.out}: lies in --access-log {job.source.folder}, {NOT_WITHIN}")
 
 
 def _tell_passed_over(job: Job) -> None:

@@ -51,10 +51,17 @@ def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path):
         prepare(tmp_path / "{out}", tmp_path, fresh=False)
 
 
+def test_an_out_in_the_log_is_refused_and_not_made(tmp_path):
+    for out in (tmp_path, tmp_path / "report"):
+        with pytest.raises(ReportError, match=r"--out .*: lies in --access-log .*give a folder outside of it"):
+            prepare(out, tmp_path, fresh=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_out_that_is_a_file_is_named(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(ReportError, match=r"--out .*/out: cannot be written"):
-        prepare(tmp_path / "out", tmp_path, fresh=False)
+        prepare(tmp_path / "out", tmp_path / "log", fresh=False)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

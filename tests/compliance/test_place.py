@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compliance.place import is_url, on_this_machine
+from compliance.place import is_url, is_within, on_this_machine
 
 
 @pytest.mark.parametrize("url", ["file:/a/b", "file:///a/b", "file:////a/b", "file://localhost/a/b", "FILE:///a/b"])
@@ -25,3 +25,29 @@ def test_nothing_in_a_url_is_escaped():
 def test_other_urls_are_no_folders_of_this_machine(url):
     assert is_url(url)
     assert on_this_machine(url) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "folder", "is_in"),
+    [
+        ("/log", "/log", True),
+        ("/log/", "file:///log", True),
+        ("file:/log/out", "/log", True),
+        ("/log/../log/out", "/log", True),
+        ("/logs", "/log", False),
+        ("/", "/log", False),
+        ("s3a://bucket/log/out", "s3a://bucket/log/", True),
+        ("s3a://bucket/log", "s3a://bucket/log", True),
+        ("s3a://bucket/logs", "s3a://bucket/log", False),
+        ("/log", "s3a://log", False),
+        ("s3a://log/out", "/log", False),
+    ],
+)
+def test_a_folder_lies_in_another_however_they_are_spelled(place, folder, is_in):
+    assert is_within(place, folder) is is_in
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "link").symlink_to("log")
+    assert is_within(str(tmp_path / "link" / "out"), str(tmp_path / "log"))

@@ -38,6 +38,14 @@ def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path, capsy
     assert "rename the folder" in said(Job(Source("files", f"{tmp_path}/a[1]"), Sink(), f"{tmp_path}/out"), capsys)
 
 
+@pytest.mark.parametrize("out", ["log", "log/out", "log/../log/rows"])
+def test_an_out_in_the_log_is_refused_and_not_made(tmp_path, job, capsys, out):
+    told = said(replace(job, out=f"{tmp_path}/{out}"), capsys)
+    assert f"--out {tmp_path}/{out}: lies in --access-log {tmp_path}/log, where Spark would" in told
+    assert "give a folder outside of it" in told
+    assert list((tmp_path / "log").iterdir()) == []
+
+
 def test_files_that_are_passed_over_are_told_once_before_anything_is_read(tmp_path, job, capsys, monkeypatch):
     def fails(*_):
         raise JobError("read")
