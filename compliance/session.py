@@ -51,7 +51,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = _SETTINGS if submitted else _SETTINGS | _LOCAL_SETTINGS
     if not submitted:
-        os.environ["JAVA_HOME"] = str(find_java())
+        os.environ["JAVA_HOME"] = str(find_java(_tell))
         # Spark's workers would take whatever `python3` is on PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("sluice").config(map={**settings, **more})
@@ -62,6 +62,10 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
         yield session
     finally:
         session.stop()
+
+
+def _tell(words: str) -> None:
+    print(f"sluice: {words}", file=sys.stderr)  # noqa: T201 - who set it waits for the command's answer
 
 
 def _quiet(session: SparkSession) -> None:

