@@ -27,7 +27,8 @@ def episode_facts(limit_lines: DataFrame) -> DataFrame:
         F.sum("waited_s").alias("throttled_s"),
         F.count("*").alias("episodes"),
         F.max("waited_s").alias("longest_s"),
-        rfc3339(F.max_by("start", "waited_s")).alias("longest_start"),
+        # Of several that are as long, the first; sums of fractions differ with the order in which they are added.
+        rfc3339(F.max_by("start", F.struct(F.round("waited_s", 9), -F.unix_micros("start")))).alias("longest_start"),
     )
     span_s = seconds(F.max("end")) - seconds(F.min("start"))
     runs = lines.groupBy(*LIMITER, "tenant", "namespace").agg(span_s.alias("span_s"))
@@ -85,5 +86,5 @@ def refusal_facts(reject_lines: DataFrame) -> DataFrame:
         F.count_distinct("proxy_id", "boot_id", "connection_id").alias("connections"),
         rfc3339(F.min("start")).alias("first"),
         rfc3339(F.max("end")).alias("last"),
-        F.substring(F.max_by("detail", "end"), 1, 300).alias("example"),
+        F.substring(F.max_by("detail", F.struct("end", "detail")), 1, 300).alias("example"),
     )

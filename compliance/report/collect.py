@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType
 
 from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
@@ -98,8 +99,8 @@ class Found:
     def rows(
         self, name: str, frame: DataFrame, kind: type[T], *order: Column | str, most: int = MOST_LISTED
     ) -> list[T]:
-        """The first rows of a table in that order, as values."""
-        first = frame.orderBy(*order).limit(most + 1).collect()
+        """The first rows of a table in that order, as values; ties are in the order of the rest of what names them."""
+        first = frame.orderBy(*order, *_names(frame)).limit(most + 1).collect()
         if len(first) > most:
             self.left_out[name] = frame.count() - most
         return [msgspec.convert(row.asDict(recursive=True), kind) for row in first[:most]]
@@ -202,7 +203,11 @@ class Found:
         limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
         tables: Tables = {
             "episodes": self.rows(
-                "episodes", delays.episode_facts(limits), figures.EpisodeFacts, F.desc("throttled_s"), "name"
+                "episodes",
+                delays.episode_facts(limits),
+                figures.EpisodeFacts,
+                F.desc(F.round("throttled_s", 9)),
+                "name",
             ),
             "delays_by_reason": self.rows(
                 "delays_by_reason",
@@ -272,6 +277,11 @@ def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
     """A table of limits that is bounded already, in an order that is the same in every run."""
     order = [*LIMITER, *(name for name in ("unit", "is_peak", "basis") if name in frame.columns)]
     return [msgspec.convert(row.asDict(recursive=True), kind) for row in frame.orderBy(*order).collect()]
+
+
+def _names(frame: DataFrame) -> list[str]:
+    """What rows are told apart by. No fractions: a sum of them differs with the order in which they are added."""
+    return [field.name for field in frame.schema if isinstance(field.dataType, (StringType, IntegerType, LongType))]
 
 
 def _key(one: Subject | LimiterVerdict) -> tuple[str, str, str, str]:

@@ -23,6 +23,15 @@ def test_waits_that_follow_one_another_are_one_episode(spark):
     assert row.span_s == 68
 
 
+def test_of_episodes_that_are_as_long_the_first_is_named(spark):
+    log = PlantedLog()
+    for waited_ms in (0, 400, 0, 400, 0, 400, 0, 100):
+        log.limit(10, throttled_ms=float(waited_ms))
+        log.second += 1
+    (row,) = episode_facts(frame(spark, [log], "limit")).collect()
+    assert (row.episodes, row.longest_s, row.longest_start) == (4, 0.4, "2026-11-21T11:29:01.000000Z")
+
+
 def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode(spark):
     log = PlantedLog()
     log.limit(10, throttled_ms=0.0)

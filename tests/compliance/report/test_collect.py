@@ -1,5 +1,8 @@
 import pytest
+from pyspark.sql import functions as F
 
+from compliance.figures.delays import episode_facts
+from compliance.figures.facts import EpisodeFacts
 from compliance.figures.usage import limiter_facts, usage_facts
 from compliance.judging.containment import containment_facts, judged_lines
 from compliance.judging.entitlement import entitlement_facts, owed_lines
@@ -37,3 +40,15 @@ def test_of_too_many_limits_the_violated_ones_are_kept(spark):
     over, short = containment_facts(judged_lines(lines)), entitlement_facts(owed_lines(lines))
     worst = worst_limits(limiter_facts(lines), over, short, 2)
     assert {row.name for row in worst.collect()} == {"t3", "starved"}
+
+
+@pytest.mark.parametrize("names", [("b", "c", "a", "d"), ("d", "a", "c", "b")])
+def test_rows_that_tie_are_in_one_order_wherever_their_lines_were(spark, names):
+    logs = []
+    for name in names:
+        log = PlantedLog(proxy_id=name)
+        log.limit(10, throttled_ms=500.0)
+        logs.append(log)
+    episodes = episode_facts(frame(spark, logs, "limit"))
+    rows = Found().rows("episodes", episodes.repartition(4, "proxy_id"), EpisodeFacts, F.desc("throttled_s"), "name")
+    assert [row.proxy_id for row in rows] == ["a", "b", "c", "d"]
