@@ -1,6 +1,8 @@
 """Proposed limits, read from a YAML file: what `sluice report --what-if` replays over the log."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +12,18 @@ from compliance.figures.levels import LEVELS
 MOST_PROPOSALS = 100
 DEFAULT_BURST_S = 0.1
 """A tenth of a second's worth, Sluice's own default."""
+_LONGEST_SHOWN = 100
+_BELONGS = {
+    "float": "a number of messages or bytes per second, as 80 or 0.5 (30 a minute are 0.5),",
+    "str": "text (put it in quotes)",
+    "array": "a list of proposed limits, as [{level: topic, messages: 80}],",
+    "object": "a section of keys, as {level: topic, messages: 80},",
+}
+"""By msgspec's words for what was expected."""
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_EXPECTED = re.compile(r"Expected `(\w+)")
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 class ProposalError(Exception):
@@ -48,11 +62,12 @@ def read_proposals(file: Path) -> list[Proposal]:
         ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
     """
     try:
-        proposals = msgspec.yaml.decode(file.read_bytes(), type=Proposals).limits
+        said = msgspec.yaml.decode(file.read_bytes())
+        proposals = msgspec.convert(said, Proposals).limits
     except OSError as error:
         raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error
     except msgspec.ValidationError as error:
-        raise ProposalError(f"--what-if {file}: {error} (what may stand there: docs/compliance.md, What-if)") from error
+        raise ProposalError(f"--what-if {file}: {_told(str(error), said)}") from error
     except msgspec.DecodeError as error:
         raise ProposalError(f"--what-if {file}: no YAML: {' '.join(str(error).split())}") from error
     if not 0 < len(proposals) <= MOST_PROPOSALS:
@@ -61,6 +76,28 @@ def read_proposals(file: Path) -> list[Proposal]:
         if fault := _fault(proposal):
             raise ProposalError(f"--what-if {file}: limits[{place}]: {fault}")
     return proposals
+
+
+def _told(error: str, said: object) -> str:
+    """Key, value and what belongs there, of what msgspec says of a file that is YAML."""
+    what, _, where = error.partition(" - at `")
+    place = where.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    key = f"{place}: " if place else ""
+    if unknown := _UNKNOWN.fullmatch(what):
+        fields = (Proposal if place else Proposals).__struct_fields__
+        return f"{key}{unknown[1]}: this key is not known here; known are {', '.join(fields)}"
+    if missing := _MISSING.fullmatch(what):
+        return f"{key}{missing[1]}: this key must be given here"
+    expected = _EXPECTED.match(what)
+    if not expected or expected[1] not in _BELONGS or where.startswith("key`"):
+        return f"{key}{what}"
+    return f"{key}{repr(_at(said, place))[:_LONGEST_SHOWN]}: {_BELONGS[expected[1]]} belongs here"
+
+
+def _at(said: Any, place: str) -> Any:
+    for number, key in _STEP.findall(place):
+        said = said[int(number) if number else key]
+    return said
 
 
 def _fault(proposal: Proposal) -> str | None:

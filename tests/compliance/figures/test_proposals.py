@@ -26,8 +26,26 @@ limits:
     [
         ("limits: [", "no YAML"),
         ("limits: []", "give 1 to 100"),
-        ("limits: [{level: topic, message: 3}]", "unknown field `message` - at `$.limits[0]`"),
-        ("limits: [{level: topic, messages: fast}]", "Expected `float | null`, got `str` - at `$.limits[0].messages`"),
+        (
+            "limits: [{level: topic, message: 3}]",
+            "limits[0]: message: this key is not known here; known are level, name,",
+        ),
+        ("limits: [{level: topic, messages: fast}]", "limits[0].messages: 'fast': a number of messages or"),
+        (
+            "limits: [{level: topic, bytes: 30/min}]",
+            "limits[0].bytes: '30/min': a number of messages or bytes per second",
+        ),
+        ("limits: [{level: topic, messages: yes}]", "limits[0].messages: True: a number"),
+        ("limits: [{level: 3}]", "limits[0].level: 3: text (put it in quotes) belongs here"),
+        ("limits: [{messages: 3}]", "limits[0]: level: this key must be given here"),
+        ("limits: [3]", "limits[0]: 3: a section of keys, as {level: topic, messages: 80}, belongs here"),
+        (
+            "limits: {a: 1}",
+            "limits: {'a': 1}: a list of proposed limits, as [{level: topic, messages: 80}], belongs here",
+        ),
+        ("limit: []", "limit: this key is not known here; known are limits"),
+        ("", "yaml: None: a section of keys"),
+        ("limits: [{1: topic}]", "limits[0]: Expected `str`"),
         (
             "limits: [{level: group, messages: 3}]",
             "limits[0]: level: 'group' is none of proxy, tenant",
