@@ -21,6 +21,8 @@ Verdict = Literal["compliant", "violated", "unknown", "no limit"]
 Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts)
 
 COMPLETE = 1 - 1e-9
+_NOT_KNOWN_WHOLE = 0.9999
+"""What the coverage of a run counts for at most of which lines are missing, or may be; or that is beyond the table."""
 _GRAVITY: tuple[Verdict, ...] = ("violated", "unknown", "compliant", "no limit")
 
 
@@ -158,7 +160,7 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
 
 def run_coverage(run: RunFacts) -> float:
     """The run's coverage; never whole while a line is known to be missing, or may be."""
-    return min(run.coverage, 0.9999) if run.missing or run.is_lossy or run.is_cut_off else run.coverage
+    return min(run.coverage, _NOT_KNOWN_WHOLE) if run.missing or run.is_lossy or run.is_cut_off else run.coverage
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
     rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
     latest = max(rows, key=lambda row: row.last)
     was_limited = any(row.was_limited for row in rows)
-    covered = min(coverage[row.proxy_id, row.boot_id] for row in rows)
+    covered = min(coverage.get((row.proxy_id, row.boot_id), _NOT_KNOWN_WHOLE) for row in rows)
     worst = max(containment, key=lambda window: window.excess / (window.limit or 1), default=None)
     least = max(entitlement, key=_deficit_s, default=None)
     is_over = any(window.excess > excess_tolerance(window.limit) for window in containment)

@@ -37,6 +37,12 @@ def test_without_full_coverage_nothing_is_compliant(run):
     assert limiter.coverage < 1
 
 
+def test_of_a_run_beyond_the_table_of_runs_nothing_is_compliant():
+    limiter = judged(runs=[run_fact(boot_id="another")], containment=[containment_fact(-1.0)])
+    assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")
+    assert judged(runs=[], containment=[containment_fact(5.0)]).containment == "violated"
+
+
 def test_a_violation_that_was_seen_stands_whatever_is_missing():
     limiter = judged(runs=[run_fact(coverage=0.5)], containment=[containment_fact(5.0)])
     assert (limiter.containment, limiter.entitlement) == ("violated", "unknown")
