@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from loadgen.bench import frames
+from loadgen.bench import frames, proc
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.peers import bare, haproxy, official
 from loadgen.bench.peers.plan import Peer
@@ -33,17 +33,17 @@ def _measure(size: int, connections: int, stage: Stage, name: str) -> Sample:
 
 
 def measured(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
-    """What the peer does with frames of `size` bytes on so many connections."""
+    """What the peer, all its processes together, does with frames of `size` bytes on so many connections."""
     frame = frames.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
-    clock = CpuClock(peer.pid)
+    clocks = [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
     with Beside(lambda: stage.native.receive(there)) as receiving:
         begun, sent = stage.native.send_for(here, frames.many(frame), len(frame), stage.seconds)
-    received, used = receiving.result, clock.read()
+    received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
     close_all(there)
     arrived = sum(received.frames)
     return {
         "rate": arrived / (received.last_at - begun),
-        "cpu": used.cpu_s / arrived * 1e6,
+        "cpu": used / arrived * 1e6,
         "lost": sum(sent) - arrived,
     }

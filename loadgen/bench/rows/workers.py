@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from loadgen.bench import frames, proc
+from loadgen.bench import proc
 from loadgen.bench.errors import BenchError
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.peers import sluice
-from loadgen.bench.peers.plan import Peer
 from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
+from loadgen.bench.rows.send import measured
+from loadgen.bench.stage import Stage
 
 WORKERS = 2
 _GOALS = (Goal("≥", 1.6),)
@@ -36,20 +36,7 @@ def _measure(size: int, connections: int, stage: Stage, name: str) -> Sample:
     with stage.started(stage.plans[name]) as alone, stage.started(sluice.plan(workers=WORKERS)) as several:
         if len(proc.children(several.pid)) < WORKERS:
             raise BenchError("the kernel does not tell of Sluice's workers (/proc/PID/task/*/children)")
-        turns = [_window(stage, peer, size, connections) for peer in (several, alone, alone, several)]
-    rate, one = (turns[0][0] + turns[3][0]) / 2, (turns[1][0] + turns[2][0]) / 2
-    cpu, cpu_one = (turns[0][1] + turns[3][1]) / 2, (turns[1][1] + turns[2][1]) / 2
+        turns = [measured(stage, peer, size, connections) for peer in (several, alone, alone, several)]
+    rate, one = (turns[0]["rate"] + turns[3]["rate"]) / 2, (turns[1]["rate"] + turns[2]["rate"]) / 2
+    cpu, cpu_one = (turns[0]["cpu"] + turns[3]["cpu"]) / 2, (turns[1]["cpu"] + turns[2]["cpu"]) / 2
     return {"cores": WORKERS * cpu_one / cpu, "cpu": cpu, "cpu_one": cpu_one, "rate": rate, "one": one}
-
-
-def _window(stage: Stage, peer: Peer, size: int, connections: int) -> tuple[float, float]:
-    """Frames a second, and CPU seconds a million of them."""
-    frame = frames.send_frame(size).frame
-    here, there = stage.producers(peer.port, connections)
-    clocks = [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
-    with Beside(lambda: stage.native.receive(there)) as receiving:
-        begun, _ = stage.native.send_for(here, frames.many(frame), len(frame), stage.seconds)
-    received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
-    close_all(there)
-    arrived = sum(received.frames)
-    return arrived / (received.last_at - begun), used / arrived * 1e6
