@@ -24,11 +24,11 @@ class Tally:
 
     def __init__(self, owner: int) -> None:
         self.owner: int = owner
-        self.entries: int = 0
-        self.messages: int = 0
-        self.size: int = 0
-        self.largest_messages: int = 0
-        self.largest_size: int = 0
+        self.entries: i64 = 0
+        self.messages: i64 = 0
+        self.size: i64 = 0
+        self.largest_messages: i64 = 0
+        self.largest_size: i64 = 0
 
     def add(self, messages: i64, size: i64) -> None:
         """Count one entry."""
@@ -42,8 +42,11 @@ class Tally:
 
     def clear(self) -> None:
         """Forget everything but the owner."""
-        self.entries = self.messages = self.size = 0
-        self.largest_messages = self.largest_size = 0
+        self.entries = 0
+        self.messages = 0
+        self.size = 0
+        self.largest_messages = 0
+        self.largest_size = 0
 
 
 def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally:

@@ -16,11 +16,12 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 from collections.abc import Callable
 from typing import Final
 
+from librt.strings import read_i64_be
 from mypy_extensions import i64
 
 from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
-from protocol.walk import message_count, messages_behind, read_command, u32
+from protocol.walk import message_count, messages_behind, read_command
 
 SEND: Final = 6
 SEND_RECEIPT: Final = 7
@@ -260,10 +261,11 @@ class FrameScanner:
         have: i64 = end - at
         if have < _HEAD:
             return -_HEAD
-        length: i64 = u32(data, at) + 4
+        head: i64 = read_i64_be(data, at)
+        length: i64 = (head >> 32 & 0xFFFFFFFF) + 4
         if length > self.max_size:
             raise FrameTooLarge(length, self.max_size)
-        command_size: i64 = u32(data, at + 4)
+        command_size: i64 = head & 0xFFFFFFFF
         if command_size + _HEAD > length:
             raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
         command: i64 = at + _HEAD

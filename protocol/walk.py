@@ -14,6 +14,7 @@ Source: https://protobuf.dev/programming-guides/encoding/
 
 from typing import Final
 
+from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from protocol.errors import MalformedFrame
@@ -24,15 +25,12 @@ _TYPE: Final = 0x08  # BaseCommand.type
 _OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
 _NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
 _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
+_ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
 def u32(data: bytes, at: i64) -> i64:
     """The big-endian number of four bytes at `at`; the caller has checked that they are there."""
-    b0: i64 = data[at]
-    b1: i64 = data[at + 1]
-    b2: i64 = data[at + 2]
-    b3: i64 = data[at + 3]
-    return b0 << 24 | b1 << 16 | b2 << 8 | b3
+    return i64(read_i32_be(data, at)) & 0xFFFFFFFF
 
 
 def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
@@ -55,7 +53,28 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise MalformedFrame("a number inside a command or its metadata has no end")
+    raise MalformedFrame(_ENDLESS)
+
+
+def _behind_varint(data: bytes, at: i64, end: i64) -> i64:
+    """The position behind the varint at `at`; errors as `varint`. Up to eight bytes are looked at in one."""
+    if at + 8 <= len(data):
+        ahead: i64 = read_i64_be(data, at)
+        more: i64 = 1 << 55
+        last: i64 = at
+        if ahead < 0:
+            last += 1
+            while ahead & more:
+                more >>= 8
+                last += 1
+        if last < end and last < at + 8:
+            return last + 1
+    last = at + 10
+    while at < last and at < end:
+        if data[at] < 0x80:
+            return at + 1
+        at += 1
+    raise MalformedFrame(_ENDLESS)
 
 
 def _long_tag(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
@@ -76,10 +95,13 @@ def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
         raise MalformedFrame("a field has the number 0")
     length: i64 = 0
     if wire_type == 0:
-        length, at = varint(data, at, end)
-        return at
+        return _behind_varint(data, at, end)
     if wire_type == 2:
-        length, at = varint(data, at, end)
+        length = data[at] if at < end else 0x80
+        if length < 0x80:
+            at += 1
+        else:
+            length, at = varint(data, at, end)
     elif wire_type == 5:
         length = 4
     elif wire_type == 1:
@@ -101,9 +123,19 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
         MalformedFrame: If the command has no type or two, or a field is broken.
     """
     wanted: i64 = payload_kind << 3 | 2
-    kind: i64 = 0
     owner: i64 = -1
     third: i64 = 0
+    inside: i64 = end - at - 4  # if the type, the command's tag and its length have four bytes, as nearly always
+    if inside >= 4 and inside < 0x80 and wanted < 0x80:
+        head: i64 = read_i64_be(data, at)
+        if (
+            head >> 24 == _TYPE << 32 | payload_kind << 24 | wanted << 16 | inside << 8 | _OWNER
+            and head & 0x800000 == 0
+        ):
+            owner = head >> 16 & 0x7F
+            owner, third = _ids(data, at + 6, end, owner, third)
+            return payload_kind, owner, third
+    kind: i64 = 0
     value: i64 = 0
     while at < end:
         tag: i64 = data[at]
@@ -143,8 +175,11 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i
             at = skip(data, at, end, tag)
             continue
         value = data[at] if at < end else 0x80
-        if value < 0x80:  # nearly always; a call less
+        if value < 0x80:
             at += 1
+        elif tag != _OWNER and tag != _NUM_MESSAGES:
+            at = _behind_varint(data, at, end)
+            continue
         else:
             value, at = varint(data, at, end)
         if tag == _OWNER:
@@ -206,8 +241,14 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
                 tag, at = _long_tag(data, at - 1, end)
             if tag == _NUM_MESSAGES_IN_BATCH:
                 messages, at = varint(data, at, end)
-            else:
+                continue
+            ahead: i64 = data[at] if at < end else 0x80  # a value or a length, nearly always of one byte
+            if tag < 8 or ahead >= 0x80 or (tag & 7 != 0 and (tag & 7 != 2 or ahead >= end - at)):
                 at = skip(data, at, end, tag)
+            elif tag & 7 == 0:
+                at += 1
+            else:
+                at += 1 + ahead
     except MalformedFrame:
         pass
     return message_count(messages)
@@ -216,4 +257,6 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
 def message_count(number: i64) -> i64:
     """A number of messages, cut to int32 as its field is; 1 where that makes no sense."""
     count: i64 = number & 0xFFFFFFFF
-    return count if 1 <= count < 0x80000000 else 1
+    if count >= 1 and count < 0x80000000:  # no conditional expression: of a native number and `1` it makes objects
+        return count
+    return 1

@@ -1,5 +1,6 @@
 """One consumer's permits: never more than it asked for, never fewer than it needs."""
 
+from collections import OrderedDict
 from itertools import product
 
 import pytest
@@ -7,9 +8,22 @@ import pytest
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
 from limiter.testing import ManualClock
-from limiter.under_way import RULES, DispatchRules, UnderWay
+from limiter.under_way import RULES, DispatchRules
 from limiter.usage import StreamUsage
 from tests.limiter.asking import PLAIN, Asking
+
+
+class Turns(OrderedDict[Permits, None]):
+    """A line of those who ask, which notes whose turn it was."""
+
+    def __init__(self, turns: list[Permits]) -> None:
+        super().__init__()
+        self._turns = turns
+
+    def move_to_end(self, key: Permits, last: bool = True) -> None:  # noqa: FBT001, FBT002 - as its base has it
+        self._turns.append(key)
+        super().move_to_end(key, last)
+
 
 BY_ENTRY = DispatchRules(is_precise=False, by_entry=True)
 
@@ -21,25 +35,18 @@ def test_a_consumer_without_limits_gets_all_it_asks_for() -> None:
     assert not consumer.permits.is_metered
 
 
-def test_what_entries_hold_is_learnt_once_a_consumer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_entries_hold_is_learnt_once_a_consumer_is_limited() -> None:
     """Who is not limited pays for a count of its permits, and for nothing else."""
-    learnt = []
-    original = UnderWay.learn
-
-    def learn(under_way: UnderWay, entries: int, messages: int, size: int) -> None:
-        learnt.append((entries, messages, size))
-        original(under_way, entries, messages, size)
-
-    monkeypatch.setattr(UnderWay, "learn", learn)
     consumer = Asking(rules=RULES)
     consumer.ask(1000)
     consumer.receive(50, 5000)
     consumer.arrive(50, 5000)
     consumer.pass_one()
-    assert (learnt, consumer.permits.at_broker) == ([], 900)
+    learnt = consumer.permits._under_way._mean
+    assert (learnt.messages, learnt.size, consumer.permits.at_broker) == (0, 0, 900)
     consumer.permits.rewire((PermitMeter(200),))
     consumer.receive(50, 5000)
-    assert (learnt, consumer.permits.at_broker) == ([(1, 50, 5000)], 850)
+    assert (learnt.messages, learnt.size, consumer.permits.at_broker) == (50, 5000, 850)
 
 
 def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
@@ -105,19 +112,15 @@ def test_who_finds_no_room_at_one_limit_does_not_stand_at_the_other_until_it_has
 
 @pytest.mark.parametrize("consumers", [20, 200])
 def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_their_own(
-    consumers: int, monkeypatch: pytest.MonkeyPatch
+    consumers: int,
 ) -> None:
     """A wide limit for all, where there is always room, and a narrow one for each."""
-    turns = []
-    original = Permits.take
-
-    def take(permits: Permits, share: int, meter: PermitMeter) -> bool:
-        turns.append(permits)
-        return original(permits, share, meter)
-
-    monkeypatch.setattr(Permits, "take", take)
     wide = PermitMeter(200_000)
-    all_of_them = [Asking(wide, PermitMeter(4), rules=RULES) for _ in range(consumers)]
+    narrow = [PermitMeter(4) for _ in range(consumers)]
+    turns: list[Permits] = []
+    for meter in (wide, *narrow):
+        meter.asking = Turns(turns)
+    all_of_them = [Asking(wide, own, rules=RULES) for own in narrow]
     for one in all_of_them:
         one.ask(1000)
         one.receive(1)

@@ -194,12 +194,25 @@ def test_a_varint_is_a_signed_number_of_64_bits(number: int, padding: int, behin
     assert varint(data + behind, 0, len(data + behind)) == (signed(number), len(data))
 
 
+@given(st.sampled_from(EDGES) | st.integers(0, 2**64 - 1), st.integers(0, 9), st.binary(max_size=9))
+def test_a_number_that_nobody_wants_is_stepped_over_as_it_would_be_read(
+    number: int, padding: int, behind: bytes
+) -> None:
+    data = wire.varint(number, padding)
+    assert skip(data + behind, 0, len(data), tag=0x10) == len(data)
+    for end in range(len(data)):
+        with pytest.raises(MalformedFrame, match="no end"):
+            skip(data + behind, 0, end, tag=0x10)
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x80", b"\xff" * 9, b"\xff" * 9 + b"\x82", b"\x80" * 10 + b"\x00", b"\xff" * 99]
 )
 def test_a_varint_without_an_end_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedFrame, match="no end"):
         varint(data, 0, len(data))
+    with pytest.raises(MalformedFrame, match="no end"):
+        skip(data, 0, len(data), tag=0x10)
 
 
 @pytest.mark.parametrize(("last", "value"), [(0, 0), (1, 2**63), (2, 0), (3, 2**63), (0x7F, 2**63)])
