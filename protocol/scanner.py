@@ -66,6 +66,7 @@ class FrameScanner:
         self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
         self._tally_of: dict[int, Tally] = {}
         self._receipts_of: dict[int, Tally] = {}
+        self._end: i64 = 0
         self._rest: i64 = 0
         self._carry: bytearray = bytearray()
         self._need: i64 = 0
@@ -92,11 +93,12 @@ class FrameScanner:
         if self._payload == MESSAGE:
             self._silent_a = self._silent_b
 
-    def scan(self, chunk: bytes) -> bool:
+    def scan(self, chunk: bytes, size: i64 = -1) -> bool:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
 
         True: `tallies` says who has what; call `accept` and write `lead`, then `chunk` without its last `keep`
-        bytes; or call `cut` with the same chunk. False: only `cut` will do.
+        bytes; or call `cut` with the same chunk. False: only `cut` will do. `size` bytes of `chunk` count; all, if
+        negative.
 
         Raises:
             FrameTooLarge: If a frame announces more than `max_size`.
@@ -107,7 +109,8 @@ class FrameScanner:
             self._doubted = []
         if self.receipts:
             clear(self.receipts, self._receipts_of)
-        end: i64 = len(chunk)
+        end: i64 = size if size >= 0 else i64(len(chunk))
+        self._end = end
         at: i64 = self._rest
         self.lead = b""
         self._next_need = 0
@@ -155,9 +158,9 @@ class FrameScanner:
         self._rest = self._next_rest
         if self._next_need > 0:
             if self.lead or not self._carry:
-                self._carry = bytearray(chunk[len(chunk) - self.keep :])
+                self._carry = bytearray(chunk[self._end - self.keep : self._end])
             else:
-                self._carry += chunk
+                self._carry += chunk[: self._end]
             self._need = self._next_need
         elif self._carry:
             self._carry = bytearray()

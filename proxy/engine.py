@@ -21,6 +21,7 @@ from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.observe.rejects import Rejects
 from proxy.sessions.holdings import ENTRY_OVERHEAD
+from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.shared_budget import SharedBudget
 
@@ -60,6 +61,7 @@ class Engine:
         self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.reading_line = ReadingLine()
+        self.read_buffer = ReadBuffer()
         self.rejects = Rejects()
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.admission = Admission(config, counters, clock, policies)

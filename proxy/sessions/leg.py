@@ -4,15 +4,17 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 """
 
 import asyncio
-import socket
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
 from protocol.errors import ProtocolError
 from proxy.sessions.outlet import Bytes
+from proxy.sessions.read_buffer import LEAST_READ, STEPS, ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.relay import Relay
+from proxy.sessions.sockets import address_of, descriptor_of, has_left
 from proxy.sessions.throttle import Cause, ThrottleTracker
 
 WRITE_BUFFER_HIGH = 512 * 1024
@@ -20,11 +22,11 @@ WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
 GATHER_MOST = 64 * 1024
 """Bytes that wait for the end of the loop's turn; from so many on, the copy costs as much as the call saves."""
+FULL_READS = 8
+"""Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
 _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
-_LEFT = frozenset({7, 8})
-"""TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
 
 
 class LegOwner(Protocol):
@@ -58,7 +60,8 @@ class LegOwner(Protocol):
 class Leg:
     """Reads into its owner, writes what it is given, and counts the reasons not to read.
 
-    It is an `asyncio.Protocol` without the name: compiled classes cannot inherit from interpreted ones.
+    It is an `asyncio.BufferedProtocol` without the name, which compiled classes cannot inherit from; uvloop looks for
+    `get_buffer`, not for the name.
 
     Attributes:
         relay: Takes what is read, in place of the owner, while there is one.
@@ -67,15 +70,20 @@ class Leg:
         side: `client` or `broker`, for people.
         owner: Told of everything.
         line: Where it waits for its turn to be read.
+        buffer: What it is read into.
     """
 
     __slots__ = (
         "_abort_timer",
+        "_buffer",
+        "_descriptor",
+        "_full_reads",
         "_gathered",
         "_gathered_size",
         "_is_ended",
         "_line",
         "_owner",
+        "_step",
         "_transport",
         "bytes_read",
         "relay",
@@ -83,13 +91,17 @@ class Leg:
         "tracker",
     )
 
-    def __init__(self, side: str, owner: LegOwner, line: ReadingLine) -> None:
+    def __init__(self, side: str, owner: LegOwner, line: ReadingLine, buffer: ReadBuffer) -> None:
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
         self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self._owner = owner
         self._line = line
+        self._buffer = buffer
+        self._step = 0
+        self._full_reads = 0
+        self._descriptor = -1
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
         self._is_ended = False
@@ -100,20 +112,37 @@ class Leg:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self._descriptor = descriptor_of(transport)
         self._owner.opened(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
-        self.bytes_read += len(data)
-        self.take(data)
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Called by the loop, which reads into it."""
+        return self._buffer.views[self._step]
 
-    def take(self, data: bytes) -> None:
-        """Pass on what was read, now or before there was a relay."""
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop, which has read so much."""
+        self.bytes_read += nbytes
+        self.take(self._buffer.data, nbytes)
+        relay = self.relay
+        if relay is None or not relay.passes:
+            self._step = self._full_reads = 0
+        elif nbytes < LEAST_READ << self._step:
+            self._full_reads = 0
+        elif self._step < STEPS:
+            self._step += 1
+        else:
+            self._full_reads += 1
+            if self._full_reads == FULL_READS:
+                self._full_reads = 0
+                self.yield_turn()
+
+    def take(self, data: bytes, size: int) -> None:
+        """Pass on what was read, now or before there was a relay: the first `size` bytes of `data`."""
         if self.relay is None:
-            self._owner.arrived(self, data)
+            self._owner.arrived(self, data[:size])
             return
         try:
-            self.relay.feed(data)
+            self.relay.feed(data, size)
         except ProtocolError as error:
             self._owner.broke_protocol(self, error)
 
@@ -153,12 +182,16 @@ class Leg:
         return self._transport is not None
 
     def write(self, part: Bytes) -> None:
-        """Send bytes at once; a leg that is gone, or that was told the end, swallows them."""
+        """Send bytes at once; a leg that is gone, or that was told the end, swallows them. Views are not kept."""
         if self._gathered:
-            self._gathered.append(part)
+            self._gathered.append(bytes(part))
             self._write_gathered()
         elif self._transport is not None and not self._is_ended:
-            self._transport.write(part)
+            sent = self._sent_at_once(self._transport, part)
+            if sent == 0:
+                self._transport.write(bytes(part))
+            elif sent < len(part):
+                self._transport.write(bytes(memoryview(part)[sent:]))
 
     def write_soon(self, part: Bytes) -> None:
         """Send bytes together with what else is to be sent in this turn of the loop.
@@ -215,17 +248,8 @@ class Leg:
         return not is_stopped
 
     def has_left(self) -> bool:
-        """Whether the peer has closed or reset the connection; while it is not read, nobody else tells.
-
-        Known on Linux only; elsewhere the next sign of life finds out.
-        """
-        if self._transport is None or not hasattr(socket, "TCP_INFO"):
-            return False
-        connection = self._transport.get_extra_info("socket")
-        if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
-            return False
-        state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        return state in _LEFT
+        """Whether the peer has closed or reset the connection; while it is not read, nobody else tells."""
+        return self._transport is not None and has_left(self._transport)
 
     def resume_reading(self) -> None:
         """Read again, if there is still no reason against it."""
@@ -241,6 +265,15 @@ class Leg:
         if transport is not None and self._abort_timer is None:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
+
+    def _sent_at_once(self, transport: asyncio.Transport, part: Bytes) -> int:
+        """How many bytes the kernel took; the transport would keep them for the end of the turn, as a copy."""
+        if self._descriptor < 0 or transport.get_write_buffer_size() > 0 or transport.is_closing():
+            return 0
+        try:
+            return os.write(self._descriptor, part)
+        except OSError:  # it has no room; or the connection is broken, which the transport will find, too
+            return 0
 
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
@@ -258,11 +291,3 @@ class Leg:
         if self._gathered:
             parts, self._gathered, self._gathered_size = self._gathered, [], 0
             self.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-
-def address_of(peername: object) -> str:
-    """`host:port` of a socket's peer, or empty."""
-    if isinstance(peername, tuple) and len(peername) >= 2:
-        host, port = peername[0], peername[1]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return ""

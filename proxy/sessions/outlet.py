@@ -9,7 +9,7 @@ class Writer(Protocol):
     """Where bytes go, in order."""
 
     def write(self, part: Bytes) -> None:
-        """Send bytes at once."""
+        """Send bytes at once. A view may show other bytes after this."""
 
     def write_soon(self, part: Bytes) -> None:
         """Send bytes together with others that are about to come."""

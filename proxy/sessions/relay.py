@@ -31,6 +31,7 @@ class Relay:
     """Meters and forwards what one peer sends.
 
     Attributes:
+        passes: Whether what was fed last went on at once, as it came.
         sent: Told of each publish that passes, if they are counted.
         answers: Told of the receipts that pass in a chunk, if they are counted; others go by the handler.
 
@@ -48,6 +49,7 @@ class Relay:
         self.backlog = b""
         self.outlet = outlet
         self.is_over = False
+        self.passes = False
         self.yield_turn: Callable[[], None] = lambda: None
         self.sent: PendingPublishes | None = None
         self.answers: PendingPublishes | None = None
@@ -75,8 +77,8 @@ class Relay:
         """Put something before the handler, and around it."""
         self._handle = listen(self._handle)
 
-    def feed(self, chunk: bytes) -> None:
-        """Take what was read.
+    def feed(self, data: bytes, size: int) -> None:
+        """Take what was read: the first `size` bytes of `data`, which may be other ones afterwards.
 
         Raises:
             ProtocolError: If the peer broke the protocol; nothing more can be fed.
@@ -84,24 +86,26 @@ class Relay:
         now = self._clock()
         scanner = self.scanner
         if self.backlog:
-            self.backlog += chunk
+            self.backlog += data[:size]
         elif (
             self._collecting is None
             and not self._is_skipping
             and not self.outlet.waiting
-            and scanner.scan(chunk)
+            and scanner.scan(data, size)
             and not (scanner.ends_mid_frame and self._holds_any())
             and (self.sent is None or self.sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)
         ):
-            scanner.accept(chunk)
-            self._forward(chunk)
+            scanner.accept(data)
+            self._forward(data, size)
+            self.passes = True
             if self.sent is not None:
                 self.sent.passed_uncut(scanner.tallies)
             if self.answers is not None:
                 self.answers.answered_in_chunk(scanner.receipts)
         else:
-            self._feed_exactly(chunk, now)
+            self.passes = False
+            self._feed_exactly(data[:size], now)
 
     def resume(self) -> None:
         """Go on with what a pause left over."""
@@ -185,15 +189,12 @@ class Relay:
             stream = self.streams[tally.owner]
             self._gate.withdraw(stream, _charged(stream, tally), tally.size)
 
-    def _forward(self, chunk: bytes) -> None:
+    def _forward(self, data: bytes, size: int) -> None:
         scanner = self.scanner
-        keep = scanner.keep
         if scanner.lead:
             self.outlet.pass_on(scanner.lead, mid_frame=True)
-        if keep == 0:
-            self.outlet.pass_on(chunk, mid_frame=scanner.mid_frame)
-        elif keep < len(chunk):
-            self.outlet.pass_on(memoryview(chunk)[: len(chunk) - keep], mid_frame=False)
+        if scanner.keep < size:
+            self.outlet.pass_on(memoryview(data)[: size - scanner.keep], mid_frame=scanner.mid_frame)
 
     def _feed_exactly(self, chunk: bytes, now: int) -> None:
         data, pieces = self.scanner.cut(chunk)

@@ -72,8 +72,8 @@ class Session:
     ) -> None:
         self.state = State.GREETING
         self.connection = Connection(connection_id)
-        self.client = Leg("client", self, engine.reading_line)
-        self.broker = Leg("broker", self, engine.reading_line)
+        self.client = Leg("client", self, engine.reading_line, engine.read_buffer)
+        self.broker = Leg("broker", self, engine.reading_line, engine.read_buffer)
         self._engine = engine
         self._log = log
         self._finished = finished
@@ -233,7 +233,7 @@ class Session:
         self.broker.write(greeting.frame)
         early, self._greeting = bytes(self._greeting), bytearray()
         if early:
-            self.client.take(early)
+            self.client.take(early, len(early))
         self.client.unthrottle(Cause.CONNECTING)
 
     # ---- what the brokers' and clients' commands ask for

@@ -10,12 +10,17 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
+from protocol.commands import encode_with_payload
 from protocol.pieces import TAIL, Piece
+from protocol.pulsar_pb2 import CommandSend
 from protocol.scanner import MESSAGE, SEND, SEND_RECEIPT, FrameScanner
 from tests.protocol.choices import Check, Choices, choices, in_bulk
 from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frame, cut_anyhow, model
 
 ROW = 1200
+
+REMAINS = encode_with_payload(CommandSend(producer_id=77, sequence_id=0), b"of another read") * 2
+"""Stands behind each chunk in the memory that it was read into."""
 
 
 class Watched:
@@ -36,7 +41,7 @@ class Watched:
         """Look at a chunk; nothing moves."""
         ready = self._inspected_by(chunk)
         silent = SILENT[self.direction] | {self.direction}
-        told = self.scanner.scan(chunk)
+        told = self.scanner.scan(chunk + REMAINS, len(chunk))
         assert told == all(frame.kind in silent for frame in ready), "only a command asks for a cut"
         if told:
             assert self._tallies() == self._sums(ready)
@@ -50,7 +55,7 @@ class Watched:
         lead, keep = self.scanner.lead, self.scanner.keep
         assert lead in (b"", self.kept)
         assert 0 <= keep <= len(chunk)
-        self.scanner.accept(chunk)
+        self.scanner.accept(chunk + REMAINS)
         self._pass_on(lead + chunk[: len(chunk) - keep], chunk)
 
     def cut(self, chunk: bytes) -> None:

@@ -4,10 +4,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 from tests.proxy.conversation import World
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], Any]]:
+    """What the proxy runs in, unless a module of tests has a `new_event_loop` of its own."""
+    module = item.getparent(pytest.Module)
+    return {"loop": getattr(module and module.obj, "new_event_loop", uvloop.new_event_loop)}
 
 
 @pytest.fixture

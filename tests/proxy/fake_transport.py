@@ -4,7 +4,13 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
+
+from tests.proxy.wire import send
+
+AnyProtocol = asyncio.Protocol | asyncio.BufferedProtocol
+_REMAINS = send(77) * 3
 
 
 class _Kernel:
@@ -15,6 +21,9 @@ class _Kernel:
     def __init__(self, transport: "FakeTransport") -> None:
         self._transport = transport
 
+    def fileno(self) -> int:
+        return self._transport.descriptor
+
     def getsockopt(self, _level: int, _option: int, _size: int) -> bytes:
         return bytes([self._transport.state])
 
@@ -23,6 +32,7 @@ class FakeTransport(asyncio.Transport):
     """The proxy's end of one connection, in the manner of asyncio's own transport.
 
     Attributes:
+        descriptor: Where the kernel takes bytes from others than the transport; -1 for nowhere.
         state: The connection's, as Linux numbers it: established, or left by the peer (8).
         written: What the peer took.
         unsent: What the peer has not taken yet, because it does not read.
@@ -31,6 +41,7 @@ class FakeTransport(asyncio.Transport):
 
     def __init__(self, loop: asyncio.BaseEventLoop, address: tuple[str, int]) -> None:
         self.state = 1
+        self.descriptor = -1
         super().__init__({"peername": address, "socket": _Kernel(self)})
         self.written = bytearray()
         self.unsent = bytearray()
@@ -39,7 +50,7 @@ class FakeTransport(asyncio.Transport):
         self.is_eof_sent = self.was_aborted = self.is_lost = False
         self.peer_reads = True
         self._loop = loop
-        self._protocol: asyncio.Protocol | None = None
+        self._protocol: AnyProtocol | None = None
         self._is_ending = False
         self._is_writing_paused = False
         self._high, self._low = 64 * 1024, 16 * 1024
@@ -47,13 +58,13 @@ class FakeTransport(asyncio.Transport):
 
     # ---- for the peer
 
-    def connect(self, protocol: asyncio.Protocol) -> None:
+    def connect(self, protocol: AnyProtocol) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
 
     def receive(self, data: bytes) -> None:
         """The peer sends; it arrives once the proxy reads."""
-        self._arrive(lambda: self._peer().data_received(data))
+        self._arrive(partial(self._fill, data))
 
     def receive_eof(self) -> None:
         self.state = 8
@@ -135,6 +146,20 @@ class FakeTransport(asyncio.Transport):
     def is_reading(self) -> bool:
         return not self._is_ending and not self.is_reading_paused
 
+    def _fill(self, data: bytes) -> None:
+        """As uvloop does: by its buffer, if it has one; what stands behind is of other reads."""
+        peer = self._peer()
+        if isinstance(peer, asyncio.Protocol):
+            peer.data_received(data)
+            return
+        buffer = cast("memoryview", peer.get_buffer(-1))
+        size = min(len(data), len(buffer))
+        remains = _REMAINS[: len(buffer) - size]
+        buffer[:size], buffer[size : size + len(remains)] = data[:size], remains
+        if size < len(data):
+            self._incoming.appendleft(partial(self._fill, data[size:]))
+        peer.buffer_updated(size)
+
     def _arrive(self, event: Callable[[], None]) -> None:
         self._incoming.append(event)
         self._read_on()
@@ -153,5 +178,5 @@ class FakeTransport(asyncio.Transport):
             if self._protocol is not None:
                 self._protocol.connection_lost(error)
 
-    def _peer(self) -> asyncio.Protocol:
-        return cast("asyncio.Protocol", self._protocol)
+    def _peer(self) -> AnyProtocol:
+        return cast("AnyProtocol", self._protocol)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from limiter.testing import ManualClock
-from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.fake_transport import AnyProtocol, FakeTransport
 
 
 class _NoSelector:
@@ -26,7 +26,7 @@ class Dial:
     """One attempt to connect: `address` as the proxy asked for it; the test accepts or fails it."""
 
     address: tuple[str, int]
-    protocol: asyncio.Protocol
+    protocol: AnyProtocol
     transport: FakeTransport
     outcome: "asyncio.Future[None]"
 

@@ -130,7 +130,8 @@ class RelayRig:
     def _read(self) -> None:
         """What a transport does later, in the loop's next turn: never inside of what resumed it."""
         while self._socket and not self.reading.is_paused:
-            self.relay.feed(self._socket.popleft())
+            chunk = self._socket.popleft()
+            self.relay.feed(chunk, len(chunk))
 
     def _read_on(self, _last: Cause) -> None:
         self.relay.resume()

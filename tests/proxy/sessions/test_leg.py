@@ -1,70 +1,12 @@
 """One TCP connection of a session."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from limiter.testing import ManualClock
-from protocol.errors import ProtocolError
-from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, Leg, address_of
-from proxy.sessions.outlet import Bytes
-from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from proxy.sessions.throttle import Cause
-from tests.proxy.fake_transport import FakeTransport
-from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.relay_rig import MAX_FRAME, RelayRig
 from tests.proxy.wire import send
-
-
-class Owner:
-    """Notes what a leg tells."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
-
-    def arrived(self, _leg: Leg, chunk: bytes) -> None:
-        self.told.append(("arrived", chunk))
-
-    def broke_protocol(self, _leg: Leg, error: ProtocolError) -> None:
-        self.told.append(("broke protocol", error.cause))
-
-    def writable(self, _leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
-        self.told.append(("writable", is_writable))
-
-    def opened(self, _leg: Leg) -> None:
-        self.told.append(("opened",))
-
-    def half_closed(self, _leg: Leg) -> None:
-        self.told.append(("half closed",))
-
-    def lost(self, _leg: Leg, error: Exception | None) -> None:
-        self.told.append(("lost", error))
-
-    def throttle_changed(self, _leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
-        self.told.append((cause, is_raised))
-
-    def read_on(self, leg: Leg) -> None:
-        self.told.append(("read on",))
-        leg.resume_reading()
-
-
-class Wired:
-    """A leg on a transport that is not there."""
-
-    def __init__(self) -> None:
-        self.loop = ManualLoop(ManualClock())
-        self.owner = Owner()
-        self.leg = Leg("client", self.owner, ReadingLine())
-        self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
-        self.loop.run(self.transport.connect, self.leg)
-
-
-@pytest.fixture
-def wired() -> Iterator[Wired]:
-    wired = Wired()
-    yield wired
-    assert not wired.loop.trouble
-    wired.loop.close()
+from tests.proxy.wired_leg import Wired
 
 
 def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
@@ -158,33 +100,6 @@ def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -
     wired.leg.throttle(Cause.WRITE_BUFFER)
     assert wired.transport.written == b""
     assert not wired.leg.is_throttled()
-
-
-@pytest.mark.parametrize(
-    ("peername", "address"),
-    [
-        (("192.0.2.1", 1), "192.0.2.1:1"),
-        (("2001:db8::1", 1, 0, 0), "[2001:db8::1]:1"),
-        (None, ""),
-        ("/run/socket", ""),
-    ],
-)
-def test_addresses_are_written_as_people_write_them(peername: object, address: str) -> None:
-    assert address_of(peername) == address
-
-
-@pytest.fixture
-def calls(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The transport's writes, each a call of the system."""
-    made: list[bytes] = []
-    write = wired.transport.write
-
-    def noted(part: Bytes) -> None:
-        made.append(bytes(part))
-        write(part)
-
-    monkeypatch.setattr(wired.transport, "write", noted)
-    return made
 
 
 def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:

@@ -65,7 +65,7 @@ def test_a_pause_during_a_frame_waits_for_its_end() -> None:
     frame = send(0, size=500)
     rig.feed(frame[:100])
     rig.throttle(Cause.WRITE_BUFFER, on=True)
-    rig.relay.feed(frame[100:] + PING)  # a transport may still deliver what it had read
+    rig.relay.feed(frame[100:] + PING, len(frame[100:] + PING))  # a transport may still deliver what it had read
     assert rig.frames() == [frame]
     assert rig.relay.backlog == PING
     rig.throttle(Cause.WRITE_BUFFER, on=False)
@@ -75,8 +75,8 @@ def test_a_pause_during_a_frame_waits_for_its_end() -> None:
 def test_a_chunk_that_comes_during_a_pause_joins_what_was_left_over() -> None:
     rig = RelayRig([None])
     rig.throttle(Cause.WRITE_BUFFER, on=True)
-    rig.relay.feed(PING + PING)
-    rig.relay.feed(PONG)
+    rig.relay.feed(PING + PING, 2 * len(PING))
+    rig.relay.feed(PONG, len(PONG))
     assert rig.frames() == [PING]
     rig.throttle(Cause.WRITE_BUFFER, on=False)
     assert rig.frames() == [PING, PONG]

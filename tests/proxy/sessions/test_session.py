@@ -6,6 +6,7 @@ import pytest
 
 from proxy.sessions.keepalive import INTERVAL_S
 from proxy.sessions.leg import Leg
+from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
@@ -242,7 +243,7 @@ def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:
     broker.stop_reading()
     client >> PING
     world.loop.run(session.shut_down)
-    world.loop.run(session.arrived, Leg("client", session, ReadingLine()), PING)
+    world.loop.run(session.arrived, Leg("client", session, ReadingLine(), ReadBuffer()), PING)
     broker.read_on()
     broker << PING
     broker << NOTHING

@@ -97,7 +97,8 @@ def test_closing_twice_is_closing_once_and_never_closes_a_successor(opened: Open
 def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> None:
     consumer = opened.consumer()
     assert not opened.streams.hold_behind(consumer, active())
-    world.loop.run(opened.to_client.feed, b"".join(messages(2)))
+    deliveries = b"".join(messages(2))
+    world.loop.run(opened.to_client.feed, deliveries, len(deliveries))
     assert opened.written == [message(0)]
     assert opened.streams.hold_behind(consumer, active())
     opened.streams.drop_held(consumer, ask_again=False)

@@ -1,9 +1,14 @@
 """Time runs while it is the broker's turn."""
 
+import asyncio
+
 import pytest
 
 from proxy.admin.forwarding.patience import Patience
 from tests.proxy.loop_time import later
+
+new_event_loop = asyncio.new_event_loop
+"""Its clock can be moved by hand."""
 
 
 async def test_a_broker_that_does_nothing_is_left() -> None:

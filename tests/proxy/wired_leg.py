@@ -1,0 +1,53 @@
+"""One leg of a session, on a transport that is not there."""
+
+from limiter.testing import ManualClock
+from protocol.errors import ProtocolError
+from proxy.sessions.leg import Leg
+from proxy.sessions.read_buffer import ReadBuffer
+from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.throttle import Cause
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.manual_loop import ManualLoop
+
+
+class Owner:
+    """Notes what a leg tells."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def arrived(self, _leg: Leg, chunk: bytes) -> None:
+        self.told.append(("arrived", chunk))
+
+    def broke_protocol(self, _leg: Leg, error: ProtocolError) -> None:
+        self.told.append(("broke protocol", error.cause))
+
+    def writable(self, _leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+        self.told.append(("writable", is_writable))
+
+    def opened(self, _leg: Leg) -> None:
+        self.told.append(("opened",))
+
+    def half_closed(self, _leg: Leg) -> None:
+        self.told.append(("half closed",))
+
+    def lost(self, _leg: Leg, error: Exception | None) -> None:
+        self.told.append(("lost", error))
+
+    def throttle_changed(self, _leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+        self.told.append((cause, is_raised))
+
+    def read_on(self, leg: Leg) -> None:
+        self.told.append(("read on",))
+        leg.resume_reading()
+
+
+class Wired:
+    """A leg on a transport that is not there."""
+
+    def __init__(self) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.owner = Owner()
+        self.leg = Leg("client", self.owner, ReadingLine(), ReadBuffer())
+        self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
+        self.loop.run(self.transport.connect, self.leg)
