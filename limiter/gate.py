@@ -21,8 +21,8 @@ from limiter.turns import meet, next_turn, obstacle_of, refusing
 
 LEAST_SLEEP_NS = 1_000_000
 """Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
-MOST_TURNS = 1000
-"""Turns in one go, a millisecond's work: a burst's worth, if the gate was woken late, can be ten times as much."""
+MOST_TURNS, TURN_SIZE = 1000, 2048
+"""Turns in one go, and bytes that take as long as one: a millisecond's work; a burst's worth can be ten times more."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -123,11 +123,11 @@ class Gate:
                 stream = next_turn(limiter, now)
                 if stream is None:
                     break
-                turns += 1
+                turns += 1 + stream.held[0].size // TURN_SIZE
                 self._take_turn(stream, now)
         finally:  # whatever one stream's `release` raises, the others go on
             limiter.wakes_at = None
-            if limiter.waiters and turns == MOST_TURNS:
+            if limiter.waiters and turns >= MOST_TURNS:
                 self._wake(limiter, now)
             elif limiter.waiters:
                 self._ask_for_wake_up(limiter, now)

@@ -56,6 +56,7 @@ class FrameScanner:
         self.not_believed: Callable[[int], None] | None = None
         self._doubted: list[int] = []
         self.left: i64 = 0
+        self.end: i64 = 0
         self.tallies: list[Tally] = []
         self.lead: bytes = b""
         self.keep: i64 = 0
@@ -66,7 +67,6 @@ class FrameScanner:
         self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
         self._tally_of: dict[int, Tally] = {}
         self._receipts_of: dict[int, Tally] = {}
-        self._end: i64 = 0
         self._rest: i64 = 0
         self._carry: bytearray = bytearray()
         self._need: i64 = 0
@@ -97,8 +97,7 @@ class FrameScanner:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
 
         True: `tallies` says who has what; call `accept` and write `lead`, then `chunk` without its last `keep`
-        bytes; or call `cut` with the same chunk. False: only `cut` will do. `size` bytes of `chunk` count; all, if
-        negative.
+        bytes; or call `cut` with it. False: only `cut` will do. Of `chunk`, `size` bytes count, if given.
 
         Raises:
             FrameTooLarge: If a frame announces more than `max_size`.
@@ -110,7 +109,7 @@ class FrameScanner:
         if self.receipts:
             clear(self.receipts, self._receipts_of)
         end: i64 = size if size >= 0 else i64(len(chunk))
-        self._end = end
+        self.end = end
         at: i64 = self._rest
         self.lead = b""
         self._next_need = 0
@@ -158,32 +157,34 @@ class FrameScanner:
         self._rest = self._next_rest
         if self._next_need > 0:
             if self.lead or not self._carry:
-                self._carry = bytearray(chunk[self._end - self.keep : self._end])
+                self._carry = bytearray(chunk[self.end - self.keep : self.end])
             else:
-                self._carry += chunk[: self._end]
+                self._carry += chunk[: self.end]
             self._need = self._next_need
         elif self._carry:
             self._carry = bytearray()
 
-    def cut(self, chunk: bytes) -> tuple[bytes, list[Piece]]:
+    def cut(self, chunk: bytes, size: i64 = -1) -> tuple[bytes, list[Piece]]:
         """Say where each frame of `chunk` begins and ends, and go to the state behind it.
 
         Returns the bytes that the pieces' positions refer to (the chunk, behind what was kept of the one before) and
         the pieces in order, without gaps. Bytes behind the last piece are kept; but the last `left` bytes have not been
-        looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk.
+        looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk. `size` is as in
+        `scan`; in what is returned, what stands before `end` counts.
 
         Raises:
             FrameTooLarge: If a frame announces more than `max_size`.
             MalformedFrame: If a frame contradicts itself.
         """
-        self.left = 0
-        self._doubted = []
-        if not chunk or (self._carry and len(self._carry) + len(chunk) < self._need):
-            self._carry += chunk
+        self.left, self._doubted = 0, []
+        fresh: i64 = size if size >= 0 else i64(len(chunk))
+        end: i64 = fresh + len(self._carry)
+        self.end = end
+        if fresh == 0 or (end > fresh and end < self._need):
+            self._carry += chunk[:fresh]
             return b"", []
-        data = bytes(self._carry) + chunk if self._carry else chunk
+        data = bytes(self._carry) + chunk[:fresh] if end > fresh else chunk
         pieces: list[Piece] = []
-        end: i64 = len(data)
         at: i64 = self._rest
         self._carry = bytearray()
         if at > 0:
@@ -195,7 +196,7 @@ class FrameScanner:
                 break
             length: i64 = self._inspect(data, at, end)
             if length < 0:
-                self._carry = bytearray(data[at:])
+                self._carry = bytearray(data[at:end])
                 self._need = -length
                 at = end
                 break

@@ -20,8 +20,10 @@ from proxy.sessions.throttle import Cause, ThrottleTracker
 WRITE_BUFFER_HIGH = 512 * 1024
 WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
-GATHER_MOST = 64 * 1024
-"""Bytes that wait for the end of the loop's turn; from so many on, the copy costs as much as the call saves."""
+GATHER_MOST = 256 * 1024
+"""Bytes that wait for the end of the loop's turn, to be sent in one call."""
+_JOINED_MOST = 64 * 1024
+"""Beyond this the kernel is told of all parts instead of getting a copy of them in one."""
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
@@ -185,13 +187,10 @@ class Leg:
         """Send bytes at once; a leg that is gone, or that was told the end, swallows them. Views are not kept."""
         if self._gathered:
             self._gathered.append(bytes(part))
+            self._gathered_size += len(part)
             self._write_gathered()
         elif self._transport is not None and not self._is_ended:
-            sent = self._sent_at_once(self._transport, part)
-            if sent == 0:
-                self._transport.write(bytes(part))
-            elif sent < len(part):
-                self._transport.write(bytes(memoryview(part)[sent:]))
+            self._send(self._transport, [part], len(part))
 
     def write_soon(self, part: Bytes) -> None:
         """Send bytes together with what else is to be sent in this turn of the loop.
@@ -266,14 +265,17 @@ class Leg:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
 
-    def _sent_at_once(self, transport: asyncio.Transport, part: Bytes) -> int:
-        """How many bytes the kernel took; the transport would keep them for the end of the turn, as a copy."""
-        if self._descriptor < 0 or transport.get_write_buffer_size() > 0 or transport.is_closing():
-            return 0
-        try:
-            return os.write(self._descriptor, part)
-        except OSError:  # it has no room; or the connection is broken, which the transport will find, too
-            return 0
+    def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
+        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy."""
+        sent = 0
+        if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
+            try:
+                sent = os.writev(self._descriptor, parts) if len(parts) > 1 else os.write(self._descriptor, parts[0])
+            except OSError:  # it has no room; or the connection is broken, which the transport will find, too
+                sent = 0
+        if sent < size:
+            rest = b"".join(parts)
+            transport.write(rest[sent:] if sent else rest)
 
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
@@ -288,6 +290,9 @@ class Leg:
             self.throttle(Cause.TURN)
 
     def _write_gathered(self) -> None:
-        if self._gathered:
-            parts, self._gathered, self._gathered_size = self._gathered, [], 0
-            self.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if not self._gathered:
+            return
+        parts, self._gathered = self._gathered, []
+        size, self._gathered_size = self._gathered_size, 0
+        if self._transport is not None and not self._is_ended:
+            self._send(self._transport, parts if size > _JOINED_MOST else [b"".join(parts)], size)

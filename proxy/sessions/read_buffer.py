@@ -12,8 +12,8 @@ Source: the C interface of Python: what PyBytes_FromStringAndSize gives without 
 import ctypes
 from typing import Final
 
-LEAST_READ: Final = 64 * 1024
-STEPS: Final = 4
+LEAST_READ: Final = 256 * 1024
+STEPS: Final = 2
 """How often it doubles."""
 MOST_READ: Final = LEAST_READ << STEPS
 _WRITABLE: Final = 0x200  # PyBUF_WRITE

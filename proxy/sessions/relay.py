@@ -105,13 +105,13 @@ class Relay:
                 self.answers.answered_in_chunk(scanner.receipts)
         else:
             self.passes = False
-            self._feed_exactly(data[:size], now)
+            self._feed_exactly(data, size, now)
 
     def resume(self) -> None:
         """Go on with what a pause left over."""
         chunk, self.backlog = self.backlog, b""
         if chunk:
-            self._feed_exactly(chunk, self._clock())
+            self._feed_exactly(chunk, len(chunk), self._clock())
 
     def stop(self) -> None:
         """The session has ended, perhaps because of a command that is being handled: nothing more is."""
@@ -196,31 +196,31 @@ class Relay:
         if scanner.keep < size:
             self.outlet.pass_on(memoryview(data)[: size - scanner.keep], mid_frame=scanner.mid_frame)
 
-    def _feed_exactly(self, chunk: bytes, now: int) -> None:
-        data, pieces = self.scanner.cut(chunk)
-        view = memoryview(data)
+    def _feed_exactly(self, chunk: bytes, size: int, now: int) -> None:
+        data, pieces = self.scanner.cut(chunk, size)
+        end = self.scanner.end
         for piece in pieces:
             if piece.kind == TAIL:
-                self._continue(view[piece.start : piece.stop], whole=piece.whole)
+                self._continue(data[piece.start : piece.stop], whole=piece.whole)
             elif piece.kind == self._payload_kind:
-                self._offer(data, view, piece, now)
+                self._offer(data, piece, now)
             else:
                 self._command(data, piece)
             if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
-                self._stop_behind(data, piece)
+                self._stop_behind(data[piece.stop : end])
                 return
             if self.is_over:
                 return
         if self.scanner.left:
-            self.backlog = data[len(data) - self.scanner.left :]
+            self.backlog = data[end - self.scanner.left : end]
             self.yield_turn()
 
-    def _stop_behind(self, data: bytes, piece: Piece) -> None:
+    def _stop_behind(self, rest: bytes) -> None:
         """A pause takes effect at the next frame, those already read included."""
-        self.backlog = data[piece.stop :]
+        self.backlog = rest
         self.scanner.restart()
 
-    def _continue(self, part: memoryview, *, whole: bool) -> None:
+    def _continue(self, part: bytes, *, whole: bool) -> None:
         if self._is_skipping:
             self._is_skipping = not whole
             return
@@ -230,13 +230,13 @@ class Relay:
                 self.sent.ended()
             return
         stream, entry, parts = self._collecting
-        parts.append(bytes(part))
+        parts.append(part)
         if whole:
             self._collecting = None
             entry.frame = b"".join(parts)
             self._hold(stream, entry)
 
-    def _offer(self, data: bytes, view: memoryview, piece: Piece, now: int) -> None:
+    def _offer(self, data: bytes, piece: Piece, now: int) -> None:
         """Pass an entry, or hold or refuse it.
 
         One of no stream that the broker let in goes nowhere: nothing would meter it, or somebody who was not let in
@@ -252,7 +252,7 @@ class Relay:
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
             if stream.is_rejected:
                 self.rejections.accepted(stream, _command_of(data, piece))
-            self.outlet.pass_piece(view[piece.start : piece.stop], mid_frame=not piece.whole)
+            self.outlet.pass_piece(data[piece.start : piece.stop], mid_frame=not piece.whole)
             if self.sent is not None:
                 self.sent.passing(piece.owner, whole=piece.whole)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.gate import LEAST_SLEEP_NS, MOST_TURNS
+from limiter.gate import LEAST_SLEEP_NS, MOST_TURNS, TURN_SIZE
 from limiter.limiter import Limiter
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry, Stream
@@ -149,18 +149,22 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
     assert all(later - earlier >= LEAST_SLEEP_NS for earlier, later in pairwise(asked_for))
 
 
-def test_after_a_late_alarm_what_goes_goes_in_portions_and_others_have_their_turn_in_between() -> None:
+@pytest.mark.parametrize(("size", "portion"), [(1, MOST_TURNS), (4 * TURN_SIZE, MOST_TURNS // 5)])
+def test_after_a_late_alarm_what_goes_goes_in_portions_and_others_have_their_turn_in_between(
+    size: int, portion: int
+) -> None:
+    """Of large entries fewer: each of them is more work for whoever sends it on."""
     world, one = World(), limiter(10**5)
     stream = world.stream(one)
-    for _ in range(10_000 + 3 * MOST_TURNS):
-        world.offer(stream, 1, 1)
-    assert len(stream.held) == 3 * MOST_TURNS
+    for _ in range(10_000 + 3 * portion):
+        world.offer(stream, 1, size)
+    assert len(stream.held) == 3 * portion
     world.clock.advance(1)
-    for portion in (1, 2, 3):
-        assert one.usage.entries == 10_000 + (portion - 1) * MOST_TURNS
+    for number in (1, 2, 3):
+        assert one.usage.entries == 10_000 + (number - 1) * portion
         world.gate.serve(one, world.clock.now)
-        assert one.usage.entries == 10_000 + portion * MOST_TURNS
-        assert one.wakes_at == (world.clock.now if portion < 3 else None)
+        assert one.usage.entries == 10_000 + number * portion
+        assert one.wakes_at == (world.clock.now if number < 3 else None)
 
 
 def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:

@@ -61,7 +61,8 @@ class Watched:
     def cut(self, chunk: bytes) -> None:
         """Pass a chunk on in pieces."""
         before, end = self.passed, self._passable(self.fed + len(chunk))
-        data, pieces = self.scanner.cut(chunk)
+        data, pieces = self.scanner.cut(chunk + REMAINS, len(chunk))
+        data = data[: self.scanner.end]
         assert not pieces or data == self.kept + chunk
         assert [_row(piece) for piece in pieces] == self._expected_pieces(before, end)
         for piece in pieces:

@@ -41,8 +41,8 @@ def test_reads_grow_while_there_is_more_and_all_of_it_passes(wired: Wired) -> No
 
 
 def test_reads_are_small_again_where_something_is_held_or_there_is_no_relay(wired: Wired) -> None:
-    offers = Offers(wired, RelayRig([2000]))  # a burst of 200, in frames of a thousand bytes
-    assert [offers.read() // LEAST_READ for _ in range(4)] == [1, 2, 4, 1]
+    offers = Offers(wired, RelayRig([20_000]))  # a burst of 2,000, in frames of a thousand bytes
+    assert [offers.read() // LEAST_READ for _ in range(5)] == [1, 2, 4, 4, 1]
     wired.leg.relay = None
     assert [offers.read() for _ in range(2)] == [LEAST_READ, LEAST_READ]
 
@@ -90,6 +90,19 @@ def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_al
     wired.loop.run(wired.transport.take_all)
     sent = at_once + wired.transport.written
     assert sent == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
+
+
+def test_what_was_gathered_goes_in_one_call_too_and_the_rest_of_it_behind(wired: Wired, kernel: int) -> None:
+    parts = [bytes([number]) * 30_000 for number in range(4)]
+
+    def turn() -> None:
+        for part in parts:
+            wired.leg.write_soon(part)
+
+    wired.loop.run(turn)
+    at_once = os.read(kernel, 120_000)
+    assert 30_000 < len(at_once) < 120_000
+    assert at_once + wired.transport.written == b"".join(parts)
 
 
 @pytest.mark.parametrize("end", ["write_eof", "close", "break"])
