@@ -4,9 +4,9 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from functools import partial
+from os import write, writev
 from typing import Protocol, cast
 
 from protocol.errors import ProtocolError
@@ -270,7 +270,7 @@ class Leg:
         sent = 0
         if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             try:
-                sent = os.writev(self._descriptor, parts) if len(parts) > 1 else os.write(self._descriptor, parts[0])
+                sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
             except OSError:  # it has no room; or the connection is broken, which the transport will find, too
                 sent = 0
         if sent < size:

@@ -9,7 +9,9 @@ from protocol.pieces import Tally
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.walk import read_command
 from proxy.budget import Budget
-from proxy.sessions.relay import CommandHandler
+
+CommandHandler = Callable[[int, bytes, bytes], bytes | None]
+"""(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
 
 _ANSWERS = frozenset({BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR})
 

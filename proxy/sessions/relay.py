@@ -7,9 +7,9 @@ chunk ─▶ scan ─▶ all fits ───────────────�
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from limiter.gate import Gate
+from limiter.permits import Permits
 from limiter.stream import Entry, Stream, StreamName
 from limiter.turns import rejecting
 from protocol.pieces import TAIL, Piece, Tally
@@ -17,14 +17,11 @@ from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import ENTRY_OVERHEAD, Holdings
 from proxy.sessions.outlet import Outlet
+from proxy.sessions.pending import CommandHandler, PendingPublishes
 from proxy.sessions.rejections import Rejections
 
-if TYPE_CHECKING:
-    from limiter.permits import Permits
-    from proxy.sessions.pending import PendingPublishes
-
-CommandHandler = Callable[[int, bytes, bytes], bytes | None]
-"""(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
+_COPIED = 4096
+"""Bytes of which a copy costs less than a view."""
 
 
 class Relay:
@@ -193,8 +190,10 @@ class Relay:
         scanner = self.scanner
         if scanner.lead:
             self.outlet.pass_on(scanner.lead, mid_frame=True)
-        if scanner.keep < size:
-            self.outlet.pass_on(memoryview(data)[: size - scanner.keep], mid_frame=scanner.mid_frame)
+        goes = size - scanner.keep
+        if goes > 0:
+            part = data[:goes] if goes <= _COPIED else memoryview(data)[:goes]
+            self.outlet.pass_on(part, mid_frame=scanner.mid_frame)
 
     def _feed_exactly(self, chunk: bytes, size: int, now: int) -> None:
         data, pieces = self.scanner.cut(chunk, size)
