@@ -24,7 +24,7 @@ class Cause(StrEnum):
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     TURN = "turn"
-    """It sent many small frames, or it is one of many that may be read on: others have their turn first."""
+    """It sent many small frames, or many bytes in a row, or is one of many that may be read on: others go first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers."""
 
