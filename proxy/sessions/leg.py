@@ -22,8 +22,8 @@ WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
 GATHER_MOST = 256 * 1024
 """Bytes that wait for the end of the loop's turn, to be sent in one call."""
-_JOINED_MOST = 64 * 1024
-"""Beyond this the kernel is told of all parts instead of getting a copy of them in one."""
+_LONG_PART = 4096
+"""Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
@@ -295,4 +295,4 @@ class Leg:
         parts, self._gathered = self._gathered, []
         size, self._gathered_size = self._gathered_size, 0
         if self._transport is not None and not self._is_ended:
-            self._send(self._transport, parts if size > _JOINED_MOST else [b"".join(parts)], size)
+            self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)

@@ -89,7 +89,7 @@ class Relay:
             and not self._is_skipping
             and not self.outlet.waiting
             and scanner.scan(data, size)
-            and not (scanner.ends_mid_frame and self._holds_any())
+            and not (scanner.ends_mid_frame and self.holds_any())
             and (self.sent is None or self.sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)
         ):
@@ -148,7 +148,7 @@ class Relay:
             self._is_skipping = True
             self._gate.count_dropped(stream, entry.messages, entry.size)
 
-    def _holds_any(self) -> bool:
+    def holds_any(self) -> bool:
         """Whether something is held here.
 
         Then no frame may go out in parts: while its rest is missing, what the gate lets pass could not leave, and
@@ -247,7 +247,7 @@ class Relay:
             self._is_skipping = not piece.whole
             return
         self._gate.count_offered(stream, 1, piece.messages, piece.size)
-        may_pass = piece.whole or not self._holds_any()
+        may_pass = piece.whole or not self.holds_any()
         if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
             if stream.is_rejected:
                 self.rejections.accepted(stream, _command_of(data, piece))

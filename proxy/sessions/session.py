@@ -261,8 +261,8 @@ class Session:
                 relay.outlet.insert(_PONG)
 
     def _look_for_client(self) -> None:
-        """Nobody waits for what is held of a client that has left; without it the rest is read, up to its end."""
-        if self.client.has_left():
+        """Nobody waits for what is held of a client that has left; where nothing is, all that it sent goes on."""
+        if (self._to_broker.holds_any() or self._to_client.holds_any()) and self.client.has_left():
             self._streams.close_all()
 
     # ---- the end

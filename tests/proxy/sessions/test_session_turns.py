@@ -66,6 +66,20 @@ def test_who_leaves_while_not_read_holds_nothing_soon_and_ends_in_order(make_wor
     assert world.engine.registry.live() == []
 
 
+def test_who_leaves_while_only_its_broker_is_slow_loses_nothing(world: World) -> None:
+    client, broker = publisher(world)
+    broker.stop_reading()
+    frames = sends(10, size=100_000)
+    for frame in frames:
+        client >> frame
+    assert not client.is_read
+    client.half_close()
+    world.advance(3)
+    broker.read_on()
+    broker << frames
+    assert broker.transport.is_eof_sent
+
+
 def test_a_send_that_claims_too_many_messages_closes_its_connection_and_names_the_key(make_world: Make) -> None:
     world = make_world(publish={"max_batch_messages": 1000})
     client, broker = publisher(world)
