@@ -242,7 +242,8 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
             if tag == _NUM_MESSAGES_IN_BATCH:
                 messages, at = varint(data, at, end)
                 continue
-            ahead: i64 = data[at] if at < end else 0x80  # a value or a length, nearly always of one byte
+            # `skip`'s usual cases without its calls, a sixth of the time of a MESSAGE: a value or a length of one byte
+            ahead: i64 = data[at] if at < end else 0x80
             if tag < 8 or ahead >= 0x80 or (tag & 7 != 0 and (tag & 7 != 2 or ahead >= end - at)):
                 at = skip(data, at, end, tag)
             elif tag & 7 == 0:
