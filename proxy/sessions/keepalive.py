@@ -8,8 +8,11 @@ import asyncio
 from collections.abc import Callable
 
 INTERVAL_S = 5.0
-"""Between two signs. Clients need one in 30 s; but a client that was killed with bytes under way cannot even say that
-it has gone, until something is written to it."""
+"""Between two signs while something is held. Clients need one in 30 s; but a client that was killed with bytes under way
+cannot even say that it has gone, until something is written to it."""
+SELDOM_S = 20.0
+"""Between two signs while nothing is: a client that has closed its connection, and whose last bytes are still under way,
+answers a sign with a reset, which throws them away; and nothing of it takes up memory here."""
 LOOK_S = 0.5
 """Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
 
@@ -19,14 +22,16 @@ class KeepAlive:
 
     Args:
         send: Sends a PONG to both peers.
-        look: Finds out whether they are still there.
+        look: Finds out whether the client has left; called while something is held.
+        holds: Whether something is.
     """
 
-    __slots__ = ("_look", "_looks", "_send", "_timer")
+    __slots__ = ("_holds", "_look", "_looks", "_send", "_timer")
 
-    def __init__(self, send: Callable[[], None], look: Callable[[], None]) -> None:
+    def __init__(self, send: Callable[[], None], look: Callable[[], None], holds: Callable[[], bool]) -> None:
         self._send = send
         self._look = look
+        self._holds = holds
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,7 +53,9 @@ class KeepAlive:
     def _tick(self) -> None:
         self._set_timer()
         self._looks += 1
-        if self._looks * LOOK_S >= INTERVAL_S:
+        holds = self._holds()
+        if self._looks * LOOK_S >= (INTERVAL_S if holds else SELDOM_S):
             self._looks = 0
             self._send()
-        self._look()
+        if holds:
+            self._look()

@@ -27,6 +27,7 @@ _LONG_PART = 4096
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
+_TURN = frozenset({Cause.TURN})
 _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
 
@@ -215,6 +216,10 @@ class Leg:
         """Whether there is a reason not to read."""
         return bool(self.tracker.causes)
 
+    def is_stopped(self) -> bool:
+        """Whether there is one that ends only when something has happened: not that it is the others' turn."""
+        return bool(self.tracker.causes) and self.tracker.causes != _TURN
+
     def set_throttle(self, cause: Cause, *, on: bool) -> None:
         """A reason not to read comes or goes."""
         if on:
@@ -284,7 +289,10 @@ class Leg:
         self._owner.throttle_changed(self, cause, is_raised)
 
     def _read_on(self, last: Cause) -> None:
-        if last not in _OF_MANY or self._line.goes_first(self):
+        if last not in _OF_MANY:
+            self._line.leave(self)
+            self._owner.read_on(self)
+        elif self._line.goes_first(self):
             self._owner.read_on(self)
         else:
             self.throttle(Cause.TURN)

@@ -82,7 +82,7 @@ class Session:
         self._greeted: Greeting | None = None
         self._started_at = engine.clock()
         self._take: Callable[[bytes], None] = self._greet
-        self._keep_alive = KeepAlive(self._send_pongs, self._look_for_client)
+        self._keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
         self._dialling = Dialling(engine.config, engine.targets, self._refuse)
         self._requests = Requests()
         self._wire()
@@ -169,7 +169,7 @@ class Session:
         if cause is not Cause.CONNECTING:
             self._log.throttle_changed(self.connection, leg.side, cause, is_raised=is_raised, now=self._engine.clock())
         if self.state is State.RELAYING and cause is not Cause.TURN:
-            if self.client.is_throttled() or self.broker.is_throttled():
+            if self.client.is_stopped() or self.broker.is_stopped():
                 self._keep_alive.start()
             else:
                 self._keep_alive.stop()
@@ -261,9 +261,12 @@ class Session:
                 relay.outlet.insert(_PONG)
 
     def _look_for_client(self) -> None:
-        """Nobody waits for what is held of a client that has left; where nothing is, all that it sent goes on."""
-        if (self._to_broker.holds_any() or self._to_client.holds_any()) and self.client.has_left():
+        """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""
+        if self.client.is_stopped() and self.client.has_left():
             self._streams.close_all()
+
+    def _holds_any(self) -> bool:
+        return self._to_broker.holds_any() or self._to_client.holds_any()
 
     # ---- the end
 

@@ -48,6 +48,7 @@ class Wired:
     def __init__(self) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        self.leg = Leg("client", self.owner, ReadingLine(), ReadBuffer())
+        self.line = ReadingLine()
+        self.leg = Leg("client", self.owner, self.line, ReadBuffer())
         self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
         self.loop.run(self.transport.connect, self.leg)

@@ -9,6 +9,13 @@ from tests.proxy.wire import send
 from tests.proxy.wired_leg import Wired
 
 
+class Other:
+    """Another one in line."""
+
+    def turn_came(self) -> bool:
+        return True
+
+
 def test_it_tells_what_happens_and_counts_what_it_reads(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive, b"abc")
     wired.loop.run(wired.transport.receive_eof)
@@ -52,6 +59,19 @@ def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
     wired.loop.run(wired.transport.take_all)
     assert wired.owner.told[-1] == ("writable", True)
     assert WRITE_BUFFER_LOW < WRITE_BUFFER_HIGH
+
+
+def test_who_reads_on_for_another_reason_than_its_turn_stands_in_line_no_more(wired: Wired) -> None:
+    def stopped_in_line() -> None:
+        wired.leg.yield_turn()
+        wired.leg.throttle(Cause.WRITE_BUFFER)
+
+    wired.loop.run(stopped_in_line)
+    assert not wired.loop.run(wired.line.goes_first, Other())
+    wired.loop.run(wired.leg.unthrottle, Cause.WRITE_BUFFER)
+    wired.loop.run(lambda: None)
+    assert wired.transport.is_reading()
+    assert wired.loop.run(wired.line.goes_first, Other())
 
 
 def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.sessions.keepalive import INTERVAL_S
+from proxy.sessions.keepalive import SELDOM_S
 from proxy.sessions.leg import Leg
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
@@ -143,7 +143,7 @@ def test_nothing_is_written_to_a_broker_behind_the_end_of_the_client(make_world)
     for number in range(8):
         broker >> send(number, size=100_000)
     assert not broker.is_read
-    world.advance(INTERVAL_S + 1)
+    world.advance(SELDOM_S + 1)
     assert world.counters.keep_alives == 1
     assert not world.loop.trouble
     broker << NOTHING

@@ -7,7 +7,7 @@ import pytest
 
 from accesslog.record import ThrottleLine
 from proxy.sessions.holdings import ENTRY_OVERHEAD
-from proxy.sessions.keepalive import INTERVAL_S
+from proxy.sessions.keepalive import INTERVAL_S, SELDOM_S
 from proxy.sessions.leg import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
@@ -118,11 +118,11 @@ def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> No
     broker.stop_reading()
     client >> send(0, size=WRITE_BUFFER_HIGH)
     assert not client.is_read
-    world.advance(INTERVAL_S - 0.1)
+    world.advance(SELDOM_S - 0.1)
     client << NOTHING
     world.advance(0.2)
     client << PONG
-    world.advance(2 * INTERVAL_S)
+    world.advance(2 * SELDOM_S)
     client << [PONG, PONG]
     broker.read_on()
     broker << [send(0, size=WRITE_BUFFER_HIGH), PONG, PONG, PONG]
@@ -137,7 +137,7 @@ def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
     large = send(0, size=2 * WRITE_BUFFER_HIGH)
     client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
     assert not client.is_read
-    world.advance(INTERVAL_S + 1)
+    world.advance(SELDOM_S + 1)
     client << PONG
     broker.read_on()
     broker << NOTHING

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from protocol.scanner import MOST_PIECES
+from proxy.sessions.keepalive import LOOK_S, SELDOM_S
 from proxy.sessions.throttle import Cause
-from tests.proxy.conversation import NOTHING, World, publisher
-from tests.proxy.wire import PING, flow, send, sends
+from tests.proxy.conversation import NOTHING, World, consumer, publisher
+from tests.proxy.wire import PING, PONG, flow, message, producer, producer_success, send, sends
 
 Make = Callable[..., World]
 
@@ -78,6 +79,56 @@ def test_who_leaves_while_only_its_broker_is_slow_loses_nothing(world: World) ->
     broker.read_on()
     broker << frames
     assert broker.transport.is_eof_sent
+
+
+def test_who_closes_while_only_its_broker_is_slow_is_sent_nothing_that_would_reset_the_connection(world: World) -> None:
+    client, broker = publisher(world)
+    broker.stop_reading()
+    client >> sends(10, size=100_000)
+    assert not client.is_read
+    world.advance(SELDOM_S - 1)
+    client << NOTHING
+    world.advance(2)
+    client << PONG
+
+
+def test_who_leaves_while_deliveries_are_held_loses_nothing_that_it_has_sent(make_world: Make) -> None:
+    """It is read, and so it says itself that it has left: behind what it sent, whenever somebody looks."""
+    limits = {"each_topic": {"dispatch": {"messages": "1/h"}}}
+    world = make_world(limits=limits, publish={"hold_connection": 1000})
+    client, broker = consumer(world)
+    client >> producer()
+    broker << producer()
+    broker >> producer_success()
+    client << producer_success()
+    client >> flow(100)
+    broker >> [message(number, 7, size=300) for number in range(6)]
+    client << message(0, 7, size=300)
+    assert not broker.is_read
+    client.transport.state = 8  # what it sent and its end are there, and the timer comes first
+    world.advance(2 * LOOK_S)
+    broker.heard()  # the permits
+    client >> sends(5)
+    client.half_close()
+    broker << sends(5)
+
+
+def test_at_rest_no_timer_runs_though_a_turn_ended_last(world: World) -> None:
+    client, broker = publisher(world)
+    (session,) = world.sessions
+
+    def slow_for_a_moment() -> None:
+        session.writable(session.client, False)
+        client.transport.receive(PING * (MOST_PIECES + 5))
+        session.writable(session.client, True)
+
+    world.loop.run(slow_for_a_moment)
+    broker << [PING] * (MOST_PIECES + 5)
+    assert client.is_read
+    assert broker.is_read
+    before = world.counters.keep_alives
+    world.advance(100)
+    assert world.counters.keep_alives == before
 
 
 def test_a_send_that_claims_too_many_messages_closes_its_connection_and_names_the_key(make_world: Make) -> None:
