@@ -4,7 +4,7 @@ _KEPT = 0.9
 
 
 class EntryMean:
-    """Moving means of messages and bytes per entry: each entry counts for a tenth of all that came before.
+    """Moving means of messages and bytes per entry: each new entry has a weight of a tenth, what came before the rest.
 
     Attributes:
         messages: Per entry, rounded, at least 1; 0 while nothing is known.

@@ -34,6 +34,8 @@ MOST_PIECES: Final = 256
 
 _HEAD: Final = 8
 _MOST_MESSAGES: Final = 2**31 - 1
+_NEEDS_MORE: Final = -1
+_MUST_BE_CUT: Final = -2
 
 
 class FrameScanner:
@@ -42,6 +44,8 @@ class FrameScanner:
     Attributes:
         tallies: Payload frames of what was scanned last.
         receipts: SEND_RECEIPTs of what was scanned last, as entries by producer, while `counts_receipts` is set.
+        lead, keep: What was kept back before that and goes first; bytes at its end that are kept back now.
+        end, left: Bytes of what was scanned or cut last; how many at its end were too many to be cut in one go.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -91,7 +95,7 @@ class FrameScanner:
     def hear_receipts(self) -> None:
         """From now on a broker's SEND_RECEIPT is a command like others, for which a chunk must be cut."""
         if self._payload == MESSAGE:
-            self._silent_a = self._silent_b
+            self._silent_a = self._silent_b  # which is ACK_RESPONSE
 
     def scan(self, chunk: bytes, size: i64 = -1) -> bool:
         """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
@@ -117,7 +121,7 @@ class FrameScanner:
         if carried > 0:
             at = self._scan_carried(chunk, carried, end)
             if at < 0:
-                return at == -1
+                return at == _NEEDS_MORE
         elif at >= end:
             self._next_rest = at - end
             self.keep = 0
@@ -222,8 +226,7 @@ class FrameScanner:
     def _scan_carried(self, chunk: bytes, carried: i64, end: i64) -> i64:
         """Finish the frame that the chunk before began.
 
-        Returns where the next frame begins in `chunk` (perhaps behind its end), -1 if the frame needs still more
-        (nothing can be passed on), -2 if the chunk must be cut.
+        Returns where the next frame begins in `chunk` (perhaps behind its end), or that nothing can be passed on yet.
         """
         need: i64 = self._need
         while True:
@@ -231,7 +234,7 @@ class FrameScanner:
                 self._next_need = need
                 self._next_rest = 0
                 self.keep = end
-                return -1
+                return _NEEDS_MORE
             head = bytes(self._carry) + chunk[: need - carried]
             length: i64 = self._inspect(head, 0, need)
             if length > 0:
@@ -240,7 +243,7 @@ class FrameScanner:
         if self._kind == self._payload:
             tally_of(self._owner, self.tallies, self._tally_of).add(self._messages, self._size)
         elif self._kind != self._silent_a and self._kind != self._silent_b:
-            return -2
+            return _MUST_BE_CUT
         elif self.counts_receipts and self._kind == SEND_RECEIPT:
             tally_of(self._producer_of(head, 0), self.receipts, self._receipts_of).entries += 1
         self.lead = bytes(self._carry)
@@ -294,7 +297,4 @@ class FrameScanner:
                 self._doubted.append(self._messages)
                 self._messages = 1
             return length if self._messages > 0 else self._messages + at
-        is_silent: bool = kind == self._silent_a or kind == self._silent_b
-        if have >= length or (is_silent and length == _HEAD + command_size):
-            return length
-        return -length
+        return length if have >= length else -length

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable
 
 INTERVAL_S = 5.0
-"""Between two signs while something is held. Clients need one in 30 s; but a client that was killed with bytes under way
-cannot even say that it has gone, until something is written to it."""
+"""Between two signs while something is held. Clients need one in 30 s; but a client that was killed with bytes under
+way cannot even say that it has gone, until something is written to it."""
 SELDOM_S = 20.0
-"""Between two signs while nothing is: a client that has closed its connection, and whose last bytes are still under way,
-answers a sign with a reset, which throws them away; and nothing of it takes up memory here."""
+"""Between two signs while nothing is: a client that has closed its connection, and whose last bytes are still under
+way, answers a sign with a reset, which throws them away; and nothing of it takes up memory here."""
 LOOK_S = 0.5
 """Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
 

@@ -6,24 +6,16 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from os import write, writev
 from typing import Protocol, cast
 
 from protocol.errors import ProtocolError
-from proxy.sessions.outlet import Bytes
 from proxy.sessions.read_buffer import LEAST_READ, STEPS, ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.relay import Relay
-from proxy.sessions.sockets import address_of, descriptor_of, has_left
+from proxy.sessions.sender import Sender
+from proxy.sessions.sockets import address_of, has_left
 from proxy.sessions.throttle import Cause, ThrottleTracker
 
-WRITE_BUFFER_HIGH = 512 * 1024
-WRITE_BUFFER_LOW = 128 * 1024
-"""Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
-GATHER_MOST = 256 * 1024
-"""Bytes that wait for the end of the loop's turn, to be sent in one call."""
-_LONG_PART = 4096
-"""Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
@@ -61,13 +53,14 @@ class LegOwner(Protocol):
 
 
 class Leg:
-    """Reads into its owner, writes what it is given, and counts the reasons not to read.
+    """Gives what is read to its relay, or else to its owner, and counts the reasons not to read.
 
     It is an `asyncio.BufferedProtocol` without the name, which compiled classes cannot inherit from; uvloop looks for
     `get_buffer`, not for the name.
 
     Attributes:
         relay: Takes what is read, in place of the owner, while there is one.
+        sender: What is to be sent goes there.
 
     Args:
         side: `client` or `broker`, for people.
@@ -79,17 +72,14 @@ class Leg:
     __slots__ = (
         "_abort_timer",
         "_buffer",
-        "_descriptor",
         "_full_reads",
-        "_gathered",
-        "_gathered_size",
-        "_is_ended",
         "_line",
         "_owner",
         "_step",
         "_transport",
         "bytes_read",
         "relay",
+        "sender",
         "side",
         "tracker",
     )
@@ -98,24 +88,20 @@ class Leg:
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
+        self.sender = Sender()
         self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self._owner = owner
         self._line = line
         self._buffer = buffer
         self._step = 0
         self._full_reads = 0
-        self._descriptor = -1
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
-        self._is_ended = False
-        self._gathered: list[Bytes] = []
-        self._gathered_size = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
-        self._descriptor = descriptor_of(transport)
+        self.sender.open(self._transport)
         self._owner.opened(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -165,6 +151,7 @@ class Leg:
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
         self._transport = None
+        self.sender.shut()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._owner.lost(self, exc)
@@ -184,32 +171,11 @@ class Leg:
         """Whether there is a connection, be it an ending one."""
         return self._transport is not None
 
-    def write(self, part: Bytes) -> None:
-        """Send bytes at once; a leg that is gone, or that was told the end, swallows them. Views are not kept."""
-        if self._gathered:
-            self._gathered.append(bytes(part))
-            self._gathered_size += len(part)
-            self._write_gathered()
-        elif self._transport is not None and not self._is_ended:
-            self._send(self._transport, [part], len(part))
-
-    def write_soon(self, part: Bytes) -> None:
-        """Send bytes together with what else is to be sent in this turn of the loop.
-
-        Each write of the transport is a call of the system, which costs more than all else that is done for a frame.
-        """
-        if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._write_gathered)
-        self._gathered.append(part)
-        self._gathered_size += len(part)
-        if self._gathered_size >= GATHER_MOST:
-            self._write_gathered()
-
     def write_eof(self) -> None:
         """Send what is written, then say that no more will come."""
-        self._write_gathered()
+        self.sender.flush()
         if self._transport is not None and not self._transport.is_closing():
-            self._is_ended = True
+            self.sender.shut()
             self._transport.write_eof()
 
     def is_throttled(self) -> bool:
@@ -262,25 +228,13 @@ class Leg:
 
     def close(self, patience: float) -> None:
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
-        self._write_gathered()
+        self.sender.flush()
         self._line.leave(self)
         self.relay = None
         transport = self._transport
         if transport is not None and self._abort_timer is None:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
-
-    def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
-        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy."""
-        sent = 0
-        if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
-            try:
-                sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
-            except OSError:  # it has no room; or the connection is broken, which the transport will find, too
-                sent = 0
-        if sent < size:
-            rest = b"".join(parts)
-            transport.write(rest[sent:] if sent else rest)
 
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
@@ -296,11 +250,3 @@ class Leg:
             self._owner.read_on(self)
         else:
             self.throttle(Cause.TURN)
-
-    def _write_gathered(self) -> None:
-        if not self._gathered:
-            return
-        parts, self._gathered = self._gathered, []
-        size, self._gathered_size = self._gathered_size, 0
-        if self._transport is not None and not self._is_ended:
-            self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)

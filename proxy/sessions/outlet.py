@@ -1,40 +1,35 @@
 """Where frames leave on one leg: chunks passed on as they came, and whole frames put between them."""
 
-from typing import Protocol
+from collections.abc import Callable
 
-Bytes = bytes | bytearray | memoryview
-
-
-class Writer(Protocol):
-    """Where bytes go, in order."""
-
-    def write(self, part: Bytes) -> None:
-        """Send bytes at once. A view may show other bytes after this."""
-
-    def write_soon(self, part: Bytes) -> None:
-        """Send bytes together with others that are about to come."""
+from proxy.sessions.sender import Bytes, Sender
 
 
 class Outlet:
     """Keeps whole frames out of the middle of others.
 
+    Attributes:
+        waiting: Whole frames, until the one under way has ended.
+        has_written: Called when they have been written.
+
     Args:
-        writer: The leg.
+        sender: The leg's.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, sender: Sender) -> None:
         self.mid_frame = False
         self.waiting: list[bytes] = []
-        self._writer = writer
+        self.has_written: Callable[[], None] | None = None
+        self._sender = sender
 
     def pass_on(self, chunk: Bytes, *, mid_frame: bool) -> None:
         """Write a part of the passing stream, which ends inside a frame or at the end of one."""
-        self._writer.write(chunk)
+        self._sender.write(chunk)
         self._passed(mid_frame=mid_frame)
 
-    def pass_piece(self, piece: Bytes, *, mid_frame: bool) -> None:
+    def pass_piece(self, piece: bytes, *, mid_frame: bool) -> None:
         """The same, for one of many pieces of a chunk."""
-        self._writer.write_soon(piece)
+        self._sender.write_soon(piece)
         self._passed(mid_frame=mid_frame)
 
     def insert(self, frame: bytes) -> None:
@@ -42,7 +37,7 @@ class Outlet:
         if self.mid_frame:
             self.waiting.append(frame)
         else:
-            self._writer.write_soon(frame)
+            self._sender.write_soon(frame)
 
     def _passed(self, *, mid_frame: bool) -> None:
         self.mid_frame = mid_frame
@@ -52,4 +47,6 @@ class Outlet:
     def _write_waiting(self) -> None:
         frames, self.waiting = self.waiting, []
         for frame in frames:
-            self._writer.write_soon(frame)
+            self._sender.write_soon(frame)
+        if self.has_written is not None:
+            self.has_written()

@@ -20,8 +20,9 @@ class PendingPublishes:
     """Counts what passes and what is answered, by producer: a closing producer takes what is never answered with it.
 
     Reading stops when `most` whole entries are pending, exactly, and goes on at half of it. An entry counts when all
-    of it has passed: the broker cannot answer half of one, so to stop inside of it would be to stop for ever. What is
-    held already passes at its limit's pace all the same, and counts.
+    of it has passed: the broker cannot answer half of one, so to stop inside of it would be to stop for ever. Of a
+    chunk that passes uncut the one at its end counts at once: `has_room` has left it room to end. What is held already
+    passes at its limit's pace all the same, and counts.
 
     Args:
         most: Entries.

@@ -7,9 +7,12 @@ from proxy.sessions.leg import Leg
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.throttle import Cause
 
+MOST_WAITING = 100
+"""Answers that wait for the end of a broker's frame which the broker does not end."""
+
 
 class Replies:
-    """Sends answers; a client that does not take them is not read, or it could make the proxy keep any number.
+    """Sends answers; a client that cannot have them yet is not read, or it could make the proxy keep any number.
 
     Args:
         outlet: Where they go, between the broker's frames.
@@ -22,15 +25,19 @@ class Replies:
         self._outlet = outlet
         self._client = client
         self._is_taken = True
+        outlet.has_written = self._go_on
 
     def send(self, frame: bytes) -> None:
         """Answer the client."""
         self._outlet.insert(frame)
-        if not self._is_taken:
+        if not self._is_taken or len(self._outlet.waiting) >= MOST_WAITING:
             self._client.throttle(Cause.REPLIES)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """The client's write buffer ran full, or has room again."""
         self._is_taken = is_writable
-        if is_writable:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_taken and len(self._outlet.waiting) < MOST_WAITING:
             self._client.unthrottle(Cause.REPLIES)

@@ -90,8 +90,8 @@ class Session:
     def _wire(self) -> None:
         """Build both directions; no byte flows yet."""
         engine, limit = self._engine, max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
-        self._to_broker = Relay(SEND, limit, Outlet(self.broker), engine.gate, engine.clock)
-        self._to_client = Relay(MESSAGE, limit, Outlet(self.client), engine.gate, engine.clock)
+        self._to_broker = Relay(SEND, limit, Outlet(self.broker.sender), engine.gate, engine.clock)
+        self._to_client = Relay(MESSAGE, limit, Outlet(self.client.sender), engine.gate, engine.clock)
         self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
         self._departing = Departing(self._streams, self.broker, self._tasks, engine.config.linger, self._end)
         self._replies = Replies(self._to_client.outlet, self.client)
@@ -230,7 +230,7 @@ class Session:
         self.state = State.RELAYING
         self.client.relay, self.broker.relay = self._to_broker, self._to_client
         self._lookups.greeting = greeting.frame
-        self.broker.write(greeting.frame)
+        self.broker.sender.write(greeting.frame)
         early, self._greeting = bytes(self._greeting), bytearray()
         if early:
             self.client.take(early, len(early))

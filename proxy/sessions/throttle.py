@@ -26,7 +26,7 @@ class Cause(StrEnum):
     TURN = "turn"
     """It sent many small frames, or many bytes in a row, or is one of many that may be read on: others go first."""
     REPLIES = "replies"
-    """The client does not take the proxy's own answers."""
+    """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
 
 
 _NONE: frozenset[Cause] = frozenset()

@@ -1,6 +1,7 @@
 """One relay with hands on everything around it: socket, pauses, clock and alarm."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,11 +17,13 @@ from protocol.scanner import SEND
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import Holdings
-from proxy.sessions.outlet import Bytes, Outlet
+from proxy.sessions.outlet import Outlet
 from proxy.sessions.relay import Relay
+from proxy.sessions.sender import Bytes
 from proxy.sessions.throttle import Cause, ThrottleTracker
 from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.wire import body
+from tests.proxy.written import Written
 
 MAX_FRAME = 10_000
 
@@ -42,6 +45,17 @@ class Reading:
         self.is_paused = False
 
 
+class _Taken(Written):
+    """What is sent, the other peer takes."""
+
+    def __init__(self, take: Callable[[Bytes], None]) -> None:
+        super().__init__()
+        self._take = take
+
+    def write(self, part: Bytes) -> None:
+        self._take(part)
+
+
 class RelayRig:
     """A relay whose streams 1, 2 … have `limits` messages a second (None: no limit).
 
@@ -55,7 +69,7 @@ class RelayRig:
         self.wakes: dict[Limiter, int] = {}
         self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
         self.written = bytearray()
-        self.outlet = Outlet(self)
+        self.outlet = Outlet(_Taken(self._take))
         self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
         self.reading = Reading()
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
@@ -118,10 +132,7 @@ class RelayRig:
     def is_idle(self) -> bool:
         return not self._socket and not self.relay.backlog and not self.wakes
 
-    def write_soon(self, part: Bytes) -> None:
-        self.write(part)
-
-    def write(self, part: Bytes) -> None:
+    def _take(self, part: Bytes) -> None:
         self.written += part
         self._unsent += len(part)
         if self._unsent > self.write_limit:

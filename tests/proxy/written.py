@@ -1,13 +1,17 @@
 """What leaves by an outlet, part by part."""
 
-from proxy.sessions.outlet import Bytes
+from proxy.sessions.sender import Bytes, Sender
 
 
-class Written(list[bytes]):
-    """A writer that keeps what it is given, in order."""
+class Written(Sender):
+    """Keeps what it is given, in order, in place of sending it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
 
     def write(self, part: Bytes) -> None:
-        self.append(bytes(part))
+        self.parts.append(bytes(part))
 
-    def write_soon(self, part: Bytes) -> None:
+    def write_soon(self, part: bytes) -> None:
         self.write(part)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.sessions.outlet import Bytes
+from proxy.sessions.sender import Bytes
 from tests.proxy.wired_leg import Wired
 
 

@@ -1,8 +1,6 @@
 """One TCP connection of a session."""
 
-import pytest
-
-from proxy.sessions.leg import GATHER_MOST, WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
+from proxy.sessions.sender import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW
 from proxy.sessions.throttle import Cause
 from tests.proxy.relay_rig import MAX_FRAME, RelayRig
 from tests.proxy.wire import send
@@ -45,16 +43,16 @@ def test_it_knows_its_peers_address_while_it_is_connected(wired: Wired) -> None:
 
 def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
-    wired.leg.write(b"still")
+    wired.leg.sender.write(b"still")
     assert wired.transport.written == b"still"
     assert not wired.transport.is_closing()
 
 
 def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.write(bytes(WRITE_BUFFER_HIGH))
+    wired.leg.sender.write(bytes(WRITE_BUFFER_HIGH))
     assert wired.owner.told == [("opened",)]
-    wired.leg.write(b"x")
+    wired.leg.sender.write(b"x")
     assert wired.owner.told[-1] == ("writable", False)
     wired.loop.run(wired.transport.take_all)
     assert wired.owner.told[-1] == ("writable", True)
@@ -89,7 +87,7 @@ def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> N
 
 def test_closing_sends_what_is_written_first(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.write(b"last words")
+    wired.leg.sender.write(b"last words")
     wired.loop.run(wired.leg.close, 5)
     assert wired.leg.is_connected
     wired.loop.run(wired.transport.take_all)
@@ -102,7 +100,7 @@ def test_closing_sends_what_is_written_first(wired: Wired) -> None:
 
 def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.write(b"last words")
+    wired.leg.sender.write(b"last words")
     wired.loop.run(wired.leg.close, 5)
     wired.loop.run(wired.leg.close, 500)
     wired.loop.advance(5)
@@ -112,67 +110,11 @@ def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
 
 def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -> None:
     wired.leg.write_eof()
-    wired.leg.write(b"too late")
+    wired.leg.sender.write(b"too late")
     wired.loop.run(wired.leg.close, 1)
     for act in (wired.leg.write_eof, wired.leg.resume_reading):
         wired.loop.run(act)
-    wired.leg.write(b"much too late")
+    wired.leg.sender.write(b"much too late")
     wired.leg.throttle(Cause.WRITE_BUFFER)
     assert wired.transport.written == b""
     assert not wired.leg.is_throttled()
-
-
-def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:
-    def turn() -> None:
-        for part in (b"a", memoryview(b"b"), b"c"):
-            wired.leg.write_soon(part)
-        assert calls == []
-
-    wired.loop.run(turn)
-    assert calls == [b"abc"]
-    wired.loop.run(wired.leg.write_soon, b"d")
-    assert calls == [b"abc", b"d"]
-
-
-def test_what_is_written_at_once_takes_with_it_what_was_to_go_soon(wired: Wired, calls: list[bytes]) -> None:
-    def turn() -> None:
-        wired.leg.write_soon(b"a")
-        wired.leg.write(b"b")
-        assert calls == [b"ab"]
-        wired.leg.write(b"c")
-
-    wired.loop.run(turn)
-    assert calls == [b"ab", b"c"]
-
-
-def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_the_turn(
-    wired: Wired, calls: list[bytes]
-) -> None:
-    def turn() -> None:
-        wired.leg.write_soon(bytes(GATHER_MOST - 1))
-        assert not calls
-        wired.leg.write_soon(b"x")
-        assert len(calls[0]) == GATHER_MOST
-        wired.leg.write_soon(b"y")
-
-    wired.loop.run(turn)
-    assert calls[1:] == [b"y"]
-
-
-@pytest.mark.parametrize("end", ["write_eof", "close"])
-def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None:
-    def turn() -> None:
-        wired.leg.write_soon(b"last")
-        wired.leg.write_eof() if end == "write_eof" else wired.leg.close(1)
-        assert wired.transport.written == b"last"
-
-    wired.loop.run(turn)
-
-
-def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
-    def turn() -> None:
-        wired.leg.write_soon(b"late")
-        wired.transport.break_off(None)
-
-    wired.loop.run(turn)
-    assert wired.transport.written == b""

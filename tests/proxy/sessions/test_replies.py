@@ -1,6 +1,7 @@
 """The proxy's own answers to a client."""
 
-from proxy.sessions.leg import WRITE_BUFFER_HIGH
+from proxy.sessions.replies import MOST_WAITING
+from proxy.sessions.sender import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import World, consumer
 from tests.proxy.wire import PING, lookup, message, producer
 
@@ -39,3 +40,18 @@ def test_a_client_that_takes_its_answers_is_read_on(world: World) -> None:
         client >> producer(number, topic="persistent://no/topic")
     assert client.is_read
     assert len(client.heard()) == 100
+
+
+def test_answers_do_not_pile_up_behind_a_frame_that_the_broker_does_not_end(world: World) -> None:
+    client, broker = consumer(world)
+    large = message(0, size=3000)
+    broker.send_bytes(large[:1000])
+    asked = 0
+    while client.is_read and asked < 2 * MOST_WAITING:
+        client >> producer(asked, topic="persistent://no/topic")
+        asked += 1
+    assert asked == MOST_WAITING
+    assert client.heard() == []
+    broker.send_bytes(large[1000:])
+    assert client.is_read
+    assert len(client.heard()) == 1 + MOST_WAITING

@@ -8,7 +8,7 @@ import pytest
 from accesslog.record import ThrottleLine
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.keepalive import INTERVAL_S, SELDOM_S
-from proxy.sessions.leg import WRITE_BUFFER_HIGH
+from proxy.sessions.sender import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,

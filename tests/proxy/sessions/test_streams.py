@@ -99,10 +99,10 @@ def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> 
     assert not opened.streams.hold_behind(consumer, active())
     deliveries = b"".join(messages(2))
     world.loop.run(opened.to_client.feed, deliveries, len(deliveries))
-    assert opened.written == [message(0)]
+    assert opened.written.parts == [message(0)]
     assert opened.streams.hold_behind(consumer, active())
     opened.streams.drop_held(consumer, ask_again=False)
-    assert opened.written == [message(0), active()]
+    assert opened.written.parts == [message(0), active()]
 
 
 def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:

@@ -1,0 +1,86 @@
+"""What one leg sends: to the kernel at once as long as it takes it, then by the transport.
+
+Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
+"""
+
+import asyncio
+from os import write, writev
+
+from mypy_extensions import mypyc_attr
+
+from proxy.sessions.sockets import descriptor_of
+
+Bytes = bytes | bytearray | memoryview
+
+WRITE_BUFFER_HIGH = 512 * 1024
+WRITE_BUFFER_LOW = 128 * 1024
+"""Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+GATHER_MOST = 256 * 1024
+"""Bytes that wait for the end of the loop's turn, to be sent in one call."""
+_LONG_PART = 4096
+"""Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests put others in its place
+class Sender:
+    """Sends bytes in order. While there is no connection, or none that takes more, it swallows them."""
+
+    __slots__ = ("_descriptor", "_gathered", "_gathered_size", "_transport")
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        self._gathered: list[Bytes] = []
+        self._gathered_size = 0
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """There is a connection."""
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        self._transport = transport
+        self._descriptor = descriptor_of(transport)
+
+    def shut(self) -> None:
+        """It takes no more."""
+        self._transport = None
+
+    def write(self, part: Bytes) -> None:
+        """Send bytes at once. A view may show other bytes after this."""
+        if self._gathered:
+            self._gathered.append(part)
+            self._gathered_size += len(part)
+            self.flush()
+        elif self._transport is not None:
+            self._send(self._transport, [part], len(part))
+
+    def write_soon(self, part: bytes) -> None:
+        """Send bytes together with what else is to be sent in this turn of the loop; they are kept until then.
+
+        Each write is a call of the system, which costs more than all else that is done for a frame.
+        """
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._gathered.append(part)
+        self._gathered_size += len(part)
+        if self._gathered_size >= GATHER_MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send now what was to go soon."""
+        if not self._gathered:
+            return
+        parts, self._gathered = self._gathered, []
+        size, self._gathered_size = self._gathered_size, 0
+        if self._transport is not None:
+            self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
+
+    def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
+        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy."""
+        sent = 0
+        if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
+            try:
+                sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
+            except OSError:  # it has no room; or the connection is broken, which the transport will find, too
+                sent = 0
+        if sent < size:
+            rest = parts[0] if len(parts) == 1 else b"".join(parts)
+            transport.write(bytes(memoryview(rest)[sent:]) if sent or not isinstance(rest, bytes) else rest)
