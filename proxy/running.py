@@ -9,6 +9,7 @@ import uvloop
 from proxy.collector import keep_for_ever, paused_collector, search_seldom
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.runtime import set_up_runtime
 from proxy.serve import Proxy, Source
 from proxy.tasks import Tasks
 
@@ -21,6 +22,7 @@ def run(source: Source) -> None:
         StartError: If the proxy cannot start.
     """
     set_up_operator_log()
+    set_up_runtime()
     uvloop.run(_serve(source))
 
 

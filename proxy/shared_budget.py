@@ -42,6 +42,10 @@ class Share:
         """`size` bytes of this tenant are not held any more."""
         self._budget.give(self, tenant, size)
 
+    def set_aside(self, more: int) -> None:
+        """See `SharedBudget.set_aside`."""
+        self._budget.set_aside(more)
+
     def tell(self) -> None:
         """Say how it stands now: who is told may take and give, and what was true before is not any more."""
         self._turned(self.tenants_over > 0)
@@ -66,7 +70,12 @@ class SharedBudget:
     sixteenth of the limit more has become free than when it was judged last; so it goes on although its own limit is
     the slowest of all. Over ends at half of what is free, or with nothing held: nobody is stopped for ever.
 
-    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one.
+    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one. Beside that
+    each share may have the rest of one read set aside.
+
+    Attributes:
+        used: Bytes of entries that are held.
+        aside: Bytes that are set aside.
 
     Args:
         limit: Bytes.
@@ -76,11 +85,24 @@ class SharedBudget:
     def __init__(self, limit: int, turned: Callable[[str, bool, int], None]) -> None:
         self.limit = limit
         self.used = 0
+        self.aside = 0
         self._pool = max(limit * 2 // 3, 1)
         self._turned = turned
         self._accounts: dict[str, _Account] = {}
         self._over: set[_Account] = set()
         self._sweep_at = 0
+
+    def set_aside(self, more: int) -> None:
+        """So many bytes more (less: negative) have been read and wait for a pause to end: whose they are is not known.
+
+        They leave less free for all; nobody is stopped by them alone, as who has some is stopped already.
+        """
+        self.aside += more
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are held or set aside."""
+        return self.used + self.aside
 
     def is_over(self, tenant: str) -> bool:
         """Whether this tenant holds too much."""
@@ -127,7 +149,7 @@ class SharedBudget:
 
     def _threshold(self) -> int:
         """At how many bytes a tenant is over: what is free, but an equal share at least."""
-        free, equal_share = self._pool - self.used, self._pool // (len(self._accounts) + 1)
+        free, equal_share = self._pool - self.memory, self._pool // (len(self._accounts) + 1)
         return max(max(free, equal_share), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
 
     def _turn(self, account: _Account, *, is_over: bool) -> None:

@@ -29,6 +29,10 @@ class Holdings:
         self._own.take(memory)
         self._share.take(tenant, memory)
 
+    def set_aside(self, more: int) -> None:
+        """So many bytes more (less: negative) were read behind what made the reading stop."""
+        self._share.set_aside(more)
+
     def give(self, tenant: str, memory: int) -> None:
         """So many bytes are no longer held; may end a pause, and lead back here before it returns."""
         self._own.give(memory)

@@ -83,7 +83,7 @@ class Relay:
         now = self._clock()
         scanner = self.scanner
         if self.backlog:
-            self.backlog += data[:size]
+            self._set_aside(self.backlog + data[:size])
         elif (
             self._collecting is None
             and not self._is_skipping
@@ -106,13 +106,15 @@ class Relay:
 
     def resume(self) -> None:
         """Go on with what a pause left over."""
-        chunk, self.backlog = self.backlog, b""
+        chunk = self.backlog
         if chunk:
+            self._set_aside(b"")
             self._feed_exactly(chunk, len(chunk), self._clock())
 
     def stop(self) -> None:
         """The session has ended, perhaps because of a command that is being handled: nothing more is."""
         self.is_over = True
+        self._set_aside(b"")
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
@@ -206,18 +208,18 @@ class Relay:
             else:
                 self._command(data, piece)
             if self._is_paused() and not self.outlet.mid_frame and self._collecting is None and not self._is_skipping:
-                self._stop_behind(data[piece.stop : end])
+                self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
+                self.scanner.restart()
                 return
             if self.is_over:
                 return
         if self.scanner.left:
-            self.backlog = data[end - self.scanner.left : end]
+            self._set_aside(data[end - self.scanner.left : end])
             self.yield_turn()
 
-    def _stop_behind(self, rest: bytes) -> None:
-        """A pause takes effect at the next frame, those already read included."""
+    def _set_aside(self, rest: bytes) -> None:
+        self._holdings.set_aside(len(rest) - len(self.backlog))
         self.backlog = rest
-        self.scanner.restart()
 
     def _continue(self, part: bytes, *, whole: bool) -> None:
         if self._is_skipping:

@@ -18,6 +18,7 @@ from proxy.collector import keep_for_ever, paused_collector, search_seldom
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.runtime import set_up_runtime
 from proxy.server import Server
 from proxy.tasks import Tasks
 from proxy.workers.channel import Channel
@@ -157,7 +158,7 @@ class Worker:
 
     def _others(self) -> dict[str, int]:
         lookups = self._engine.lookups
-        now = self._engine.held.used, lookups.in_flight, lookups.refused
+        now = self._engine.held.memory, lookups.in_flight, lookups.refused
         before, self._elsewhere = self._elsewhere, now
         names = ("held_used", "lookups_in_flight", "lookups_refused")
         return {name: one - other for name, one, other in zip(names, now, before, strict=True)}
@@ -166,6 +167,7 @@ class Worker:
 def main(fd: int) -> None:
     """Serve until the supervisor says so, or is gone."""
     set_up_operator_log()
+    set_up_runtime()
     uvloop.run(_serve(socket.socket(fileno=fd)))
 
 

@@ -244,7 +244,7 @@ class World:
 
     def _check_that_nothing_is_left(self) -> None:
         assert len(self.finished) == len(self.sessions), "each session ends once"
-        assert self.engine.held.used == 0, "held bytes are given back"
+        assert self.engine.held.memory == 0, "held bytes are given back"
         assert not self.engine.registry.live(), "streams end with their sessions"
         assert self.engine.lookups.in_flight == 0, "lookups are given back"
         assert self.engine.admission.taken == 0, "places are given back"

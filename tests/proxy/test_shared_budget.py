@@ -51,6 +51,21 @@ def test_one_tenant_alone_gets_half() -> None:
     assert rig.turns == [("a", True)]
 
 
+def test_what_is_set_aside_leaves_less_free_for_all() -> None:
+    rig = Rig()
+    reader, other, holder = rig.holder(), rig.holder(), rig.holder()
+    other.take("b", 100)
+    reader.share.set_aside(200)
+    holder.take("a", 349)
+    assert not holder.is_paused, "700 - 349 are free"
+    holder.take("a", 1)
+    assert holder.is_paused
+    assert not reader.told
+    assert (rig.budget.used, rig.budget.memory) == (450, 650)
+    reader.share.set_aside(-200)
+    assert rig.budget.memory == 450
+
+
 def test_it_is_read_again_when_it_holds_half_of_what_is_free() -> None:
     rig = Rig()
     holder = rig.holder()

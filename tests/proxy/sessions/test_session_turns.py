@@ -50,6 +50,22 @@ def test_held_entries_too_are_taken_in_turns(make_world: Make) -> None:
     assert stream.usage.held_messages == 2 * MOST_PIECES - 1
 
 
+def test_what_was_read_behind_a_pause_is_counted_while_it_waits(make_world: Make) -> None:
+    world = make_world(limits={"each_topic": {"publish": {"messages": "1/h"}}}, publish={"hold_connection": 1000})
+    client, broker = publisher(world)
+    frames = sends(100, size=1000)
+    client >> b"".join(frames)
+    broker << frames[0]
+    (stream,) = world.engine.registry.live()
+    held = sum(entry.memory for entry in stream.held)
+    waiting = sum(map(len, frames)) - sum(len(frame) for frame in frames[: 1 + len(stream.held)])
+    assert waiting > 90_000
+    assert world.engine.held.used == held
+    assert world.engine.held.aside == waiting
+    client.leave()
+    assert world.engine.held.memory == 0
+
+
 def test_who_leaves_while_not_read_holds_nothing_soon_and_ends_in_order(make_world: Make) -> None:
     world = make_world(limits={"each_topic": {"publish": {"messages": "1/h"}}}, publish={"hold_connection": 1000})
     client, broker = publisher(world)

@@ -1,0 +1,28 @@
+"""What a process that serves asks of Python and of the C library, once, before it serves."""
+
+import ctypes
+import sys
+
+SWITCH_S = 0.0005
+"""After so long a thread that computes lets the loop go on, which asks for that behind each read and each write.
+
+Python's own 5 ms are as long as the loop may be late at all: while 60,000 limits are applied, a thread computes for
+seconds. Measured then, on a busy machine, 23 writes a turn: the 99.9th percentile of answers 110 ms, with this 28 ms.
+"""
+LARGE = 128 * 1024
+"""Bytes from which on a piece of memory is the system's again as soon as it is free.
+
+glibc begins with this and raises it up to 32 MiB; then what is left of large reads makes holes among held entries.
+"""
+_KEPT = 1024 * 1024
+"""Bytes that stay the process's at the end of its memory, or each entry that is held there would be asked for anew."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
+
+
+def set_up_runtime() -> None:
+    """Set all of it; a C library that has no such options goes on as it is."""
+    sys.setswitchinterval(SWITCH_S)
+    options = getattr(ctypes.CDLL(None), "mallopt", None)
+    if options is not None:
+        options(_M_MMAP_THRESHOLD, LARGE)
+        options(_M_TRIM_THRESHOLD, _KEPT)

@@ -1,0 +1,30 @@
+"""What a process that serves asks of Python and of the C library."""
+
+import subprocess
+import sys
+
+_LARGE_IS_GIVEN_BACK = """
+import ctypes, sys
+from proxy.runtime import LARGE, SWITCH_S, set_up_runtime
+
+class Kept(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in
+                "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+if ask is None:
+    print("no such C library")
+    sys.exit()
+ask.restype = Kept
+set_up_runtime()
+bytes(8 * LARGE)  # freed again: from now on glibc, left alone, would take so much from its heap
+before = ask().hblks
+held = bytes(2 * LARGE)
+print(ask().hblks - before, sys.getswitchinterval() == SWITCH_S)
+"""
+
+
+def test_large_pieces_of_memory_are_apart_and_threads_let_the_loop_go_on_soon() -> None:
+    """In a process of its own, which is not to be changed by that for all other tests."""
+    done = subprocess.run([sys.executable, "-c", _LARGE_IS_GIVEN_BACK], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in {"1 True", "no such C library"}
