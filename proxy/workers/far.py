@@ -5,60 +5,15 @@ from dataclasses import replace
 
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.observed import Observer
-from limiter.permits import Permits
 from limiter.policies import Policies
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream
 from limiter.workers.deputy import Deputy
+from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-
-
-class FarPermits(Permits):
-    """A consumer's permits, which the judge meters.
-
-    Args:
-        stream: The consumer.
-        deputy: Who passes on what it asks.
-    """
-
-    def __init__(self, stream: Stream, deputy: Deputy) -> None:
-        super().__init__(stream.usage, _nothing_granted, _nothing)
-        self._stream = stream
-        self._deputy = deputy
-
-    @property
-    def is_metered(self) -> bool:
-        """Whether FLOW must be held back; until the judge has said so, it is."""
-        return self._deputy.is_metered(self._stream)
-
-    def ask(self, permits: int) -> None:
-        """The client asks for more."""
-        self._deputy.ask(self._stream, permits, is_granted=False)
-
-    def pass_through(self, permits: int) -> None:
-        """The client asked for more, and the caller has passed it on as it was."""
-        self._deputy.ask(self._stream, permits, is_granted=True)
-
-    def arrived(self, entries: int, messages: int, size: int) -> None:
-        """Told with its ticket."""
-
-    def crossed(self, entries: int, messages: int, size: int) -> None:
-        """Told with what passed."""
-
-    def passed(self, messages: int, size: int) -> None:
-        """The judge knows."""
-
-    def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:  # noqa: ARG002 - as Permits
-        """The judge knows that they were; of what the client still counts on, it is told."""
-        if ask_again and messages:
-            self._deputy.ask_again(self._stream, messages)
-
-    def forgo(self) -> None:
-        """The consumer is about to end."""
-        self._deputy.forgo(self._stream)
 
 
 class FarRegistry(Registry):
@@ -134,10 +89,6 @@ def share_of(config: Config, index: int) -> Config:
 
 def _nothing() -> None:
     """What a worker does is told by its deputy."""
-
-
-def _nothing_granted(permits: int) -> None:
-    """Permits are granted by the judge."""
 
 
 def _never(*_wake_up: object) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from protocol.commands import split
 from protocol.frames import FrameCutter
-from tests.proxy.wire import connected, name_of, producer_success
+from tests.proxy.wire import body, connected, name_of, producer_success, success
 
 
 class TcpPeer:
@@ -37,9 +37,20 @@ async def connect_to(address: str) -> TcpPeer:
     return TcpPeer(*await asyncio.open_connection(host, int(port)))
 
 
+def _answer(frame: bytes) -> bytes | None:
+    match name_of(frame):
+        case "CONNECT":
+            return connected()
+        case "PRODUCER":
+            return producer_success()
+        case "SUBSCRIBE":
+            return success(body(frame).request_id)
+    return None
+
+
 @asynccontextmanager
 async def broker_on_loopback(seen: Counter[str] | None = None) -> AsyncIterator[str]:
-    """A broker that lets clients and producers in and sends everything else back; gives its address.
+    """A broker that lets clients, producers and consumers in and sends everything else back; gives its address.
 
     If it has `seen` to count the commands that come, it sends nothing else back.
     """
@@ -50,8 +61,7 @@ async def broker_on_loopback(seen: Counter[str] | None = None) -> AsyncIterator[
         peer = TcpPeer(reader, writer)
         with suppress(ConnectionError, asyncio.CancelledError):
             while (frame := await peer.hear()) is not None:
-                answers = {"CONNECT": connected(), "PRODUCER": producer_success()}
-                peer.send(answers.get(name_of(frame), frame if seen is None else b""))
+                peer.send(_answer(frame) or (frame if seen is None else b""))
                 if seen is not None:
                     seen[name_of(frame)] += 1
                 assert split(frame)

@@ -14,7 +14,7 @@ import pytest
 from accesslog.record import ConnectionLine
 from proxy.config.model import Config
 from proxy.serve import Proxy, Source, StartError
-from tests.proxy.wire import TOPIC, connect, producer, producer_success, sends
+from tests.proxy.wire import TOPIC, connect, flow, messages, name_of, producer, producer_success, sends, subscribe
 from tests.proxy.workers.apart import apart, heard, intervals, written
 
 CLIENTS = 12
@@ -162,6 +162,17 @@ async def test_subscribe_rates_are_refused_as_nobody_would_count_them() -> None:
     async with apart({}) as one:
         rate = {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 30}
         assert await one.post("/admin/v2/namespaces/t/n/subscribeRate", rate) == 409
+
+
+async def test_consumers_are_let_in_and_get_what_comes_for_them() -> None:
+    async with apart({"topics": {TOPIC: {"dispatch": {"messages": 1000}}}}) as one:
+        client = await one.client()
+        client.send(connect(), subscribe(), flow(10))
+        assert [name_of(await client.hear() or b"") for _ in range(3)] == ["CONNECTED", "SUCCESS", "FLOW"]
+        client.send(*messages(3))
+        got = ""
+        while got.count("MESSAGE") < 3:  # as the broker of this test sends everything back
+            got += name_of(await client.hear() or b"")
 
 
 async def test_workers_end_with_the_proxy() -> None:

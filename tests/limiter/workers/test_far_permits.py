@@ -1,0 +1,45 @@
+"""What a worker's consumer asks for reaches the judge; what arrives there does not come back to it."""
+
+from limiter.stream import Stream, StreamName
+from limiter.workers.deputy import Deputy
+from limiter.workers.far_permits import FarPermits
+from limiter.workers.letters import Asked, Forgone, Wired, Withdrawn
+from tests.limiter.workers.together import WHOSE, Bells
+
+
+def consumer() -> tuple[Deputy, FarPermits]:
+    deputy = Deputy(Bells())
+    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda entry: None)
+    deputy.open(stream, "x", WHOSE)
+    permits = FarPermits(stream, deputy)
+    deputy.meter(stream, lambda permits: None)
+    deputy.take()
+    return deputy, permits
+
+
+def test_what_is_asked_for_is_told() -> None:
+    deputy, permits = consumer()
+    permits.ask(100)
+    permits.pass_through(7)
+    assert deputy.take() == [Asked(1, 100, is_granted=False), Asked(1, 7, is_granted=True)]
+    permits.forgo()
+    assert deputy.take() == [Forgone(1)]
+
+
+def test_permits_are_metered_until_the_judge_says_that_they_are_not() -> None:
+    deputy, permits = consumer()
+    assert permits.is_metered
+    deputy.obey(Wired(1, [], by_ticket=False, is_metered=False), 0)
+    assert not permits.is_metered
+
+
+def test_of_what_is_dropped_the_judge_is_told_only_what_the_client_still_counts_on() -> None:
+    deputy, permits = consumer()
+    permits.arrived(2, 20, 200)
+    permits.crossed(1, 10, 100)
+    permits.passed(10, 100)
+    permits.dropped(1, 10, 100, ask_again=False)
+    permits.dropped(0, 0, 0, ask_again=True)
+    assert deputy.take() == []
+    permits.dropped(1, 10, 100, ask_again=True)
+    assert deputy.take() == [Withdrawn(1, 10)]
