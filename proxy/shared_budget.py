@@ -70,12 +70,12 @@ class SharedBudget:
     sixteenth of the limit more has become free than when it was judged last; so it goes on although its own limit is
     the slowest of all. Over ends at half of what is free, or with nothing held: nobody is stopped for ever.
 
-    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one. Beside that
-    each share may have the rest of one read set aside.
+    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one. Beside
+    that each share may have the rest of one read set aside, and an entry of which parts are still to come.
 
     Attributes:
         used: Bytes of entries that are held.
-        aside: Bytes that are set aside.
+        aside: Bytes that wait for more, or for a pause to end.
 
     Args:
         limit: Bytes.
@@ -93,9 +93,9 @@ class SharedBudget:
         self._sweep_at = 0
 
     def set_aside(self, more: int) -> None:
-        """So many bytes more (less: negative) have been read and wait for a pause to end: whose they are is not known.
+        """So many bytes more (less: negative) were read behind a pause, or are of an entry that has not come whole.
 
-        They leave less free for all; nobody is stopped by them alone, as who has some is stopped already.
+        They leave less free for all, and stop nobody: those are stopped already, these need to be read on.
         """
         self.aside += more
 

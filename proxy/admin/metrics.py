@@ -126,7 +126,8 @@ class SluiceCollector(Collector):
                 held.count(stream)
         yield from held.metrics()
         budget = self._engine.held
-        yield _gauge("sluice_hold_budget_used_bytes", "Bytes of memory that held frames take, and what was read behind them", budget.memory)
+        used = "Bytes of memory of held frames, and read behind them"
+        yield _gauge("sluice_hold_budget_used_bytes", used, budget.memory)
         yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
 
 

@@ -30,7 +30,7 @@ class Holdings:
         self._share.take(tenant, memory)
 
     def set_aside(self, more: int) -> None:
-        """So many bytes more (less: negative) were read behind what made the reading stop."""
+        """So many bytes more (less: negative) wait for the rest of their entry, or for a pause to end."""
         self._share.set_aside(more)
 
     def give(self, tenant: str, memory: int) -> None:

@@ -15,6 +15,7 @@ from limiter.turns import rejecting
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
+from proxy.sessions.collecting import Collecting
 from proxy.sessions.holdings import ENTRY_OVERHEAD, Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.pending import CommandHandler, PendingPublishes
@@ -53,7 +54,7 @@ class Relay:
         self._gate = gate
         self._clock = clock
         self._payload_kind = payload_kind
-        self._collecting: tuple[Stream, Entry, list[bytes]] | None = None
+        self._collecting: Collecting | None = None
         self._is_skipping = False
         self._handle: CommandHandler = lambda _kind, _command, frame: frame
         self._is_paused: Callable[[], bool] = lambda: False
@@ -145,7 +146,7 @@ class Relay:
     def abandon(self) -> None:
         """Its streams are over; a frame that was still being collected goes nowhere, nor does the rest of it."""
         if self._collecting is not None:
-            stream, entry, _ = self._collecting
+            stream, entry = self._collecting.stream, self._collecting.end()
             self._collecting = None
             self._is_skipping = True
             self._gate.count_dropped(stream, entry.messages, entry.size)
@@ -230,12 +231,11 @@ class Relay:
             if whole and self.sent is not None:
                 self.sent.ended()
             return
-        stream, entry, parts = self._collecting
-        parts.append(part)
+        collecting = self._collecting
+        collecting.add(part)
         if whole:
             self._collecting = None
-            entry.frame = b"".join(parts)
-            self._hold(stream, entry)
+            self._hold(collecting.stream, collecting.end())
 
     def _offer(self, data: bytes, piece: Piece, now: int) -> None:
         """Pass an entry, or hold or refuse it.
@@ -265,7 +265,7 @@ class Relay:
             if piece.whole:
                 self._hold(stream, entry)
             else:
-                self._collecting = stream, entry, [part]
+                self._collecting = Collecting(stream, entry, self._holdings)
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""

@@ -1,0 +1,37 @@
+"""An entry that has to wait, of which not all parts have come.
+
+Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
+"""
+
+from limiter.stream import Entry, Stream
+from proxy.sessions.holdings import Holdings
+
+
+class Collecting:
+    """Keeps its parts. They are memory that is set aside, and stop nobody: who is not read could never end the entry.
+
+    Args:
+        stream: Whose it is.
+        entry: With its first part.
+        holdings: Where the parts count.
+    """
+
+    def __init__(self, stream: Stream, entry: Entry, holdings: Holdings) -> None:
+        self.stream = stream
+        self.entry = entry
+        self._holdings = holdings
+        self._parts = [entry.frame]
+        self._size = len(entry.frame)
+        holdings.set_aside(self._size)
+
+    def add(self, part: bytes) -> None:
+        """The next part came."""
+        self._parts.append(part)
+        self._size += len(part)
+        self._holdings.set_aside(len(part))
+
+    def end(self) -> Entry:
+        """No more is collected; the entry with all that has come."""
+        self._holdings.set_aside(-self._size)
+        self.entry.frame = b"".join(self._parts)
+        return self.entry

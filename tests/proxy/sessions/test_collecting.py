@@ -1,0 +1,21 @@
+"""Entries of which parts are still to come."""
+
+from limiter.stream import Entry, Stream, StreamName
+from proxy.budget import Budget
+from proxy.sessions.collecting import Collecting
+from proxy.sessions.holdings import Holdings
+from proxy.shared_budget import Share, SharedBudget
+
+
+def test_parts_are_memory_until_the_entry_is_whole_and_stop_nobody() -> None:
+    budget = SharedBudget(3000, lambda _tenant, _is_over, _held: None)
+    turns: list[bool] = []
+    holdings = Holdings(Budget(100, turns.append), Share(budget, turns.append))
+    stream = Stream(StreamName("publish", "t", "n", "topic", 1), (), lambda _entry: None)
+    collecting = Collecting(stream, Entry(b"a" * 1000, 1, 4000, 0, 0), holdings)
+    collecting.add(b"b" * 2000)
+    assert (budget.used, budget.memory) == (0, 3000)
+    assert collecting.end().frame == b"a" * 1000 + b"b" * 2000
+    assert budget.memory == 0
+    assert not turns
+    assert not holdings.is_any
