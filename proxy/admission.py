@@ -1,6 +1,6 @@
-"""What one process lets in: connections, lookups, producers and consumers, each within its bounds."""
+"""What a proxy lets in: connections, lookups, producers and consumers, each within its bounds."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -12,12 +12,6 @@ from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.config.model import Config
 from proxy.observe.admission_log import AdmissionLog
 from proxy.observe.counters import Counters
-
-Key = Hashable
-Asked = tuple["What", Key]
-GiveBack = Callable[[], None]
-Value = int | tuple[int, int]
-"""So many at once; or so many per nanoseconds."""
 
 
 class What(StrEnum):
@@ -35,6 +29,12 @@ class What(StrEnum):
     CONSUMERS = "max_consumers_per_topic"  # (topic)
     CONSUMERS_OF_SUBSCRIPTION = "max_consumers_per_subscription"  # (topic, subscription)
 
+
+Key = str | tuple[str | int, ...]
+Asked = tuple[What, Key]
+GiveBack = Callable[[], None]
+Value = int | tuple[int, int]
+"""So many at once; or so many per nanoseconds."""
 
 _SAID = {
     What.CONNECTIONS: "connections of this proxy",
@@ -73,6 +73,9 @@ class Admission:
         counters: Told of what is refused.
         clock: Monotonic nanoseconds.
         policies: Where the subscribe rates are; call `subscribe_rates_changed` after changing them.
+
+    Attributes:
+        changed: Called when other subscribe rates are in force.
     """
 
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
@@ -85,6 +88,7 @@ class Admission:
         self._counters = counters
         self._clock = clock
         self._log = AdmissionLog(clock)
+        self.changed: Callable[[], None] = _nothing
 
     def admit(self, asked: Iterable[Asked], whose: str, topic: Topic | None = None) -> tuple[GiveBack, ...]:
         """Let somebody in whom all of `asked` concern; gives what is to be called when he is gone, each once.
@@ -106,6 +110,13 @@ class Admission:
     def subscribe_rates_changed(self) -> None:
         """Others are in force from now on."""
         self._rates_since = self._clock()
+        self.changed()
+
+    @property
+    def in_force(self) -> frozenset[What]:
+        """The bounds that may refuse anybody; who asks for others is let in."""
+        subscribes = {What.SUBSCRIBE_RATE} if self._policies.limits_subscribes else set[What]()
+        return frozenset(subscribes.union(self._in_force))
 
     @property
     def taken(self) -> int:
@@ -126,6 +137,10 @@ class Admission:
         self._counters.not_admitted[what] += 1
         self._log.refused(what, said, whose)
         return NotAdmittedError(what, said)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _bound(value: Value) -> KeyedBuckets | Places:

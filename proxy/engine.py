@@ -16,11 +16,14 @@ from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.lookup import LookupSlots
 from proxy.brokers.targets import Targets, split_address
 from proxy.config.model import Config
+from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.observe.rejects import Rejects
+from proxy.sessions.admittance import Admittance, NearAdmittance
 from proxy.sessions.holdings import ENTRY_OVERHEAD
+from proxy.sessions.leg import Leg
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.shared_budget import SharedBudget
@@ -71,6 +74,10 @@ class Engine:
         """Those that are connected."""
         self._goes_on = False
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
+
+    def admittance(self, connection: Connection, client: Leg) -> Admittance:  # noqa: ARG002 - a worker's needs it
+        """What a session asks whether its client, its lookups and its streams may come in."""
+        return NearAdmittance(self.admission, connection, self.rejects)
 
     def policies_changed(self, changes: Iterable[Change] | None = None) -> None:
         """Put changed policies in force on live streams, soon; None: all are others, and they are in force at once."""

@@ -170,13 +170,9 @@ class Proxy:
         keepers = {Kind.BLOCK: self._kept_blocks}
         around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
         try:
-            book = Book(policies, file, self._store, around)
+            return Book(policies, file, self._store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
-        if self.config.workers > 1 and policies.limits_subscribes:
-            self._store.close()
-            raise StartError("policies.store: holds subscribe rates, which one process alone can count: set workers: 1")
-        return book
 
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()

@@ -30,7 +30,6 @@ from proxy.policies.book import Book
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fresh = Callable[[], Awaitable[None]]
 _COUNTS = frozenset({"/metrics", "/sluice/streams", "/sluice/status"})
-_SUBSCRIBES = ("/subscribeRate", "/subscribeThrottlingRatePerConsumer", "/subscribeRatePeriodPerConsumer")
 _NOT_SERVED = frozenset({404, 405})
 _ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, or set admin_forward.url"
 
@@ -141,8 +140,6 @@ def _first(fresh: Fresh | None) -> list[Any]:
     async def counts_come_first(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in _COUNTS:
             await fresh()
-        elif request.method in {"POST", "PUT"} and any(word in request.path for word in _SUBSCRIBES):
-            return refusal(409, "subscribes are counted in one process only: this takes workers: 1")
         return await handler(request)
 
     return [counts_come_first]

@@ -15,18 +15,10 @@ def for_one_worker_only(config: "Config") -> Iterator[tuple[Key, str]]:
     """The keys that are given and need `workers: 1`, each with what is wrong and the remedy."""
     if config.workers == 1:
         return
-    for name, value in config.admission:
-        if value:
-            yield (
-                ("admission", name),
-                f"admission.{name}: counts in one process only; leave it out, or set workers: 1",
-            )
     for key, name, value in _leaves(config.limits, ("limits",)):
         path = ".".join(key)
         if name == "mode" and value == "reject":
             yield (key, f"{path}: reject answers in one process only; write enforce or observe, or set workers: 1")
-        if name == "subscribe":
-            yield (key, f"{path}: subscribes are counted in one process only; leave it out, or set workers: 1")
 
 
 def _leaves(section: Any, path: Key) -> Iterator[tuple[Key, str, Any]]:

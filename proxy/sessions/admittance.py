@@ -1,4 +1,4 @@
-"""What one session asks for at the process's admission, and gives back when it is over.
+"""What one session asks for at the proxy's admission, and gives back when it is over.
 
 A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients take
 that, whatever its code, for a broken connection and come again after 0.1 s, 0.2 s, 0.4 s … until their operation times
@@ -6,7 +6,8 @@ out; so they are in as soon as there is room. A blocked client is kept and answe
 keeps the connections that are too many does not bound them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from limiter.networks import counted_as
 from limiter.stream import Stream
@@ -27,6 +28,22 @@ _ERRORS = {
 _RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
 
 
+class UndecidedError(Exception):
+    """The answer comes later, and the client is not read until then; what asked is to ask again when it is there.
+
+    Attributes:
+        again: Called then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again: Callable[[], None] = _nothing
+
+
+def _nothing() -> None:
+    """Nobody wants to know any more."""
+
+
 def error_of(what: What) -> ServerError:
     """The error that Pulsar has for what a bound refuses.
 
@@ -38,23 +55,23 @@ def error_of(what: What) -> ServerError:
 class Admittance:
     """Keeps what a session has to give back.
 
+    Where another process counts (`workers/far_admission.py`), all that asks may also raise `UndecidedError`.
+
     Args:
-        admission: The bounds.
         connection: Whose session it is.
         rejects: Told of lookups and streams that are refused.
     """
 
-    __slots__ = ("_admission", "_connection", "_places", "_rejects")
+    __slots__ = ("_connection", "_places", "_rejects")
 
-    def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
-        self._admission = admission
+    def __init__(self, connection: Connection, rejects: Rejects) -> None:
         self._connection = connection
         self._rejects = rejects
         self._places: dict[Stream | None, tuple[GiveBack, ...]] = {}
         """By stream; None for the connection itself."""
 
-    def connect(self) -> End | None:
-        """The client is there, and its address is known; the reason if it may not stay."""
+    def connect(self, refuse: Callable[[End], None]) -> None:
+        """The client is there, and its address is known; `refuse` is told the reason if it may not stay."""
         address = self._address()
         asked = (
             (What.CONNECTIONS, ""),
@@ -66,8 +83,13 @@ class Admittance:
             self._enter(None, asked)
         except NotAdmittedError as error:
             cause = EndCause.CONNECTION_RATE if error.what in _RATES else EndCause.TOO_MANY_CONNECTIONS
-            return End(cause, str(error))
-        return None
+            refuse(End(cause, str(error)))
+        except UndecidedError as undecided:
+            undecided.again = partial(self.connect, refuse)
+
+    def waits(self) -> bool:
+        """Whether it is not known yet if the client may stay."""
+        return False
 
     def disconnect(self) -> None:
         """The client goes."""
@@ -82,7 +104,7 @@ class Admittance:
             NotAdmittedError: If it does so too often.
         """
         try:
-            self._admission.admit([(What.LOOKUP_RATE, self._address())], self._connection.client_address)
+            self._admit([(What.LOOKUP_RATE, self._address())])
         except NotAdmittedError as error:
             self._rejects.note(self._connection, error.what, "", str(error))
             raise
@@ -120,10 +142,33 @@ class Admittance:
         return counted_as(self._connection.client_host)
 
     def _enter(self, who: Stream | None, asked: Iterable[Asked], topic: TopicName | None = None) -> None:
-        places = self._admission.admit(asked, self._connection.client_address, topic)
+        places = self._admit(asked, topic)
         if places:
             self._places[who] = places
+
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
+        """Ask whoever counts; see `Admission.admit`."""
+        raise NotImplementedError
 
     def _leave(self, who: Stream | None) -> None:
         for give_back in self._places.pop(who, ()):
             give_back()
+
+
+class NearAdmittance(Admittance):
+    """Asks this process, and has the answer at once.
+
+    Args:
+        admission: The bounds.
+        connection: Whose session it is.
+        rejects: Told of lookups and streams that are refused.
+    """
+
+    __slots__ = ("_admission",)
+
+    def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
+        super().__init__(connection, rejects)
+        self._admission = admission
+
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
+        return self._admission.admit(asked, self._connection.client_address, topic)

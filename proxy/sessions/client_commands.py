@@ -27,7 +27,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.admission import NotAdmittedError
 from proxy.refusals import request_refused
-from proxy.sessions.admittance import error_of
+from proxy.sessions.admittance import UndecidedError, error_of
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.requests import Requests
@@ -64,7 +64,19 @@ class ClientCommands:
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """The frame that goes on to the broker in place of `frame`, or None."""
         handler = self._HANDLERS.get(kind)
-        return frame if handler is None else handler(self, body_of(decode(command)), frame)
+        if handler is None:
+            return frame
+        try:
+            return handler(self, body_of(decode(command)), frame)
+        except UndecidedError as undecided:
+            undecided.again = partial(self._handle_late, kind, command, frame)
+            return None
+
+    def _handle_late(self, kind: int, command: bytes, frame: bytes) -> None:
+        """What it waited for is there; by now other things may be against it, too."""
+        passes = self.handle(kind, command, frame)
+        if passes is not None:
+            self._streams.pass_on(passes)
 
     def _producer(self, command: CommandProducer, frame: bytes) -> bytes | None:
         if self._blocks.refuses_producer(command):
@@ -99,12 +111,20 @@ class ClientCommands:
         return answer is None or not self._blocks.ends_opened(stream, request_id)
 
     def _again(self, open_stream: Callable[[Any], Stream | None], command: Any, answer: Message | None) -> bool:
-        """An id that was in use is answered: if its first owner has gone meanwhile, there is a new one."""
+        """An id that was in use is answered: if its first owner has gone meanwhile, there is a new one.
+
+        If whether it may come in is known later only, the client hears of it before, and is not read before.
+        """
         stream = None
-        if answer is not None:
+        try:
             with suppress(TooManyStreamsError, NotAdmittedError):
-                stream = open_stream(command)
+                stream = open_stream(command) if answer is not None else None
+        except UndecidedError as undecided:
+            undecided.again = partial(self._late, open_stream, command, answer)
         return stream is None or self._opened(stream, command.request_id, answer)
+
+    def _late(self, open_stream: Callable[[Any], Stream | None], command: Any, answer: Message | None) -> None:
+        self._again(open_stream, command, answer)
 
     def _when_answered(self, request_id: int, act: Callable[[Message | None, Stream], None], stream: Stream) -> None:
         def answered(answer: Message | None) -> bool:

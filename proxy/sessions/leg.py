@@ -59,12 +59,13 @@ class Leg:
     `get_buffer`, not for the name.
 
     Attributes:
+        owner: Told of everything.
         relay: Takes what is read, in place of the owner, while there is one.
         sender: What is to be sent goes there.
 
     Args:
         side: `client` or `broker`, for people.
-        owner: Told of everything.
+        owner: The session.
         line: Where it waits for its turn to be read.
         buffer: What it is read into.
     """
@@ -74,10 +75,10 @@ class Leg:
         "_buffer",
         "_full_reads",
         "_line",
-        "_owner",
         "_step",
         "_transport",
         "bytes_read",
+        "owner",
         "relay",
         "sender",
         "side",
@@ -90,7 +91,7 @@ class Leg:
         self.relay: Relay | None = None
         self.sender = Sender()
         self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
-        self._owner = owner
+        self.owner = owner
         self._line = line
         self._buffer = buffer
         self._step = 0
@@ -102,7 +103,7 @@ class Leg:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         self.sender.open(self._transport)
-        self._owner.opened(self)
+        self.owner.opened(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Called by the loop, which reads into it."""
@@ -128,24 +129,24 @@ class Leg:
     def take(self, data: bytes, size: int) -> None:
         """Pass on what was read, now or before there was a relay: the first `size` bytes of `data`."""
         if self.relay is None:
-            self._owner.arrived(self, data[:size])
+            self.owner.arrived(self, data[:size])
             return
         try:
             self.relay.feed(data, size)
         except ProtocolError as error:
-            self._owner.broke_protocol(self, error)
+            self.owner.broke_protocol(self, error)
 
     def pause_writing(self) -> None:
         """Called by the loop."""
-        self._owner.writable(self, False)
+        self.owner.writable(self, False)
 
     def resume_writing(self) -> None:
         """Called by the loop."""
-        self._owner.writable(self, True)
+        self.owner.writable(self, True)
 
     def eof_received(self) -> bool:
         """Called by the loop; the other direction stays open."""
-        self._owner.half_closed(self)
+        self.owner.half_closed(self)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -154,7 +155,7 @@ class Leg:
         self.sender.shut()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
-        self._owner.lost(self, exc)
+        self.owner.lost(self, exc)
 
     @property
     def address(self) -> str:
@@ -240,13 +241,13 @@ class Leg:
         self.set_throttle(cause, on=on)
 
     def _throttle_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
-        self._owner.throttle_changed(self, cause, is_raised)
+        self.owner.throttle_changed(self, cause, is_raised)
 
     def _read_on(self, last: Cause) -> None:
         if last not in _OF_MANY:
             self._line.leave(self)
-            self._owner.read_on(self)
+            self.owner.read_on(self)
         elif self._line.goes_first(self):
-            self._owner.read_on(self)
+            self.owner.read_on(self)
         else:
             self.throttle(Cause.TURN)

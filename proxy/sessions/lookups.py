@@ -45,11 +45,14 @@ class SessionLookups:
         if command.request_id in self._asked or not self._engine.lookups.take():
             self._replies.send(too_many(command.request_id))
             return None
-        if not self._is_admitted(command.request_id, lookup_refused):
-            self._engine.lookups.give()
-            return None
-        self._asked[command.request_id] = command
-        return frame
+        try:
+            if self._is_admitted(command.request_id, lookup_refused):
+                self._asked[command.request_id] = command
+                return frame
+        finally:
+            if command.request_id not in self._asked:
+                self._engine.lookups.give()
+        return None
 
     def asked_partitions(self, command: CommandPartitionedTopicMetadata, frame: bytes) -> bytes | None:
         """The question how many partitions a topic has goes by; None if there are too many already."""

@@ -22,7 +22,6 @@ from proxy.blocking.rules import Rule
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
-from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.brakes import bound, holdings_of
 from proxy.sessions.broker_commands import BrokerCommands
@@ -92,11 +91,11 @@ class Session:
         engine, limit = self._engine, max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
         self._to_broker = Relay(SEND, limit, Outlet(self.broker.sender), engine.gate, engine.clock)
         self._to_client = Relay(MESSAGE, limit, Outlet(self.client.sender), engine.gate, engine.clock)
-        self._streams = Streams(engine, self.connection, self._to_broker, self._to_client)
+        self._admittance = engine.admittance(self.connection, self.client)
+        self._streams = Streams(engine, self.connection, self._admittance, self._to_broker, self._to_client)
         self._departing = Departing(self._streams, self.broker, self._tasks, engine.config.linger, self._end)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)
-        self._admittance = Admittance(engine.admission, self.connection, engine.rejects)
         self._lookups = SessionLookups(engine, self._tasks, self._replies, self._admittance)
         reply = self._replies.send
         self._blocks = SessionBlocks(engine.blocklist, self._streams, self._requests, reply, self._to_broker.outlet)
@@ -121,9 +120,7 @@ class Session:
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
             self._dialling.begin()
-            refused = self._admittance.connect()
-            if refused is not None:
-                self._refuse(refused)
+            self._admittance.connect(self._refuse)
 
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read, and the leg has no relay: none yet, or none any more."""
@@ -179,6 +176,8 @@ class Session:
         try:
             if self.state is State.RELAYING:
                 (self._to_broker if leg is self.client else self._to_client).resume()
+            elif self.state is State.GREETING:
+                self._greet(b"")
         except ProtocolError as error:
             self.broke_protocol(leg, error)
         leg.resume_reading()
@@ -196,7 +195,7 @@ class Session:
 
     def _greet(self, chunk: bytes) -> None:
         self._greeting += chunk
-        if self.state is State.DIALLING:
+        if self.state is State.DIALLING or self._admittance.waits():
             return
         self._greeted = read_greeting(self._greeting, self._to_broker.scanner.max_size)
         if self._greeted is None:

@@ -38,19 +38,22 @@ class Streams:
     Args:
         engine: Where their limits are.
         connection: Whose they are.
+        admittance: Says whether there are too many.
         to_broker: The relay in which producers pass.
         to_client: The relay in which consumers pass.
     """
 
     __slots__ = ("_admittance", "_closing", "_engine", "_opening", "_to_broker", "_to_client", "connection", "rejects")
 
-    def __init__(self, engine: Engine, connection: Connection, to_broker: Relay, to_client: Relay) -> None:
+    def __init__(
+        self, engine: Engine, connection: Connection, admittance: Admittance, to_broker: Relay, to_client: Relay
+    ) -> None:
         self._engine = engine
         self.connection = connection
         self._to_broker = to_broker
         self._to_client = to_client
         self.rejects = engine.rejects
-        self._admittance = Admittance(engine.admission, connection, engine.rejects)
+        self._admittance = admittance
         self._closing: dict[Stream, None] = {}
         self._opening: dict[Stream, None] = {}
         # As sets they would be three times as large in a connection that has none.
@@ -211,6 +214,10 @@ class Streams:
             return False
         self._relay_of(stream).hold_behind(stream, frame)
         return True
+
+    def pass_on(self, frame: bytes) -> None:
+        """A command that had to wait for an answer of the proxy's goes on to the broker."""
+        self._to_broker.outlet.insert(frame)
 
     def when_decided(self, then: Callable[[], None]) -> None:
         """Call `then` when what is held of producers is held by a limit."""

@@ -12,6 +12,8 @@ class Cause(StrEnum):
 
     CONNECTING = "connecting"
     """The broker's side is not there yet."""
+    ADMISSION = "admission"
+    """Whether something may come in is asked where it is counted for all workers."""
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as one may."""
     HOLD_PROCESS = "hold_process"

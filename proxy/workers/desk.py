@@ -22,13 +22,17 @@ from proxy.observe.connection import Connection
 from proxy.observe.log_lines import Span
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Sums
+from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.letters import (
     Blocked,
+    Bounds,
     Counted,
     Ended,
+    Enter,
     Here,
     Hit,
     Knock,
+    Left,
     Ready,
     Refused,
     Resumed,
@@ -65,6 +69,7 @@ class Desk:
         silent: Callable[[], None],
     ) -> None:
         self.judge = Judge(engine.registry, engine.gate, self._soon, recall)
+        self._doorkeeper = Doorkeeper(engine.admission, self._soon)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
         self.ready = asyncio.Event()
         """Set when the worker listens, or is gone."""
@@ -89,13 +94,14 @@ class Desk:
         self._pulse.heard()
 
     def write_off(self) -> None:
-        """The worker has ended: what it was lent is used up, or nobody's any more; its streams are over.
+        """The worker has ended: what it was lent is used up, or nobody's any more; its clients and streams are gone.
 
         Not before: as long as it lives it may pass what it was lent, whatever is heard of it.
         """
         lost = self.judge.lose(self._engine.clock())
         if any(lost):
             structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
+        self._doorkeeper.lose()
         self._sums.lose()
         for name in ("held_used", "lookups_in_flight"):
             self._add_elsewhere(name, -self._elsewhere[name])
@@ -108,6 +114,10 @@ class Desk:
     def rule_removed(self, key: Key) -> None:
         """Something is blocked no longer."""
         self.channel.send([Unblocked(_told(key))])
+
+    def bounds(self) -> Bounds:
+        """What the worker is to ask for before it lets somebody in."""
+        return Bounds(sorted(self._engine.admission.in_force))
 
     def ask(self) -> asyncio.Event:
         """Have the worker tell all that it has counted; set when it has."""
@@ -210,6 +220,12 @@ class Desk:
         kind, name, within = letter.key
         self._engine.blocklist.hits[Key(Kind(kind), name, within)] += letter.times
 
+    def _enter(self, letter: Enter) -> None:
+        self._doorkeeper.asked(letter)
+
+    def _left(self, letter: Left) -> None:
+        self._doorkeeper.left(letter)
+
     def _is_ready(self, _letter: Ready) -> None:
         self.is_listening = True
         self._engine.counters.workers_running += 1
@@ -229,7 +245,7 @@ class Desk:
 
     def _tell(self) -> None:
         self._is_waking = False
-        letters: list[Letter] = self.judge.take()
+        letters: list[Letter] = self.judge.take() + self._doorkeeper.take()
         if letters:
             self.channel.send(letters)
 
@@ -252,6 +268,8 @@ class Desk:
         Resumed: _resumed,
         Refused: _refused,
         Hit: _hit,
+        Enter: _enter,
+        Left: _left,
         Ready: _is_ready,
         Told: _told_all,
         Here: _is_there,

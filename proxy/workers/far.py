@@ -14,6 +14,9 @@ from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
+from proxy.sessions.admittance import Admittance
+from proxy.sessions.leg import Leg
+from proxy.workers.far_admission import FarAdmission, FarAdmittance
 
 
 class FarRegistry(Registry):
@@ -63,12 +66,18 @@ class FarEngine(Engine):
         config: A worker's own part of it; without limits and blocks, which come from the supervisor.
         counters: What the data path counts into.
         deputy: The gate.
+        far: Who asks whether somebody may come in.
     """
 
-    def __init__(self, config: Config, counters: Counters, deputy: Deputy) -> None:
+    def __init__(self, config: Config, counters: Counters, deputy: Deputy, far: FarAdmission) -> None:
         super().__init__(config, Policies(), counters, _nothing)
         self.registry = FarRegistry(deputy, Observer(_never, self.journal, (1, 0)))
         self.gate = deputy
+        self._far = far
+
+    def admittance(self, connection: Connection, client: Leg) -> Admittance:
+        """What a session asks whether its client, its lookups and its streams may come in."""
+        return FarAdmittance(self._far, connection, self.rejects, client)
 
 
 def share_of(config: Config, index: int) -> Config:
@@ -83,8 +92,8 @@ def share_of(config: Config, index: int) -> Config:
         return max(1, whole // config.workers + (index < whole % config.workers))
 
     publish = config.publish.model_copy(update={"hold_total": share(config.publish.hold_total)})
-    divided = {name: share(getattr(config, name)) for name in ("max_connections", "max_lookups_in_flight")}
-    return config.model_copy(update={**divided, "publish": publish})
+    lookups = share(config.max_lookups_in_flight)
+    return config.model_copy(update={"max_lookups_in_flight": lookups, "publish": publish})
 
 
 def _nothing() -> None:

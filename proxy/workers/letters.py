@@ -1,6 +1,7 @@
 """What a worker and its supervisor tell each other beside what concerns limits (`limiter/workers/letters.py`)."""
 
 from limiter.workers.letters import Letter, Report, Verdict
+from proxy.admission import Asked
 
 Whose = tuple[int, str, str, str, str, str]
 """A connection: number, address, version, client's role, role, broker."""
@@ -103,7 +104,43 @@ class Here(Letter, tag=53):
     """To a `Knock`."""
 
 
-Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here
+class Bounds(Letter, tag=54):
+    """These bounds are in force from now on, and no others: of them the supervisor is to be asked."""
+
+    in_force: list[str]
+
+
+class Enter(Letter, tag=55):
+    """Whether somebody may come in whom these bounds concern, each with the key that counts there."""
+
+    number: int
+    asked: list[Asked]
+    address: str
+    topic: str
+
+
+class Admitted(Letter, tag=56):
+    """To an `Enter`; if it `has_places`, `Left` is to be said once."""
+
+    number: int
+    has_places: bool
+
+
+class NotAdmitted(Letter, tag=57):
+    """The same: a bound refuses."""
+
+    number: int
+    what: str
+    said: str
+
+
+class Left(Letter, tag=58):
+    """He who asked by this number is gone, whatever the answer is or was."""
+
+    number: int
+
+
+Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Left
 """What a worker says."""
-Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock
+Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted
 """What its supervisor says."""

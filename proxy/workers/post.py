@@ -30,7 +30,6 @@ _TOLD = (
     "handshake_timeout",
     "connect_timeout",
     "linger",
-    "max_connections",
     "max_lookups_in_flight",
     "publish",
     "dispatch",
@@ -167,7 +166,7 @@ class Post:
         self.desk = desk
         config = self._engine.config.model_copy(update={"listen": self._address})
         hello = config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(_TOLD, True)})
-        desk.channel.send([Hello(hello, self.index, self._next_id, self._engine.config.workers)])
+        desk.channel.send([Hello(hello, self.index, self._next_id, self._engine.config.workers), desk.bounds()])
         desk.expect()
         self._engine.sessions.add(desk)
         for rule in self._engine.blocklist.rules.all():

@@ -40,6 +40,7 @@ class Supervisor:
         engine.registry.wired = self._wired
         engine.registry.tuned = self._recall
         engine.blocklist.removed = self._unblocked
+        engine.admission.changed = self._bounds_changed
 
     async def start(self) -> str:
         """Start all; returns the address on which they listen, with the port that the system chose for port 0.
@@ -89,6 +90,10 @@ class Supervisor:
     def _unblocked(self, key: Key) -> None:
         for desk in self._desks():
             desk.rule_removed(key)
+
+    def _bounds_changed(self) -> None:
+        for desk in self._desks():
+            desk.channel.send([desk.bounds()])
 
 
 def _reserve(host: str, port: int) -> socket.socket:

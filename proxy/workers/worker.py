@@ -24,7 +24,24 @@ from proxy.tasks import Tasks
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Growth
 from proxy.workers.far import FarEngine, share_of
-from proxy.workers.letters import Blocked, Down, Hello, Here, Hit, Knock, Ready, Refused, Stop, Tell, Told, Unblocked
+from proxy.workers.far_admission import FarAdmission
+from proxy.workers.letters import (
+    Admitted,
+    Blocked,
+    Bounds,
+    Down,
+    Hello,
+    Here,
+    Hit,
+    Knock,
+    NotAdmitted,
+    Ready,
+    Refused,
+    Stop,
+    Tell,
+    Told,
+    Unblocked,
+)
 from proxy.workers.telling import FarLog, WorkerLog, whose_of
 
 BEFORE_BOUNDARY_NS = 20_000_000
@@ -46,6 +63,7 @@ class Worker:
         self._growth = Growth(self._counters)
         self._log = FarLog(self._tell)
         self._letters: list[Letter] = []
+        self._admission = FarAdmission(self._ask)
         self._is_waking = False
         self._reporting: asyncio.TimerHandle | None = None
         self._elsewhere = (0, 0, 0)
@@ -67,9 +85,12 @@ class Worker:
             self._reporting = asyncio.get_running_loop().call_later(left / 1e9, self._report_in_time)
 
     def _tell(self, letter: Letter) -> None:
+        self._ask(letter)
+        self.sometime()
+
+    def _ask(self, letter: Letter) -> None:
         self._letters.append(letter)
         self.soon()
-        self.sometime()
 
     def _heard(self, letter: Down) -> None:
         match letter:
@@ -81,6 +102,8 @@ class Worker:
                 self.sometime()
             case Unblocked((kind, name, within)):
                 self._engine.blocklist.put(Key(Kind(kind), name, within), None, quietly=True)
+            case Bounds() | Admitted() | NotAdmitted():
+                self._admit(letter)
             case Tell():
                 self._report()
                 self.channel.send([Told()])
@@ -90,6 +113,13 @@ class Worker:
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:
                 self._obey(letter)
+
+    def _admit(self, letter: Bounds | Admitted | NotAdmitted) -> None:
+        """Whatever goes wrong with one client, all others go on."""
+        try:
+            self._admission.heard(letter)
+        except Exception:  # noqa: BLE001 - whatever it is
+            structlog.get_logger().exception("who waited to be let in was not served as he should be")
 
     def _obey(self, verdict: Verdict) -> None:
         """Whatever goes wrong with one entry that leaves, all other streams go on."""
@@ -104,7 +134,7 @@ class Worker:
         config = share_of(whole, hello.index)
         self._interval_ns = min(round(config.access_log.interval * 1e9), _LONGEST_NS)
         self._deputy = Deputy(self, tells_all=not config.dispatch.dispatchThrottlingOnNonBacklogConsumerEnabled)
-        self._engine = FarEngine(config, self._counters, self._deputy)
+        self._engine = FarEngine(config, self._counters, self._deputy, self._admission)
         structlog.contextvars.bind_contextvars(worker=hello.index)
         log = WorkerLog(self._counters, self._log, self.sometime)
         self._server = Server(self._engine, log, (hello.first_id, hello.step))

@@ -18,11 +18,17 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], A
 
 
 @pytest.fixture
-def make_world() -> Iterator[Callable[..., World]]:
+def world_kind() -> type[World]:
+    """Which worlds are made; a module of tests may have its own."""
+    return World
+
+
+@pytest.fixture
+def make_world(world_kind: type[World]) -> Iterator[Callable[..., World]]:
     worlds: list[World] = []
 
     def make(**settings: Any) -> World:
-        worlds.append(World(**settings))
+        worlds.append(world_kind(**settings))
         return worlds[-1]
 
     yield make

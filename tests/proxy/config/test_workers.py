@@ -20,13 +20,10 @@ def problems(folder: Path, values: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("section", "key"),
     [
-        ({"admission": {"max_producers_per_topic": 3}}, "admission.max_producers_per_topic"),
-        ({"admission": {"connection_rate": "5/s"}}, "admission.connection_rate"),
         (
             {"limits": {"topics": {"t/n/x": {"publish": {"messages": 5, "mode": "reject"}}}}},
             "limits.topics.persistent://t/n/x.publish.mode",
         ),
-        ({"limits": {"namespaces": {"t/n": {"subscribe": "5/30s"}}}}, "limits.namespaces.t/n.subscribe"),
     ],
 )
 def test_what_one_process_alone_can_count_is_refused_by_name_with_the_remedy(tmp_path, section, key) -> None:
@@ -39,6 +36,9 @@ def test_what_one_process_alone_can_count_is_refused_by_name_with_the_remedy(tmp
 def test_everything_else_goes_with_several(tmp_path: Path) -> None:
     limits = {"topics": {"t/n/x": {"publish": {"messages": 5, "mode": "observe"}, "dispatch": {"messages": 5}}}}
     assert problems(tmp_path, {"workers": 2, "limits": limits}) == []
+    bounds = {"max_producers_per_topic": 3, "connection_rate": "5/s", "subscribe_rate_per_consumer": "5/30s"}
+    subscribes = {"namespaces": {"t/n": {"subscribe": "5/30s"}}}
+    assert problems(tmp_path, {"workers": 2, "admission": bounds, "limits": subscribes}) == []
 
 
 @pytest.mark.parametrize("count", [0, -1, 65])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from tests.proxy.conversation import BROKER, Peer, World
 from tests.proxy.wire import close_producer, error, producer, success
+from tests.proxy.workers.far_world import FarWorld
 
 MOST = 2
 Step = tuple[str, int, int]
@@ -26,8 +28,8 @@ STEPS = st.lists(
 class Model:
     """What each client's producers are in, by id: `opening`, `open`, `closing`, with the request that is unanswered."""
 
-    def __init__(self) -> None:
-        self.world = World(admission={"max_producers_per_topic": MOST})
+    def __init__(self, kind: type[World]) -> None:
+        self.world = kind(admission={"max_producers_per_topic": MOST})
         self.peers = [self._pair(), self._pair()]
         self.states: list[dict[int, tuple[str, int]]] = [{}, {}]
         self._requests = 0
@@ -103,10 +105,11 @@ class Model:
         self.peers[client] = self._pair()
 
 
+@pytest.mark.parametrize("kind", [World, FarWorld])
 @settings(max_examples=200, deadline=None)
 @given(steps=STEPS)
-def test_the_places_are_those_of_the_producers_that_there_are(steps: list[Step]) -> None:
-    model = Model()
+def test_the_places_are_those_of_the_producers_that_there_are(kind: type[World], steps: list[Step]) -> None:
+    model = Model(kind)
     try:
         for step in steps:
             model.step(step)

@@ -28,8 +28,10 @@ from tests.proxy.wire import (
     lookup,
     lookup_answer,
 )
+from tests.proxy.workers.far_world import near_and_far
 
 Make = Callable[..., World]
+world_kind = near_and_far
 
 
 def bounded(make_world: Make, **bounds: Any) -> World:

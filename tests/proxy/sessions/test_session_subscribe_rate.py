@@ -14,8 +14,10 @@ from proxy.policies.who import Who
 from tests.proxy.conversation import BROKER, NOTHING, World
 from tests.proxy.sessions.test_session_admission import subscribed
 from tests.proxy.wire import body, close_consumer, error, subscribe
+from tests.proxy.workers.far_world import near_and_far
 
 Make = Callable[..., World]
+world_kind = near_and_far
 DATA = f"{BROKER[0]}:{BROKER[1]}"
 
 

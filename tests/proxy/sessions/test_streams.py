@@ -13,6 +13,7 @@ from protocol.scanner import MESSAGE, SEND
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
 from proxy.sessions import streams
+from proxy.sessions.admittance import NearAdmittance
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
@@ -38,7 +39,9 @@ class Opened:
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
         self.to_broker.rejections = Rejections(lambda _frame: None, lambda: None)
-        self.streams = Streams(world.engine, Connection(1), self.to_broker, self.to_client)
+        connection = Connection(1)
+        admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
+        self.streams = Streams(world.engine, connection, admittance, self.to_broker, self.to_client)
         self._run = world.loop.run
 
     def producer(self, producer_id: int = 1, topic: str = TOPIC) -> Stream:

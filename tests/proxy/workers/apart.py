@@ -63,13 +63,13 @@ class Apart:
 
 @asynccontextmanager
 async def apart(
-    limits: dict[str, Any], folder: Path | None = None, arrived: Counter[str] | None = None
+    limits: dict[str, Any], folder: Path | None = None, arrived: Counter[str] | None = None, **settings: Any
 ) -> AsyncIterator[Apart]:
     set_up_operator_log()
     async with broker_on_loopback(arrived) as broker:
         values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "workers": 2}
         log = {"access_log": {"dir": folder}} if folder else {}
-        config = Config.model_validate(values | log | {"limits": limits, "linger": 1})
+        config = Config.model_validate(values | log | {"limits": limits, "linger": 1} | settings)
         proxy = Proxy(Source(None, lambda: config))
         one = Apart(proxy, *await proxy.start())
         try:

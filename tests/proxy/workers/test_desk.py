@@ -6,13 +6,14 @@ from typing import cast
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
-from limiter.workers.letters import Closed, Opened, Passed, Ticket
+from limiter.workers.letters import Closed, Letter, Opened, Passed, Ticket
+from proxy.admission import What
 from proxy.config.model import Config
 from proxy.engine import Engine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.workers.desk import Desk
-from proxy.workers.letters import Counted, Ready, Told
+from proxy.workers.letters import Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
 from tests.proxy.wire import TOPIC
 
 WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing")
@@ -22,7 +23,7 @@ class Office:
     """A desk, and what it told others."""
 
     def __init__(self) -> None:
-        config = Config.model_validate({"workers": 2})
+        config = Config.model_validate({"workers": 2, "admission": {"max_producers_per_topic": 1}})
         policies = Policies()
         policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(100)), "file"))
         self.engine = Engine(config, policies, Counters(), lambda: None)
@@ -76,6 +77,29 @@ async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -
     assert (engine.held.used, engine.lookups.in_flight, engine.lookups.refused) == (0, 0, 1)
     assert (engine.counters.connections_accepted, engine.counters.connections_open["data"]) == (3, 0)
     assert desk.judge.is_at_rest
+
+
+async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> None:
+    office = Office()
+    admission, desk, said = office.engine.admission, office.desk, list[Letter]()
+    desk.channel.send = said.extend  # type: ignore[method-assign,assignment]  # to nobody
+    assert desk.bounds() == Bounds(["max_connections", "max_producers_per_topic"])
+    for number in (1, 2):
+        desk._heard(Enter(number, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", ""))
+    await asyncio.sleep(0)
+    refusal = "producers of one topic: at most 1 (admission.max_producers_per_topic)"
+    assert said == [Admitted(1, has_places=True), NotAdmitted(2, What.PRODUCERS, refusal)]
+    desk._lost()
+    assert admission.taken == 1
+    desk.write_off()
+    assert admission.taken == 0
+
+
+async def test_who_leaves_has_no_place_any_more() -> None:
+    office = Office()
+    office.desk._heard(Enter(1, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", ""))
+    office.desk._heard(Left(1))
+    assert office.engine.admission.taken == 0
 
 
 async def test_who_asks_what_was_counted_is_answered_in_order_and_at_once_when_nobody_will() -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from struct import pack
 
-import aiohttp
 import pytest
 
 from accesslog.record import ConnectionLine
@@ -158,12 +157,6 @@ async def test_a_block_set_and_lifted_at_run_time_reaches_all_workers() -> None:
         await one.until("/metrics", 'sluice_blocked_total{kind="topic"} 6.0')
 
 
-async def test_subscribe_rates_are_refused_as_nobody_would_count_them() -> None:
-    async with apart({}) as one:
-        rate = {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 30}
-        assert await one.post("/admin/v2/namespaces/t/n/subscribeRate", rate) == 409
-
-
 async def test_consumers_are_let_in_and_get_what_comes_for_them() -> None:
     async with apart({"topics": {TOPIC: {"dispatch": {"messages": 1000}}}}) as one:
         client = await one.client()
@@ -195,23 +188,3 @@ async def test_a_port_where_somebody_else_listens_is_not_shared() -> None:
         with pytest.raises(StartError, match="listen"):
             await proxy.start()
         await proxy.stop()
-
-
-async def test_stored_subscribe_rates_keep_it_from_starting(tmp_path: Path) -> None:
-    values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "policies": {"store": tmp_path / "policies.db"}}
-
-    def proxy(workers: int) -> Proxy:
-        config = Config.model_validate(values | {"workers": workers})
-        return Proxy(Source(None, lambda: config))
-
-    alone = proxy(1)
-    _, admin = await alone.start()
-    rate = {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 30}
-    async with (
-        aiohttp.ClientSession(f"http://{admin}") as session,
-        session.post("/admin/v2/namespaces/t/n/subscribeRate", json=rate) as answer,
-    ):
-        assert answer.status < 300
-    await alone.stop()
-    with pytest.raises(StartError, match="workers: 1"):
-        proxy(2)

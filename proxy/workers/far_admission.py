@@ -1,0 +1,138 @@
+"""What sessions of a worker ask before they let somebody in: the supervisor counts for all workers.
+
+    PRODUCER ─▶ ask ──Enter──▶ supervisor           its client is not read
+                  ◀──Admitted, NotAdmitted──
+    PRODUCER ─▶ the same again, with the answer at hand ─▶ broker, or the error to the client
+
+So whatever a client sends behind its question keeps its place behind it, and few questions are under way, whatever
+clients send. Nothing is asked where no bound is in force.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from limiter.workers.letters import Letter
+from protocol.errors import ProtocolError
+from protocol.topic_name import TopicName
+from proxy.admission import Asked, GiveBack, NotAdmittedError, What
+from proxy.observe.connection import Connection
+from proxy.observe.rejects import Rejects
+from proxy.sessions.admittance import Admittance, UndecidedError
+from proxy.sessions.leg import Leg
+from proxy.sessions.throttle import Cause
+from proxy.workers.letters import Admitted, Bounds, Enter, Left, NotAdmitted
+
+Decision = Admitted | NotAdmitted
+
+
+class FarAdmission:
+    """Asks the supervisor, for all sessions of a worker.
+
+    Args:
+        tell: Takes what is to be told it soon.
+    """
+
+    def __init__(self, tell: Callable[[Letter], None]) -> None:
+        self._bounds: frozenset[str] = frozenset()
+        self._tell = tell
+        self._open: dict[int, Callable[[Decision], None]] = {}
+        self._last = 0
+
+    def concerning(self, asked: Iterable[Asked]) -> list[Asked]:
+        """Those of the bounds that are in force."""
+        return [one for one in asked if one[0] in self._bounds]
+
+    def ask(self, asked: list[Asked], address: str, topic: str, then: Callable[[Decision], None]) -> int:
+        """Call `then` with the answer; gives the question's number."""
+        self._last += 1
+        self._open[self._last] = then
+        self._tell(Enter(self._last, asked, address, topic))
+        return self._last
+
+    def heard(self, letter: Bounds | Decision) -> None:
+        """The supervisor says which bounds are in force, or answers; who has left meanwhile has said so."""
+        if isinstance(letter, Bounds):
+            self._bounds = frozenset(letter.in_force)
+            return
+        then = self._open.pop(letter.number, None)
+        if then is not None:
+            then(letter)
+
+    def leave(self, number: int) -> None:
+        """Who asked by this number is gone, perhaps before he was answered."""
+        self._open.pop(number, None)
+        self._tell(Left(number))
+
+
+class FarAdmittance(Admittance):
+    """Asks for one session, and keeps what it has to give back.
+
+    Args:
+        far: Who knows the supervisor.
+        connection: Whose session it is.
+        rejects: Told of lookups and streams that are refused.
+        client: Who is not read while a question is open.
+    """
+
+    __slots__ = ("_answer", "_client", "_far", "_open")
+
+    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: Leg) -> None:
+        super().__init__(connection, rejects)
+        self._far = far
+        self._client = client
+        self._open: dict[int, None] = {}
+        self._answer: tuple[tuple[Asked, ...], Decision] | None = None
+        """What was asked and what was answered, while who asked asks again."""
+
+    def waits(self) -> bool:
+        """Whether an answer is awaited; then the client is not read, but for the first that it says.
+
+        Who is closed before that is read would be reset, and might not hear why.
+        """
+        if self._open:
+            self._pause()
+        return bool(self._open)
+
+    def disconnect(self) -> None:
+        """The client goes, and whatever waits for an answer with it."""
+        super().disconnect()
+        for number in self._open:
+            self._far.leave(number)
+        self._open.clear()
+
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
+        wanted = tuple(asked)
+        if self._answer is not None and self._answer[0] == wanted:
+            decision, self._answer = self._answer[1], None
+            return self._obey(decision)
+        concerning = self._far.concerning(wanted)
+        if not concerning:
+            return ()
+        undecided, address = UndecidedError(), self._connection.client_address
+        then = partial(self._decided, wanted, undecided)
+        self._open[self._far.ask(concerning, address, topic.full if topic is not None else "", then)] = None
+        if self._client.bytes_read:  # else it has just connected
+            self._pause()
+        raise undecided
+
+    def _pause(self) -> None:
+        self._client.throttle(Cause.ADMISSION)
+
+    def _obey(self, decision: Decision) -> tuple[GiveBack, ...]:
+        if isinstance(decision, NotAdmitted):
+            raise NotAdmittedError(What(decision.what), decision.said)
+        return (partial(self._far.leave, decision.number),) if decision.has_places else ()
+
+    def _decided(self, wanted: tuple[Asked, ...], undecided: UndecidedError, decision: Decision) -> None:
+        del self._open[decision.number]
+        self._answer = wanted, decision
+        try:
+            undecided.again()
+        except ProtocolError as error:
+            self._client.owner.broke_protocol(self._client, error)
+        finally:
+            if self._answer is not None:  # something else was against it meanwhile
+                self._answer = None
+                self._far.leave(decision.number)
+            if not self._open:
+                self._client.unthrottle(Cause.ADMISSION)

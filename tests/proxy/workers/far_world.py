@@ -1,0 +1,80 @@
+"""A world whose sessions ask as those of a worker do: the answers come by letters, later, from a doorkeeper."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from limiter.workers.letters import Letter
+from proxy.observe.addresses import Shown, as_they_are
+from proxy.observe.connection import Connection
+from proxy.sessions.leg import Leg
+from proxy.workers.doorkeeper import Doorkeeper
+from proxy.workers.far_admission import FarAdmission, FarAdmittance
+from proxy.workers.letters import Bounds, Down, Enter, Left, Up
+from tests.proxy.conversation import World
+
+_AS_BYTES = msgspec.msgpack.Encoder()
+
+
+class FarWorld(World):
+    """Worker and supervisor in one; what one says, the other hears in its next turn, or when the test says so."""
+
+    def __init__(self, shown: Shown = as_they_are, **settings: Any) -> None:
+        super().__init__(shown, **settings)
+        self.is_answering = True
+        self.is_delivering = True
+        self.asked: list[Letter] = []
+        """Not heard yet."""
+        self.far = FarAdmission(self._to_supervisor)
+        self.doorkeeper = Doorkeeper(self.engine.admission, self._to_worker)
+        self.engine.admittance = self._admittance  # type: ignore[method-assign]  # as a worker's engine does
+        self.engine.admission.changed = self._bounds_changed
+        self._bounds_changed()
+
+    def hear(self) -> None:
+        """The supervisor has its turn; what it says arrives, if anything does now."""
+        self.loop.run(self._hear)
+
+    def close(self) -> None:
+        """End everything; then nothing is left of any question either."""
+        self.is_answering = self.is_delivering = True
+        self.hear()
+        self.loop.run(self._answer_all)
+        super().close()
+        assert self.far._open == {}
+        assert len(self.doorkeeper) == 0
+
+    def _admittance(self, connection: Connection, client: Leg) -> FarAdmittance:
+        return FarAdmittance(self.far, connection, self.engine.rejects, client)
+
+    def _bounds_changed(self) -> None:
+        self.far.heard(Bounds(sorted(self.engine.admission.in_force)))
+
+    def _to_supervisor(self, letter: Letter) -> None:
+        self.asked.append(msgspec.msgpack.decode(_AS_BYTES.encode(letter), type=Up))
+        if self.is_answering:
+            self.loop.call_soon(self._hear)
+
+    def _hear(self) -> None:
+        letters, self.asked = self.asked, []
+        for letter in letters:
+            if isinstance(letter, Enter):
+                self.doorkeeper.asked(letter)
+            elif isinstance(letter, Left):
+                self.doorkeeper.left(letter)
+
+    def _to_worker(self) -> None:
+        if self.is_delivering:
+            self.loop.call_soon(self._answer_all)
+
+    def _answer_all(self) -> None:
+        for letter in self.doorkeeper.take():
+            self.far.heard(msgspec.msgpack.decode(_AS_BYTES.encode(letter), type=Down))
+
+
+@pytest.fixture(name="world_kind", params=[World, FarWorld])
+def near_and_far(request: pytest.FixtureRequest) -> type[World]:
+    """In place of `world_kind`: each test of a module is made in both worlds, and both behave the same."""
+    kind: type[World] = request.param
+    return kind

@@ -1,0 +1,84 @@
+"""The supervisor's answers to one worker; what is counted is the same for all."""
+
+import pytest
+
+from limiter.policies import Policies
+from limiter.testing import ManualClock
+from limiter.workers.letters import Letter
+from proxy.admission import Admission, Asked, What
+from proxy.config.model import Config
+from proxy.observe.counters import Counters
+from proxy.workers.doorkeeper import Doorkeeper
+from proxy.workers.letters import Admitted, Enter, Left, NotAdmitted
+from tests.proxy.wire import TOPIC
+
+REFUSED = "producers of one topic: at most 2 (admission.max_producers_per_topic)"
+
+
+class House:
+    """Two doors to one admission."""
+
+    def __init__(self) -> None:
+        bounds = {"max_producers_per_topic": 2, "lookup_rate_per_address": "1/h"}
+        config = Config.model_validate({"admission": bounds})
+        self.counters = Counters()
+        self.admission = Admission(config, self.counters, ManualClock(), Policies())
+        self.rang = 0
+        self.doors = [Doorkeeper(self.admission, self._ring) for _ in range(2)]
+
+    def ask(self, door: int, number: int, *asked: Asked) -> list[Letter]:
+        self.doors[door].asked(Enter(number, list(asked), "192.0.2.7:1", ""))
+        return self.doors[door].take()
+
+    def _ring(self) -> None:
+        self.rang += 1
+
+
+PRODUCER = (What.PRODUCERS, TOPIC)
+LOOKUP = (What.LOOKUP_RATE, "192.0.2.7")
+
+
+def test_the_places_are_those_of_all_workers_together() -> None:
+    house = House()
+    assert house.ask(0, 1, PRODUCER) == [Admitted(1, has_places=True)]
+    assert house.ask(1, 1, PRODUCER) == [Admitted(1, has_places=True)]
+    assert house.ask(0, 2, PRODUCER) == house.ask(1, 2, PRODUCER) == [NotAdmitted(2, What.PRODUCERS, REFUSED)]
+    assert house.counters.not_admitted == {What.PRODUCERS: 2}
+    house.doors[1].left(Left(1))
+    assert house.ask(0, 3, PRODUCER) == [Admitted(3, has_places=True)]
+    assert (house.rang, [len(door) for door in house.doors]) == (5, [2, 0])
+
+
+def test_who_leaves_twice_or_was_refused_gives_back_nothing() -> None:
+    house = House()
+    house.ask(0, 1, PRODUCER)
+    house.ask(0, 2, PRODUCER)
+    house.ask(0, 3, PRODUCER)
+    for number in (1, 1, 3, 4):
+        house.doors[0].left(Left(number))
+    assert house.ask(1, 1, PRODUCER) == [Admitted(1, has_places=True)]
+    assert house.ask(1, 2, PRODUCER) == [NotAdmitted(2, What.PRODUCERS, REFUSED)]
+
+
+def test_of_a_rate_alone_there_is_nothing_to_give_back() -> None:
+    house = House()
+    assert house.ask(0, 1, LOOKUP) == [Admitted(1, has_places=False)]
+    assert isinstance(house.ask(1, 1, LOOKUP)[0], NotAdmitted)
+    assert [len(door) for door in house.doors] == [0, 0]
+
+
+def test_a_worker_that_ends_gives_back_what_its_clients_had_and_nothing_of_others() -> None:
+    house = House()
+    house.ask(0, 1, PRODUCER)
+    house.ask(1, 1, PRODUCER)
+    house.doors[0].lose()
+    house.doors[0].lose()
+    assert [len(door) for door in house.doors] == [0, 1]
+    assert house.admission.taken == 1
+    assert house.ask(1, 2, PRODUCER) == [Admitted(2, has_places=True)]
+    assert isinstance(house.ask(1, 3, PRODUCER)[0], NotAdmitted)
+
+
+def test_what_is_no_topic_is_no_workers_letter() -> None:
+    with pytest.raises(ValueError, match="topic name"):
+        House().doors[0].asked(Enter(1, [PRODUCER], "192.0.2.7:1", "persistent://only/two"))
