@@ -36,8 +36,7 @@ class Gate:
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
-        self._wake_at = wake_at
-        self.journal = journal
+        self._wake_at, self.journal = wake_at, journal
         self._number = 0
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
@@ -116,8 +115,7 @@ class Gate:
 
     def serve(self, limiter: Limiter, now: int) -> None:
         """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
-        limiter.wakes_at = now
-        turns = 0
+        limiter.wakes_at, turns = now, 0
         try:
             while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
                 stream = next_turn(limiter, now)
@@ -134,18 +132,22 @@ class Gate:
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
         """Forget what is held of a stream, and give it back."""
-        dropped = list(stream.held)
+        messages, size = stream.usage.held_messages, stream.usage.held_size
+        dropped = self.take_back(stream, now)
+        if dropped:
+            self.count_dropped(stream, messages, size)
+        return dropped
+
+    def take_back(self, stream: Stream, now: int) -> list[Entry]:
+        """What is held of a stream waits no longer, and the caller does something else with it."""
+        taken, usage = list(stream.held), stream.usage
         stream.held.clear()
         self._unqueue(stream, now)
         stream.places.clear()
-        usage = stream.usage
         usage.throttled.stop(now)
-        usage.dropped_messages += usage.held_messages
-        usage.dropped_size += usage.held_size
-        usage.held_messages = usage.held_size = 0
-        if dropped:
-            self._note(stream)
-        return dropped
+        usage.held_messages -= sum([entry.messages for entry in taken])
+        usage.held_size -= sum([entry.size for entry in taken])
+        return taken
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Note what arrived of a stream that ended before it could be held."""
@@ -222,8 +224,7 @@ class Gate:
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
-        entry = stream.held.popleft()
-        usage = stream.usage
+        entry, usage = stream.held.popleft(), stream.usage
         usage.held_messages -= entry.messages
         usage.held_size -= entry.size
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
@@ -259,8 +260,7 @@ class Gate:
 
     def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
         meet(stream, limiter, now)
-        stream.waits_on = limiter
-        stream.waits_since = now
+        stream.waits_on, stream.waits_since = limiter, now
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)

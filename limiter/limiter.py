@@ -54,6 +54,7 @@ class Limiter:
         is_rejecting: Whether it refuses what is over it, instead of holding it.
         is_observed: Whether it holds nobody, but says what it would hold.
         crossed_at: When somebody last waited here who also waits elsewhere.
+        borrowers: Workers that have been lent something of it, which they may use or give back.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
@@ -66,6 +67,7 @@ class Limiter:
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
+        self.borrowers = 0
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()

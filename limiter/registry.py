@@ -16,7 +16,7 @@ from limiter.permits import Permits
 from limiter.policies import InForce, Policies
 from limiter.rates import Limit
 from limiter.relative_limits import RelativeLimits
-from limiter.stream import Entry, Stream
+from limiter.stream import Answering, Entry, Stream
 from limiter.under_way import RULES, DispatchRules
 
 SLICE = 100
@@ -38,8 +38,8 @@ class Registry:
         ValueError: If the rules spare them, and there is no clock.
 
     Attributes:
-        wired: Called with a stream that may be within other limits than before, or in another way.
-        tuned: Called with a limiter that streams are within, when it has another value.
+        wired: Called with a stream that may be within other limits than before, or in another way, and the time.
+        tuned: Called with a limiter that streams are within, when it has another value, and the time.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
     """
@@ -53,8 +53,8 @@ class Registry:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.policies = policies
-        self.wired: Callable[[Stream], None] = lambda _stream: None
-        self.tuned: Callable[[Limiter], None] = lambda _limiter: None
+        self.wired: Callable[[Stream, int], None] = lambda _stream, _now: None
+        self.tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._gate = gate
         self._observer = observer
         self._live = LiveStreams()
@@ -85,6 +85,9 @@ class Registry:
         stream.permits.rewire(meters_of(stream.chain))
         if self._backlogs is not None:
             self._backlogs.join(stream)
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that has been opened is a producer; what is judged elsewhere is answered late, here nothing is."""
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:
         """The broker accepted a producer, and perhaps named it: limits by producer name hold from now on."""
@@ -208,7 +211,7 @@ class Registry:
         """These have another value: whoever waits for them may go, and more may be asked of the broker."""
         limiters = list(limiters)
         for limiter in limiters:
-            self.tuned(limiter)
+            self.tuned(limiter, now)
         self._wake(limiters, now)
         for meter in [meter for limiter in limiters for meter in limiter.meters]:
             meter.serve()
@@ -230,7 +233,7 @@ class Registry:
             self._gate.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
-        self.wired(stream)
+        self.wired(stream, now)
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
         """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""

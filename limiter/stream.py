@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -149,3 +149,13 @@ class Stream:
     def holds(self) -> bool:
         """Whether something is held, or would be by a limit that is only observed."""
         return bool(self.held) or (self.observed is not None and self.observed.is_holding)
+
+
+class Answering(Protocol):
+    """Who answers the client of a producer, once the judge has said what becomes of its messages."""
+
+    def accepted(self, stream: Stream, entry: Entry) -> None:
+        """A message that a limit might have refused is about to go on."""
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        """A limit refuses this message."""

@@ -10,6 +10,7 @@ Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
 """
 
 from limiter.limiter import Limiter
+from limiter.rates import Rate
 from limiter.stream import Stream
 
 
@@ -33,6 +34,19 @@ def rejecting(stream: Stream, now: int) -> Limiter | None:
         if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
             return limiter
     return None
+
+
+def lent_in_the_way(stream: Stream, now: int) -> list[Limiter]:
+    """The limiters that a newcomer may not pass now, of which workers have tokens that they may give back."""
+    return [one for one in stream.chain if one.borrowers and (one.waiters or not one.is_open(now))]
+
+
+def refusal_of(limiter: Limiter) -> str:
+    """What a client is told of the limit that refuses its message."""
+    scope, limit = limiter.scope, limiter.limit
+    values = [_words(limit.messages, "messages"), _words(limit.size, "bytes")]
+    of = f"{scope.level} {scope.name}".strip()
+    return f"over the publish limit of {of}: {' and '.join([value for value in values if value])}"
 
 
 def refusing(stream: Stream, now: int) -> Limiter | None:
@@ -85,3 +99,7 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
 
 def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
     return [limiter for limiter in stream.chain if limiter is not but and limiter.waiters]
+
+
+def _words(rate: Rate | None, unit: str) -> str:
+    return "" if rate is None else f"{rate.tokens} {unit} per {rate.period_ns / 1e9:g} s"

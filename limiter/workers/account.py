@@ -3,12 +3,24 @@
 from collections import deque
 from collections.abc import Callable
 
-from limiter.stream import Entry
+from limiter.stream import Answering, Entry, Stream
 from limiter.workers.letters import Passed
 from limiter.workers.purse import Purse
 
 WINDOW = 256
 """Tickets of one stream that the judge has at one time: as many as go in some round trips, however much is held."""
+
+
+class _Nobody:
+    def accepted(self, stream: Stream, entry: Entry) -> None:
+        """Nobody awaits an answer."""
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        """The same."""
+
+
+NOBODY = _Nobody()
+"""What is delivered is never refused, and its consumer awaits no answer."""
 
 
 class Account:
@@ -20,22 +32,27 @@ class Account:
     Attributes:
         tickets: Entries of which the judge has been told so far that they wait.
         behind: Those that wait and of which it has not been told yet.
-        settled: How many of them, from the first, have gone or were dropped.
+        settled: How many of them, from the first, have gone, were refused or were dropped.
         by_ticket: Whether each entry is the judge's; as long as it is not known what applies, it is.
         is_metered: Whether permits are the judge's, likewise.
         purses: What was lent of the stream's limits.
+        is_rejected: Whether some limit refuses what is over it: then each entry gets its ticket at once, or the judge
+            could not tell what came behind others that it holds from what it is to refuse.
+        answering: Answers its client.
         is_leaving: Whether its client has gone, and what waits was withdrawn: nothing of it gets a ticket any more.
         grant: Passes permits on to the broker.
         entries: So many passed by what was lent, since that was told last; and messages and bytes.
     """
 
     __slots__ = (
+        "answering",
         "behind",
         "by_ticket",
         "entries",
         "grant",
         "is_leaving",
         "is_metered",
+        "is_rejected",
         "largest_messages",
         "largest_size",
         "messages",
@@ -54,6 +71,8 @@ class Account:
         self.by_ticket = True
         self.is_metered = True
         self.purses: tuple[Purse, ...] = ()
+        self.is_rejected = False
+        self.answering: Answering = NOBODY
         self.is_leaving = False
         self.grant: Callable[[int], None] = lambda _permits: None
         self.entries = 0
@@ -66,6 +85,20 @@ class Account:
     def outstanding(self) -> int:
         """Tickets of which the judge has not said that they may go."""
         return self.tickets - self.settled
+
+    @property
+    def may_have_ticket(self) -> bool:
+        """Whether the next entry gets one; where it must, what waits is bounded by the room for what is held."""
+        return not self.behind and not self.is_leaving and (self.is_rejected or self.outstanding < WINDOW)
+
+    @property
+    def tickets_due(self) -> int:
+        """For how many of those behind there are to be tickets now."""
+        if self.is_rejected:
+            return 0 if self.is_leaving else len(self.behind)
+        if self.outstanding > WINDOW // 2 or (self.outstanding and self.has_credit):
+            return 0
+        return min(len(self.behind), WINDOW - self.outstanding)
 
     @property
     def has_credit(self) -> bool:
@@ -99,3 +132,18 @@ class Account:
         passed = Passed(self.number, self.entries, self.messages, self.size, self.largest_messages, self.largest_size)
         self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
         return passed
+
+
+def settle_first(stream: Stream, account: Account, refusal: str) -> None:
+    """The first held entry goes, or is refused for that reason if there is one; the commands behind it go."""
+    entry = stream.held.popleft()
+    try:
+        if refusal:
+            account.answering.refused(stream, entry, refusal)
+        else:
+            if account.is_rejected:
+                account.answering.accepted(stream, entry)
+            stream.release(entry)
+    finally:
+        while stream.held and stream.held[0].is_free:
+            stream.release(stream.held.popleft())

@@ -1,7 +1,8 @@
 """The gate of a worker: what fits what it was lent passes at once, of all else the judge says when it may go.
 
     offered ──fits what was lent──▶ passed, told later                       (`admit`, `pass_entry`)
-       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `released`)
+       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `_judged`)
+                                                        └──Rejected──▶ refused, its client is told
 
 It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a stream overtakes what is held of it.
 """
@@ -12,8 +13,8 @@ from functools import partial
 from limiter.gate import Gate
 from limiter.journal import Unnoted
 from limiter.limiter import Limiter
-from limiter.stream import Entry, Stream
-from limiter.workers.account import WINDOW, Account
+from limiter.stream import Answering, Entry, Stream
+from limiter.workers.account import Account, settle_first
 from limiter.workers.letters import (
     Answer,
     Asked,
@@ -28,6 +29,7 @@ from limiter.workers.letters import (
     Named,
     Opened,
     Recalled,
+    Rejected,
     Released,
     Ticket,
     Verdict,
@@ -74,6 +76,10 @@ class Deputy(Gate):
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that was opened is a consumer's."""
         self._accounts[stream].grant = grant
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that was opened is a producer's."""
+        self._accounts[stream].answering = answering
 
     def name(self, stream: Stream, producer_name: str) -> None:
         """The broker named a producer."""
@@ -150,11 +156,11 @@ class Deputy(Gate):
             return
         account = self._accounts[stream]
         self._mail.settle(account)
-        if account.behind or account.outstanding >= WINDOW or account.is_leaving:
+        if account.may_have_ticket:
+            self._send_ticket(account, entry)
+        else:
             account.behind.append(entry)
             self._mail.wait(account)
-        else:
-            self._send_ticket(account, entry)
 
     def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
         """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
@@ -201,7 +207,9 @@ class Deputy(Gate):
         """Do what one letter says; of a stream that is over, nothing."""
         match verdict:
             case Released(number, tickets):
-                self._released(number, tickets, now)
+                self._judged(number, tickets, "", now)
+            case Rejected(number, tickets, reason):
+                self._judged(number, tickets, reason, now)
             case Lent(number, messages, size):
                 self._purses.lent(number, messages, size)
                 self._alert.sometime()
@@ -214,11 +222,13 @@ class Deputy(Gate):
                     self._accounts[self._streams[number]].grant(permits)
             case Recalled(number):
                 self._purses.recalled(number)
-            case Wired(number, limiters, by_ticket, is_metered):
+            case Wired(number, limiters, by_ticket, is_metered, is_rejected):
                 if number in self._streams:
                     account = self._accounts[self._streams[number]]
-                    account.by_ticket, account.is_metered = by_ticket, is_metered
+                    account.by_ticket, account.is_metered, account.is_rejected = by_ticket, is_metered, is_rejected
                     self._purses.use(account, limiters)
+                    if is_rejected:
+                        self._send_tickets(account)
 
     @property
     def is_at_rest(self) -> bool:
@@ -235,7 +245,8 @@ class Deputy(Gate):
         self._purses.report()
         return self._mail.take()
 
-    def _released(self, number: int, tickets: int, now: int) -> None:
+    def _judged(self, number: int, tickets: int, refusal: str, now: int) -> None:
+        """All up to this ticket go, or are refused for a reason."""
         stream = self._streams.get(number)
         if stream is None:
             return
@@ -243,10 +254,10 @@ class Deputy(Gate):
         try:
             while account.settled < tickets:
                 account.settled += 1
-                _release_first(stream)
+                settle_first(stream, account, refusal)
         finally:  # whatever one entry's `release` raises, the others go on: nobody releases them again
             if account.settled < tickets:
-                self._released(number, tickets, now)
+                self._judged(number, tickets, refusal, now)
             elif account.behind and not account.is_leaving:
                 self._go_on(stream, account, now)
 
@@ -267,26 +278,18 @@ class Deputy(Gate):
                 break
             account.behind.popleft()
             self.count_admitted(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
-            _release_first(stream)
+            settle_first(stream, account, "")
 
     def _send_tickets(self, account: Account) -> None:
-        if account.behind and account.outstanding <= WINDOW // 2 and not (account.outstanding and account.has_credit):
+        due = account.tickets_due if account.behind else 0
+        if due > 0:
             self._mail.settle(account)
-            for _ in range(min(len(account.behind), WINDOW - account.outstanding)):
-                self._send_ticket(account, account.behind.popleft())
+        for _ in range(due):
+            self._send_ticket(account, account.behind.popleft())
 
     def _send_ticket(self, account: Account, entry: Entry) -> None:
         account.tickets += 1
         self._mail.tell(Ticket(account.number, entry.messages, entry.size, entry.since))
-
-
-def _release_first(stream: Stream) -> None:
-    """The first held entry goes, and the commands behind it."""
-    try:
-        stream.release(stream.held.popleft())
-    finally:
-        while stream.held and stream.held[0].is_free:
-            stream.release(stream.held.popleft())
 
 
 def _nothing_granted(_permits: int) -> None:

@@ -4,10 +4,8 @@ A worker lets pass by itself what it was lent tokens for (`lending.py`). All els
 hold the entry, if there were but one process, holds an entry without bytes in its place, and says whose turn it is;
 so everything that is true of the gate is true over all workers.
 
-    ticket ──▶ mirror ──gate──▶ released: lent, until the worker confirms that the entry has gone on
-
-A released entry counts as lent, too: between this decision and the moment that the entry leaves some time passes, and
-in that moment it counts (`TokenBucket.lend`).
+    ticket ──▶ mirror ──gate──▶ released: lent, until the worker confirms that the entry has gone on (`departures.py`)
+                  └──over a limit that refuses──▶ rejected, as soon as nothing is lent in its way (`court.py`)
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +16,13 @@ from limiter.levels import Client, Topic
 from limiter.limiter import Amount, Limiter
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream
+from limiter.turns import lent_in_the_way, refusal_of, rejecting
+from limiter.workers.court import Court
+from limiter.workers.departures import Departures
 from limiter.workers.lending import Lending
-from limiter.workers.letters import Answer, Batch, Granted, Lent, Letter, Recalled, Released, Spent
+from limiter.workers.letters import Lent, Letter, Recalled, Spent
 from limiter.workers.mirror import Mirror
+from limiter.workers.verdicts import Verdicts
 
 NO_DELAY_NS = 5_000_000
 """What has waited for less has only been on its way."""
@@ -33,36 +35,27 @@ class Judge:
         registry: All limits.
         gate: Where all streams wait.
         woken: Called when there is something to tell the worker; the caller then takes it in its own time.
-        recall: Has all workers give back what they were lent of a limit (`recall` of each one's judge).
+        court: What it has in common with those of other workers.
     """
 
-    def __init__(
-        self, registry: Registry, gate: Gate, woken: Callable[[], None], recall: Callable[[Limiter], None]
-    ) -> None:
+    def __init__(self, registry: Registry, gate: Gate, woken: Callable[[], None], court: Court) -> None:
         self.lending = Lending()
         self._registry = registry
         self._gate = gate
-        self._woken = woken
-        self._recall = recall
+        self._court = court
         self._mirrors: dict[int, Mirror] = {}
         self._by_stream: dict[Stream, Mirror] = {}
         self._numbers: dict[Limiter, int] = {}
         self._limiters: dict[int, Limiter] = {}
         self._used_by: dict[Limiter, int] = {}
         self._last_limiter = 0
-        self._wired: dict[Mirror, None] = {}
-        self._letters: list[Letter] = []
-        self._released: dict[Mirror, None] = {}
-        self._granted: dict[int, int] = {}
-        self._going: dict[Limiter, list[int]] = {}
-        self._unconfirmed: dict[int, dict[Limiter, list[int]]] = {}
-        self._batch = 0
-        self._answers: list[Letter] = []
+        self._verdicts = Verdicts(self._numbers, woken)
+        self._departures = Departures()
 
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing of the worker is open, lent, or released and not confirmed."""
-        return not (self._mirrors or self.lending.loans or self._unconfirmed or self._going)
+        return not (self._mirrors or self.lending.loans or self._departures.is_any)
 
     def stream(self, number: int) -> Stream | None:
         """The mirror of one of the worker's streams."""
@@ -77,8 +70,8 @@ class Judge:
         self._mirrors[number] = self._by_stream[stream] = mirror
         self._registry.open(stream, topic, now, client)
         if stream.name.direction == "dispatch":
-            self._registry.meter(stream, partial(self._grant, number))
-        self.wired(stream)
+            self._registry.meter(stream, partial(self._verdicts.granted, number))
+        self.wired(stream, 0)  # what came before its limits were found is judged by them, too
 
     def close(self, number: int, now: int) -> None:
         """A stream is over."""
@@ -87,9 +80,8 @@ class Judge:
             return
         mirror.hold_behind(0, 0)
         del self._by_stream[mirror.stream]
-        self._wired.pop(mirror, None)
-        self._released.pop(mirror, None)
-        self._granted.pop(number, None)
+        self._verdicts.forget(mirror)
+        self._court.close(mirror.stream)
         self._use(mirror, ())
         self._registry.close(mirror.stream, now)
 
@@ -104,11 +96,11 @@ class Judge:
         if now - since < NO_DELAY_NS and gate.pass_entry(stream, messages, size, now):
             self._let_go(mirror, stream.charged(1, messages), size)
         else:
-            charged = stream.charged(1, messages)
-            gate.hold(stream, Entry(b"", messages, size, 0, since, charged=charged), now)
+            entry = Entry(b"", messages, size, 0, since, charged=stream.charged(1, messages))
+            self._refuse_or_hold(mirror, entry, now)
         if stream.held:
-            self._recall_contended(stream.chain)
-        else:
+            self._recall_for(stream, now)
+        elif mirror.rejected_from is None:
             self._lend(stream.chain, now)
 
     def behind(self, number: int, messages: int, size: int) -> None:
@@ -124,10 +116,9 @@ class Judge:
             return
         mirror.hold_behind(0, 0)
         dropped = self._gate.drop_held(mirror.stream, now)
-        if mirror in self._released:
-            del self._released[mirror]
-            self._letters.append(Released(number, mirror.settled))
-        mirror.settled = mirror.tickets
+        self._court.close(mirror.stream)
+        self._verdicts.settle(mirror)
+        mirror.settled, mirror.is_followed = mirror.tickets, False
         permits = mirror.stream.permits
         if permits is not None:
             messages, size = (sum(entry.messages for entry in dropped), sum(entry.size for entry in dropped))
@@ -139,7 +130,7 @@ class Judge:
         mirror = self._mirrors.get(number)
         if mirror is None:
             return
-        stream = mirror.stream
+        stream, mirror.is_followed = mirror.stream, False
         self._gate.count_admitted(stream, counts, largest)
         if stream.permits is not None:
             stream.permits.crossed(*counts)
@@ -184,7 +175,9 @@ class Judge:
         used, unused = ((letter.messages, letter.size), (letter.unused_messages, letter.unused_size))
         self.lending.spent(limiter, used, unused, now, is_answer=letter.is_answer)
         self._forget_unused(limiter)
-        self._recall_contended((limiter,))
+        self._court.returned(limiter, now)
+        if limiter.waiters or limiter.claimant is not None:
+            self._court.recall(limiter)
         if limiter.waiters and any(unused):
             self._gate.serve(limiter, now)
         elif letter.wants_more:
@@ -192,76 +185,73 @@ class Judge:
 
     def confirmed(self, batch: int, now: int) -> None:
         """What was released in a batch has gone on, or never will."""
-        for limiter, (messages, size) in self._unconfirmed.pop(batch, {}).items():
-            limiter.come_back((messages, size), (0, 0), now)
+        self._departures.confirmed(batch, now)
 
     def asked_about(self, question: int) -> None:
         """The worker wants to know when it has been told of all tickets that may go at once."""
-        self._answers.append(Answer(question))
-        self._woken()
+        self._verdicts.answered(question)
 
-    def wired(self, stream: Stream) -> None:
-        """A stream may be within other limits now; nothing, if it is another worker's."""
+    def wired(self, stream: Stream, now: int) -> None:
+        """A stream may be within other limits now; nothing, if it is another worker's. What it holds waits there."""
         mirror = self._by_stream.get(stream)
         if mirror is not None:
+            self._verdicts.wired(mirror)
+            self._court.close(stream)
             self._use(mirror, stream.chain)
-            self._wired[mirror] = None
-            self._woken()
+            mirror.heed_modes(now)
+
+    def tuned(self, limiter: Limiter, now: int) -> None:
+        """A limit has another value, and perhaps begins or ends to refuse."""
+        self.recall(limiter)
+        for stream in limiter.streams:
+            mirror = self._by_stream.get(stream)
+            if mirror is not None and stream.is_rejected != (mirror.rejected_from is not None):
+                self.wired(stream, now)
 
     def recall(self, limiter: Limiter) -> None:
         """What is left of a loan is wanted back, if there is one: somebody waits, or the limit is another one."""
         if self.lending.recall(limiter):
-            self._letters.append(Recalled(self._numbers[limiter]))
-            self._woken()
+            self._verdicts.say(Recalled(self._numbers[limiter]))
 
     def take(self) -> list[Letter]:
         """What is to be told."""
-        letters: list[Letter] = [mirror.wiring(self._numbers) for mirror in self._wired]
-        self._wired.clear()
-        letters += self._letters
-        self._letters.clear()
-        letters += [Released(mirror.number, mirror.settled) for mirror in self._released]
-        self._released.clear()
-        letters += [Granted(number, permits) for number, permits in self._granted.items()]
-        self._granted.clear()
-        if self._going:
-            self._batch += 1
-            self._unconfirmed[self._batch], self._going = self._going, {}
-            letters.append(Batch(self._batch))
-        letters += self._answers
-        self._answers.clear()
-        return letters
+        return self._verdicts.take(self._departures.batch())
 
     def lose(self, now: int) -> Amount:
         """The worker is no more. What it was lent, or was released and not confirmed, is lost; returns how much."""
+        limiters = list(self.lending.loans)
         lost = self.lending.lose(now)
-        for batch in [*self._unconfirmed.values(), self._going]:
-            for limiter, (messages, size) in batch.items():
-                limiter.come_back((messages, size), (0, 0), now)
-        self._unconfirmed.clear()
-        self._going = {}
+        self._departures.lose(now)
         mirrors = list(self._mirrors)
         for number in mirrors:
             self.close(number, now)
+        for limiter in limiters:
+            self._court.returned(limiter, now)
         return lost
+
+    def _refuse_or_hold(self, mirror: Mirror, entry: Entry, now: int) -> None:
+        """An entry may not pass, or has waited already. Refused is what comes while a limit refuses, and no other."""
+        stream, rejected_from = mirror.stream, mirror.rejected_from
+        if rejected_from is not None and not stream.held and rejected_from <= entry.since and mirror.is_followed:
+            limiter, lent = rejecting(stream, now), lent_in_the_way(stream, now)
+            if limiter is not None and (not lent or not (limiter.borrowers or limiter.is_open(now))):
+                self._gate.count_rejected(stream, limiter, entry.messages, entry.size)
+                self._verdicts.rejected(mirror, refusal_of(limiter))
+                return
+            if lent:
+                self._court.adjourn(stream, partial(self._refuse_or_hold, mirror), lent)
+            else:
+                self._court.close(stream)
+        self._gate.hold(stream, entry, now)
 
     def _release(self, mirror: Mirror, entry: Entry) -> None:
         """Called by the gate."""
         self._let_go(mirror, entry.charged, entry.size)
 
     def _let_go(self, mirror: Mirror, messages: int, size: int) -> None:
-        mirror.settled += 1
-        self._released[mirror] = None
-        for limiter in mirror.stream.chain:
-            limiter.lend(messages, size)
-            going = self._going.setdefault(limiter, [0, 0])
-            going[0] += messages
-            going[1] += size
-        self._woken()
-
-    def _grant(self, number: int, permits: int) -> None:
-        self._granted[number] = self._granted.get(number, 0) + permits
-        self._woken()
+        mirror.is_followed = mirror.rejected_from is not None
+        self._verdicts.released(mirror)
+        self._departures.add(mirror.stream.chain, messages, size)
 
     def _lend(self, limiters: Iterable[Limiter], now: int) -> None:
         for limiter in limiters:
@@ -269,14 +259,13 @@ class Judge:
                 continue
             lent = self.lending.lend(limiter, now)
             if lent is not None:
-                self._letters.append(Lent(self._numbers[limiter], *lent))
-                self._woken()
+                self._verdicts.say(Lent(self._numbers[limiter], *lent))
 
-    def _recall_contended(self, limiters: Iterable[Limiter]) -> None:
-        """Nobody is to overtake those who wait, by what he was lent before."""
-        for limiter in limiters:
-            if limiter.waiters or limiter.claimant is not None:
-                self._recall(limiter)
+    def _recall_for(self, stream: Stream, now: int) -> None:
+        """Nobody is to overtake one who waits, at any limit that he must still pass."""
+        for limiter in stream.chain:
+            if limiter.waiters or limiter.claimant is not None or (limiter.borrowers and not limiter.is_open(now)):
+                self._court.recall(limiter)
 
     def _use(self, mirror: Mirror, chain: tuple[Limiter, ...]) -> None:
         """The worker knows those limits by number that its streams are within, or that it has a loan of."""

@@ -61,6 +61,7 @@ class Lending:
             return None
         if loan is None:
             loan = self.loans[limiter] = Loan()
+            limiter.borrowers += 1
         loan.messages += messages or 0
         loan.size += size or 0
         limiter.charge(messages or 0, size or 0, now)
@@ -90,12 +91,14 @@ class Lending:
             loan.is_recalled = False
         if not loan.is_recalled and loan.messages == loan.size == 0:
             del self.loans[limiter]
+            limiter.borrowers -= 1
 
     def lose(self, now: int) -> Amount:
         """The worker is no more: what it was lent counts as used. Returns that."""
         loans, self.loans = self.loans, {}
         lost = (sum(loan.messages for loan in loans.values()), sum(loan.size for loan in loans.values()))
         for limiter, loan in loans.items():
+            limiter.borrowers -= 1
             loan.come_back(limiter, (loan.messages, loan.size), (0, 0), now)
         return lost
 

@@ -1,7 +1,7 @@
 """What a worker and the judge of its limits tell each other: see `deputy.py` and `judge.py`.
 
     worker ──Opened, Ticket, Passed, Spent …──▶ judge
-           ◀──Wired, Lent, Recalled, Released, Granted──
+           ◀──Wired, Lent, Recalled, Released, Rejected, Granted──
 
 Each way they arrive in the order in which they were sent. Numbers of streams are the worker's, of limiters the
 judge's. As arrays they are short, and cost little to read.
@@ -128,13 +128,15 @@ class Question(Letter, tag=13):
 class Wired(Letter, tag=21):
     """A stream is within these limits from now on.
 
-    `by_ticket`: each of its entries is to be judged alone. `is_metered`: its permits are.
+    `by_ticket`: each of its entries is to be judged alone. `is_metered`: its permits are. `is_rejected`: some limit
+    refuses what is over it; all entries are to be judged at once, and what of them goes is to be remembered.
     """
 
     stream: int
     limiters: list[int]
     by_ticket: bool
     is_metered: bool
+    is_rejected: bool = False
 
 
 class Lent(Letter, tag=22):
@@ -177,6 +179,14 @@ class Answer(Letter, tag=27):
     number: int
 
 
+class Rejected(Letter, tag=28):
+    """All tickets of a stream that are not settled, up to this one, are refused; the client is to be told why."""
+
+    stream: int
+    tickets: int
+    reason: str
+
+
 Report = (
     Opened
     | Named
@@ -193,5 +203,5 @@ Report = (
     | Question
 )
 """What a worker says."""
-Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer
+Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected
 """What the judge says."""

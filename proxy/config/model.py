@@ -21,7 +21,6 @@ from proxy.config.policies import PolicyStore
 from proxy.config.problems import explain, kind_of
 from proxy.config.sources import Sources, given_by_flags, laid_over
 from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size
-from proxy.config.workers import for_one_worker_only
 from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 
@@ -167,7 +166,6 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
     problem = open_to_all(config.admin, config.admin_access) if is_readable else None
     if problem is not None:
         problems.append(f"{sources.of(('admin',))}: {problem}")
-    problems += [f"{sources.of(key)}: {text}" for key, text in for_one_worker_only(config)]
     if problems:
         raise ConfigError(problems)
     return Loaded(config, given, sources)

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from limiter.limiter import Limiter
-from limiter.rates import Rate
 from limiter.stream import Stream
 from protocol.commands import body_of, decode, encode
 from protocol.errors import ProtocolError
@@ -75,8 +73,8 @@ class Rejections:
         answers = self._answers.setdefault(stream.name.stream_id, _Answers())
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
-    def refused(self, stream: Stream, limiter: Limiter, command: bytes) -> None:
-        """A SEND is over a limit.
+    def refused(self, stream: Stream, reason: str, command: bytes) -> None:
+        """A SEND is over a limit, as `reason` says.
 
         Raises:
             TooManyRejectionsError: If too many of them wait for receipts.
@@ -88,7 +86,7 @@ class Rejections:
             producer_id=send.producer_id,
             sequence_id=send.sequence_id,
             error=NotAllowedError,
-            message=_explain(limiter),
+            message=reason,
         )
         answers.waiting.append((answers.accepted, encode(error)))
         self._waiting += 1
@@ -123,14 +121,3 @@ def _mark(last: Mark | None, sequence_id: int) -> Mark:
 def _send(command: bytes) -> CommandSend:
     send: CommandSend = body_of(decode(command))
     return send
-
-
-def _explain(limiter: Limiter) -> str:
-    scope, limit = limiter.scope, limiter.limit
-    values = (_rate(limit.messages, "messages"), _rate(limit.size, "bytes"))
-    of = f"{scope.level} {scope.name}".strip()
-    return f"over the publish limit of {of}: {' and '.join(value for value in values if value)}"
-
-
-def _rate(rate: Rate | None, unit: str) -> str:
-    return "" if rate is None else f"{rate.tokens} {unit} per {rate.period_ns / 1e9:g} s"

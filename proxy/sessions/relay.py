@@ -11,7 +11,7 @@ from collections.abc import Callable
 from limiter.gate import Gate
 from limiter.permits import Permits
 from limiter.stream import Entry, Stream, StreamName
-from limiter.turns import rejecting
+from limiter.turns import refusal_of, rejecting
 from protocol.pieces import TAIL, Piece, Tally
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
@@ -274,7 +274,7 @@ class Relay:
             self.rejections.accepted(stream, _command_of(data, piece))
             return False
         self._gate.count_rejected(stream, limiter, piece.messages, piece.size)
-        self.rejections.refused(stream, limiter, _command_of(data, piece))
+        self.rejections.refused(stream, refusal_of(limiter), _command_of(data, piece))
         return True
 
     def _hold(self, stream: Stream, entry: Entry) -> None:

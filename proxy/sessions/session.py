@@ -92,7 +92,9 @@ class Session:
         self._to_broker = Relay(SEND, limit, Outlet(self.broker.sender), engine.gate, engine.clock)
         self._to_client = Relay(MESSAGE, limit, Outlet(self.client.sender), engine.gate, engine.clock)
         self._admittance = engine.admittance(self.connection, self.client)
-        self._streams = Streams(engine, self.connection, self._admittance, self._to_broker, self._to_client)
+        broke = partial(self.broke_protocol, self.client)
+        relays = self._to_broker, self._to_client
+        self._streams = Streams(engine, self.connection, self._admittance, relays, broke)
         self._departing = Departing(self._streams, self.broker, self._tasks, engine.config.linger, self._end)
         self._replies = Replies(self._to_client.outlet, self.client)
         self._to_broker.rejections = Rejections(self._replies.send, self._to_client.scanner.hear_receipts)

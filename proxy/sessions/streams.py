@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from limiter.levels import Client
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
+from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     CommandFlow,
     CommandProducer,
@@ -20,6 +21,7 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.sessions.admittance import Admittance
+from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.relay import Relay
 
 MOST_STREAMS = 65_536
@@ -39,19 +41,34 @@ class Streams:
         engine: Where their limits are.
         connection: Whose they are.
         admittance: Says whether there are too many.
-        to_broker: The relay in which producers pass.
-        to_client: The relay in which consumers pass.
+        relays: In which producers pass, and in which consumers do.
+        broke: Told if the client breaks the protocol, where that is found late.
     """
 
-    __slots__ = ("_admittance", "_closing", "_engine", "_opening", "_to_broker", "_to_client", "connection", "rejects")
+    __slots__ = (
+        "_admittance",
+        "_broke",
+        "_closing",
+        "_engine",
+        "_opening",
+        "_to_broker",
+        "_to_client",
+        "connection",
+        "rejects",
+    )
 
     def __init__(
-        self, engine: Engine, connection: Connection, admittance: Admittance, to_broker: Relay, to_client: Relay
+        self,
+        engine: Engine,
+        connection: Connection,
+        admittance: Admittance,
+        relays: tuple[Relay, Relay],
+        broke: Callable[[ProtocolError], None],
     ) -> None:
         self._engine = engine
         self.connection = connection
-        self._to_broker = to_broker
-        self._to_client = to_client
+        self._to_broker, self._to_client = relays
+        self._broke = broke
         self.rejects = engine.rejects
         self._admittance = admittance
         self._closing: dict[Stream, None] = {}
@@ -76,7 +93,10 @@ class Streams:
             producer_name=text(command.producer_name),
         )
         stream = Stream(name, (), partial(self._to_broker.release, name), self.connection)
-        return stream if self._open(stream, topic, self._to_broker) else None
+        if not self._open(stream, topic, self._to_broker):
+            return None
+        self._engine.registry.answer(stream, LateAnswers(self._to_broker, self._broke))
+        return stream
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:
         """A SUBSCRIBE command went by; the same for consumers."""

@@ -7,8 +7,8 @@ from typing import Any
 import structlog
 
 from limiter.levels import Client
-from limiter.limiter import Limiter
 from limiter.stream import Stream, StreamName
+from limiter.workers.court import Court
 from limiter.workers.hearing import hear
 from limiter.workers.judge import Judge
 from limiter.workers.letters import Closed, Letter, Opened
@@ -54,7 +54,7 @@ class Desk:
     Args:
         engine: The limits and counters of all.
         access: Gets the lines of its connections.
-        recall: Has all workers give back what they were lent of a limit.
+        court: What all workers' judges have in common.
         lost: Called when nothing more is heard of the worker, which need not have ended yet; `write_off` is for when
             it has.
         silent: Called when it does not do anything any more.
@@ -64,11 +64,11 @@ class Desk:
         self,
         engine: Engine,
         access: AccessLog,
-        recall: Callable[[Limiter], None],
+        court: Court,
         lost: Callable[[], None],
         silent: Callable[[], None],
     ) -> None:
-        self.judge = Judge(engine.registry, engine.gate, self._soon, recall)
+        self.judge = Judge(engine.registry, engine.gate, self._soon, court)
         self._doorkeeper = Doorkeeper(engine.admission, self._soon)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
         self.ready = asyncio.Event()

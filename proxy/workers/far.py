@@ -7,7 +7,7 @@ from limiter.levels import ANYBODY, Client, Topic
 from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
-from limiter.stream import Entry, Stream
+from limiter.stream import Answering, Entry, Stream
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config
@@ -42,6 +42,10 @@ class FarRegistry(Registry):
         """A stream that has been opened is a consumer."""
         stream.permits = FarPermits(stream, self._deputy)
         self._deputy.meter(stream, grant)
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that has been opened is a producer."""
+        self._deputy.answer(stream, answering)
 
     def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Registry
         """The broker accepted a producer, and perhaps named it."""

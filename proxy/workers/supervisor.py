@@ -11,6 +11,7 @@ import socket
 
 from limiter.limiter import Limiter
 from limiter.stream import Stream
+from limiter.workers.court import Court
 from proxy.blocking.rules import Key
 from proxy.brokers.targets import split_address
 from proxy.engine import Engine
@@ -35,10 +36,11 @@ class Supervisor:
     def __init__(self, engine: Engine, access: AccessLog) -> None:
         self._engine = engine
         self._access = access
+        self._court = Court(engine.gate, self._recall)
         self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
         self._reserved: socket.socket | None = None
         engine.registry.wired = self._wired
-        engine.registry.tuned = self._recall
+        engine.registry.tuned = self._tuned
         engine.blocklist.removed = self._unblocked
         engine.admission.changed = self._bounds_changed
 
@@ -74,7 +76,7 @@ class Supervisor:
             await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)
 
     def _new_desk(self, post: Post) -> Desk:
-        return Desk(self._engine, self._access, self._recall, post.cut_off, post.silent)
+        return Desk(self._engine, self._access, self._court, post.cut_off, post.silent)
 
     def _desks(self) -> list[Desk]:
         return [post.desk for post in self._posts if post.desk is not None]
@@ -83,9 +85,13 @@ class Supervisor:
         for desk in self._desks():
             desk.judge.recall(limiter)
 
-    def _wired(self, stream: Stream) -> None:
+    def _tuned(self, limiter: Limiter, now: int) -> None:
         for desk in self._desks():
-            desk.judge.wired(stream)
+            desk.judge.tuned(limiter, now)
+
+    def _wired(self, stream: Stream, now: int) -> None:
+        for desk in self._desks():
+            desk.judge.wired(stream, now)
 
     def _unblocked(self, key: Key) -> None:
         for desk in self._desks():

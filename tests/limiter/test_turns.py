@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from limiter.limiter import Limiter
 from limiter.stream import Stream
-from limiter.turns import claim, next_turn, obstacle_of, refusing
+from limiter.turns import claim, lent_in_the_way, next_turn, obstacle_of, refusal_of, refusing
 from tests.limiter.world import World, jain, limiter
 
 SIZE = 100
@@ -231,3 +231,25 @@ def test_a_claim_ends_with_its_stream_and_who_was_kept_waiting_is_woken() -> Non
     assert busy.claimant is None
     world.run(0.001)
     assert [passed.stream for passed in world.log] == [first]
+
+
+def test_what_is_lent_is_in_the_way_where_there_is_no_token_or_somebody_waits() -> None:
+    world, lent, open_, waited = World(), limiter(1, name="a"), limiter(10, name="b"), limiter(1, name="c")
+    for one in (lent, open_, waited):
+        one.borrowers = 1
+    stream = world.stream(lent, open_, waited)
+    assert lent_in_the_way(stream, 0) == []
+    other = world.stream(waited)
+    for _ in range(2):
+        world.offer(other, 1, 1)
+    assert world.offer(world.stream(lent), 1, 1)
+    assert lent_in_the_way(stream, 0) == [lent, waited]
+    lent.borrowers = 0
+    assert lent_in_the_way(stream, 0) == [waited]
+
+
+def test_a_refusal_names_the_limit_and_its_value() -> None:
+    one = limiter(10, 500, name="persistent://t/n/x")
+    assert refusal_of(one) == (
+        "over the publish limit of topic persistent://t/n/x: 10 messages per 1 s and 500 bytes per 1 s"
+    )

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from protocol.commands import split
 from protocol.frames import FrameCutter
-from tests.proxy.wire import body, connected, name_of, producer_success, success
+from tests.proxy.wire import body, connected, name_of, producer_success, receipt, success
 
 
 class TcpPeer:
@@ -49,10 +49,10 @@ def _answer(frame: bytes) -> bytes | None:
 
 
 @asynccontextmanager
-async def broker_on_loopback(seen: Counter[str] | None = None) -> AsyncIterator[str]:
+async def broker_on_loopback(seen: Counter[str] | None = None, *, stores: bool = False) -> AsyncIterator[str]:
     """A broker that lets clients, producers and consumers in and sends everything else back; gives its address.
 
-    If it has `seen` to count the commands that come, it sends nothing else back.
+    If it has `seen` to count the commands that come, it sends nothing else back; but receipts, if it `stores`.
     """
     writers: list[asyncio.StreamWriter] = []
 
@@ -62,6 +62,8 @@ async def broker_on_loopback(seen: Counter[str] | None = None) -> AsyncIterator[
         with suppress(ConnectionError, asyncio.CancelledError):
             while (frame := await peer.hear()) is not None:
                 peer.send(_answer(frame) or (frame if seen is None else b""))
+                if stores and name_of(frame) == "SEND":
+                    peer.send(receipt(body(frame).sequence_id))
                 if seen is not None:
                     seen[name_of(frame)] += 1
                 assert split(frame)

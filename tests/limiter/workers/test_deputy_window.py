@@ -78,3 +78,15 @@ def test_where_an_entry_counts_as_one_that_is_what_is_taken_of_a_loan() -> None:
     assert rig.deputy.pass_entry(rig.stream, 50, 10, 0)
     *_, spent = rig.deputy.report()
     assert spent == Spent(3, 3, 0, 0, 0, wants_more=True)
+
+
+def test_where_a_limit_refuses_all_that_waits_has_its_ticket() -> None:
+    rig = Rig()
+    for _ in range(WINDOW + 10):
+        rig.hold()
+    assert len(rig.deputy.take()) == WINDOW
+    rig.deputy.obey(Wired(1, [3], by_ticket=True, is_metered=False, is_rejected=True), 0)
+    assert kinds(rig.deputy.take()) == [Ticket] * 10
+    for _ in range(WINDOW):
+        rig.hold()
+    assert kinds(rig.deputy.take()) == [Ticket] * WINDOW

@@ -230,3 +230,15 @@ def test_what_an_entry_is_to_limits_is_what_is_released() -> None:
     assert limiter._buckets[0].lent == 0
     world.run_until(200_000_000)
     assert limiter._buckets[0].lent == 1
+
+
+def test_who_waits_has_loans_recalled_wherever_they_are_in_his_way() -> None:
+    world = opened(Limit(rate(100, burst=40)))
+    world.limit(Setting.NAMESPACE, "t/n", Limit(rate(100, burst=40)))
+    world.apply()
+    judge = world.workers[0].judge
+    judge.offered(5, 1, 100, (0, 0))
+    assert kinds(judge.take()).count(Lent) == 2
+    judge.offered(5, 40, 100, (0, 0))
+    judge.offered(5, 1, 100, (0, 0))
+    assert kinds(judge.take()).count(Recalled) == 2

@@ -92,3 +92,15 @@ def test_nobody_gives_back_more_than_he_has(used: tuple[int, int], unused: tuple
     assert lent(one) == [50]
     assert one.fits(250, 0, 0)
     assert not one.fits(351, 0, 0)
+
+
+def test_a_limiter_knows_how_many_workers_have_something_of_it() -> None:
+    one, (first, second) = limiter(1000, burst=400), (Lending(), Lending())
+    for lending in (first, first, second):
+        lending.lend(one, 0)
+    assert one.borrowers == 2
+    first.recall(one)
+    first.spent(one, (0, 0), (200, 0), 0, is_answer=True)
+    assert one.borrowers == 1
+    second.lose(0)
+    assert one.borrowers == 0

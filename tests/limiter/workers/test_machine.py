@@ -1,21 +1,34 @@
 """Anything may happen between workers and their judge, at any delay: what must be true of all of them together."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.limiter import Scope
-from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.rates import NANOS_PER_SECOND, Limit, Mode, Rate, rate
 from limiter.stream import Entry, Stream
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.workers.together import Worker, Workers
 
 COUNTS = [rate(tokens, burst=burst) for tokens in (7, 100, 1000) for burst in (1, 40, 40, 100)]
 WEIGHTS = [rate(10**7, burst=20_000)]
-LIMITS = st.builds(Limit, st.sampled_from([None, *COUNTS, *COUNTS]), st.sampled_from([None, None, None, *WEIGHTS]))
+LIMITS = st.builds(
+    Limit,
+    st.sampled_from([None, *COUNTS, *COUNTS]),
+    st.sampled_from([None, None, None, *WEIGHTS]),
+    mode=st.sampled_from(["enforce", "enforce", "reject"]),
+)
 ENTRIES = st.tuples(st.sampled_from((1, 1, 2, 7, 40, 1000)), st.sampled_from((1, 1, 99, 4000, 100_000)))
 WHICH = st.integers(0, 7)
 SPANS = st.integers(0, 5_000_000) | st.integers(0, 3 * NANOS_PER_SECOND)
+PLACES = (
+    (Setting.NAMESPACE, "t/n"),
+    (Setting.TOPIC_OF_NAMESPACE, "t/n"),
+    (Setting.TOPIC, "persistent://t/n/x"),
+)
 Going = tuple[int, int, int]
 
 
@@ -24,35 +37,50 @@ class Apart(Counted):
 
     Proves: P2 for each limit over every interval, by the moments at which entries leave their workers, whatever is
     on its way and whoever dies. No bucket ever holds and has lent more than its capacity. Each stream's entries leave
-    in order, nothing twice. When all letters arrive, all that is held leaves; and in the end nothing is lent.
+    or are refused in order, nothing twice; only by limits that refuse, and of which nothing is lent (`Witness`); each
+    error has its place behind a message whose receipt is known (`Ear`). What a client hears of is counted once, at its
+    stream and at the limit. When all letters arrive, all that is held leaves; and in the end nothing is lent.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Workers(3)
+        self.world = Workers(3, self.refused)
         self.live: list[tuple[Worker, Stream]] = []
         self.left: dict[Scope, list[Going]] = {}
         self.values: dict[Scope, Limit] = {}
         self.waiting: dict[Stream, list[Entry]] = {}
+        self.heard: dict[Stream, list[int]] = {}
+        self.dropped: set[Stream] = set()
 
-    @initialize(namespace=LIMITS, topics=LIMITS, topic=st.lists(st.sampled_from("xxy"), min_size=3, max_size=6))
-    def begin(self, namespace: Limit, topics: Limit, topic: list[str]) -> None:
-        self.limits(namespace, topics)
+    @initialize(
+        values=st.tuples(LIMITS, LIMITS, LIMITS), topic=st.lists(st.sampled_from("xxy"), min_size=3, max_size=6)
+    )
+    def begin(self, values: tuple[Limit, ...], topic: list[str]) -> None:
+        self.limits(values)
         for which, name in enumerate(topic):
             self.open(which, name)
         self.world.deliver_all()
 
     @precondition(lambda self: self.world.clock.now > 10 * NANOS_PER_SECOND)
-    @rule(namespace=LIMITS, topics=LIMITS)
-    def limits(self, namespace: Limit, topics: Limit) -> None:
+    @rule(values=st.tuples(LIMITS, LIMITS, LIMITS))
+    def limits(self, values: tuple[Limit, ...]) -> None:
         """With nothing on its way: what a changed limit means for that, is another question."""
         self.settle()
         self.check()
         self.left.clear()
-        self.world.limit(Setting.NAMESPACE, "t/n", namespace or None)
-        self.world.limit(Setting.TOPIC_OF_NAMESPACE, "t/n", topics or None)
+        for place, limit in zip(PLACES, values, strict=True):
+            self.world.limit(*place, limit or None)
         self.world.apply()
         self.world.deliver_all()
+
+    @rule(place=st.sampled_from(PLACES), only_tunes=st.booleans())
+    def other_mode(self, place: tuple[Setting, str], only_tunes: bool) -> None:  # noqa: FBT001 - as hypothesis passes it
+        """Whatever is on its way; the values stay."""
+        known = self.world.policies.get("publish", *place)
+        if known is not None:
+            mode: Mode = "enforce" if known.limit.mode == "reject" else "reject"
+            self.world.limit(*place, replace(known.limit, mode=mode))
+            self.world.registry.change([Change("publish", *place, only_tunes=only_tunes)], self.world.clock.now)
 
     @precondition(lambda self: len(self.live) < 8)
     @rule(which=WHICH, topic=st.sampled_from("xxy"))
@@ -77,6 +105,7 @@ class Apart(Counted):
         worker, stream = self.live[which % len(self.live)]
         if worker.deputy.admit(stream, messages, size, self.world.clock.now):
             assert not stream.held
+            worker.ear.left(stream, None)
             worker.deputy.count_admitted(stream, (1, messages, size), (messages, size))
             self.leaves(worker, stream, messages, size)
 
@@ -127,6 +156,7 @@ class Apart(Counted):
         worker, stream = self.live[which % len(self.live)]
         dropped = worker.deputy.drop_held(stream, self.world.clock.now)
         assert dropped == self.waiting.pop(stream, [])
+        self.dropped.add(stream)
 
     @precondition(lambda self: len(self.live) > 4)
     @rule(which=WHICH)
@@ -152,6 +182,12 @@ class Apart(Counted):
                     assert bucket.lent >= 0
                     assert bucket._balance + bucket.lent * bucket.rate.period_ns <= whole
 
+    @invariant()
+    def it_is_known_who_has_been_lent_something(self) -> None:
+        for limiter in self.world.registry.limiters.values():
+            borrowers = [worker for worker in self.world.workers if limiter in worker.judge.lending.loans]
+            assert limiter.borrowers == len(borrowers)
+
     def teardown(self) -> None:
         self.settle()
         assert not any(self.waiting.values()), "nobody waits for ever"
@@ -161,6 +197,15 @@ class Apart(Counted):
             self.world.deliver_all()
         for limiter in self.world.registry.limiters.values():
             assert all(bucket.lent == 0 for bucket in limiter._buckets if bucket is not None)
+        for worker, stream in self.live:
+            mirror = worker.judge.stream(worker.deputy._accounts[stream].number)
+            assert mirror is not None
+            told, usage = self.heard.get(stream, [0, 0]), mirror.usage
+            if stream not in self.dropped:
+                assert [usage.rejected_messages, usage.rejected_size] == told
+                assert usage.dropped_messages == usage.held_messages == 0
+            every = usage.passed_messages + usage.rejected_messages + usage.dropped_messages + usage.held_messages
+            assert usage.offered_messages == every
         for worker in self.world.workers:
             assert worker.deputy.is_at_rest
             assert not worker.judge.lending.loans
@@ -174,6 +219,13 @@ class Apart(Counted):
                 return
             self.world.run_until(max(int(self.world.alarms.soonest()), self.world.clock.now + 1_000_000))
             self.world.deliver_all()
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        assert self.waiting[stream].pop(0) is entry, "in order, nothing twice, nothing lost"
+        assert reason.startswith("over the publish limit of ")
+        told = self.heard.setdefault(stream, [0, 0])
+        told[0] += entry.messages
+        told[1] += entry.size
 
     def released(self, stream: Stream, entry: Entry) -> None:
         assert self.waiting[stream].pop(0) is entry, "in order, nothing twice, nothing lost"

@@ -8,13 +8,15 @@ from limiter.levels import Client, Setting
 from limiter.limiter import Limiter
 from limiter.policies import Value
 from limiter.rates import Direction, Limit
+from limiter.registry import Registry
 from limiter.stream import Entry, Stream, StreamName
+from limiter.workers.court import Court
 from limiter.workers.deputy import Deputy
 from limiter.workers.hearing import hear
 from limiter.workers.judge import Judge
 from limiter.workers.letters import Batch, Opened
 from protocol.topic_name import parse_topic
-from tests.limiter.world import Governed
+from tests.limiter.world import Governed, Telling
 
 DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
 WHOSE = (0, "127.0.0.1:1", "", "")
@@ -30,16 +32,61 @@ class Bells:
         """Asked anyway."""
 
 
+class Witness(Telling):
+    """Sees what is refused: only what is over a limit that refuses, and of which nobody can give anything back."""
+
+    def __init__(self, world: "Workers") -> None:
+        super().__init__(lambda *_passed: None, world.gate)
+        self._world = world
+
+    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
+        super().count_rejected(stream, limiter, messages, size)
+        assert limiter in stream.chain
+        assert limiter.is_rejecting
+        assert not stream.held
+        assert limiter.waiters or not limiter.is_open(self._world.clock.now)
+        assert not any(limiter in worker.judge.lending.loans for worker in self._world.workers)
+
+
+class Ear:
+    """Hears what the clients of one worker's producers are told, and that each error has a place among the receipts.
+
+    Args:
+        refused: Called with each entry that is.
+    """
+
+    def __init__(self, refused: Callable[[Stream, Entry, str], None]) -> None:
+        self._refused = refused
+        self._announced: Entry | None = None
+        self._unheard: set[Stream] = set()
+
+    def accepted(self, stream: Stream, entry: Entry) -> None:
+        self._announced = entry
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        assert stream not in self._unheard, "what passed last is known: the error goes behind its receipt"
+        self._refused(stream, entry, reason)
+
+    def left(self, stream: Stream, entry: Entry | None) -> None:
+        """Something passes; None: by what was lent."""
+        if entry is not None and entry is self._announced:
+            self._unheard.discard(stream)
+        else:
+            self._unheard.add(stream)
+        self._announced = None
+
+
 class Worker:
     """One process: its gate, its judge, and what is on its way between them."""
 
     def __init__(self, world: "Workers") -> None:
         self.world = world
         self.deputy = Deputy(Bells())
-        self.judge = Judge(world.registry, world.gate, lambda: None, world.recall)
+        self.judge = Judge(world.registry, world.gate, lambda: None, world.court)
         self.up: deque[Any] = deque()
         self.down: deque[Any] = deque()
         self.streams: list[Stream] = []
+        self.ear = Ear(world.refused)
 
     def open(
         self,
@@ -50,8 +97,15 @@ class Worker:
         by_entry: bool = False,
     ) -> Stream:
         name = StreamName(direction, "t", "n", topic, len(self.streams))
-        stream = Stream(name, (), lambda entry: release(stream, entry), by_entry=by_entry)
+
+        def leave(entry: Entry) -> None:
+            self.ear.left(stream, entry)
+            release(stream, entry)
+
+        stream = Stream(name, (), leave, by_entry=by_entry)
         self.deputy.open(stream, topic, WHOSE)
+        if direction == "publish":
+            self.deputy.answer(stream, self.ear)
         self.streams.append(stream)
         return stream
 
@@ -89,11 +143,20 @@ class Worker:
 
 
 class Workers(Governed):
-    """A world with workers."""
+    """A world with workers.
 
-    def __init__(self, count: int = 2) -> None:
+    Args:
+        count: How many.
+        refused: Called with each entry of which its client hears that it is refused, and why.
+    """
+
+    def __init__(self, count: int = 2, refused: Callable[[Stream, Entry, str], None] = lambda *_refused: None) -> None:
         super().__init__()
-        self.registry.tuned = self.recall
+        self.refused = refused
+        self.gate = Witness(self)
+        self.registry = Registry(self.policies, self.gate, self.observer)
+        self.registry.tuned = self.tuned
+        self.court = Court(self.gate, self.recall)
         self.registry.wired = self.wired
         self.workers = [Worker(self) for _ in range(count)]
 
@@ -105,9 +168,13 @@ class Workers(Governed):
         for worker in self.workers:
             worker.judge.recall(limiter)
 
-    def wired(self, stream: Stream) -> None:
+    def tuned(self, limiter: Limiter, now: int) -> None:
         for worker in self.workers:
-            worker.judge.wired(stream)
+            worker.judge.tuned(limiter, now)
+
+    def wired(self, stream: Stream, now: int) -> None:
+        for worker in self.workers:
+            worker.judge.wired(stream, now)
 
     def kill(self, index: int) -> Worker:
         """A worker is no more, and another one is in its place."""
@@ -124,12 +191,15 @@ class Workers(Governed):
             for worker in self.workers:
                 is_moving |= worker.hear_one() or worker.obey_one()
 
-    def offer(self, worker: Worker, stream: Stream, messages: int, size: int) -> bool:  # type: ignore[override]
+    def offer(  # type: ignore[override]
+        self, worker: Worker, stream: Stream, messages: int, size: int, frame: bytes = b""
+    ) -> bool:
         """One entry, as the relay offers it. Returns whether it passed at once."""
         now = self.clock.now
         worker.deputy.count_offered(stream, 1, messages, size)
         if worker.deputy.pass_entry(stream, messages, size, now):
+            worker.ear.left(stream, None)
             return True
-        entry = Entry(b"", messages, size, size, now, charged=stream.charged(1, messages))
+        entry = Entry(frame, messages, size, size, now, charged=stream.charged(1, messages))
         worker.deputy.hold(stream, entry, now)
         return False

@@ -1,6 +1,7 @@
 import pytest
 
 from limiter.stream import Stream, StreamName
+from limiter.turns import refusal_of
 from protocol.commands import body_of, decode, encode, wrap
 from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.sessions import rejections as module
@@ -28,7 +29,7 @@ class Producer:
 
     def refuse(self, *numbers: int) -> None:
         for number in numbers:
-            self.rejections.refused(self.stream, LIMIT, self.send(number))
+            self.rejections.refused(self.stream, refusal_of(LIMIT), self.send(number))
 
     def receipt(self, *numbers: int) -> None:
         for number in numbers:

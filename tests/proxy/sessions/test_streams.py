@@ -41,7 +41,8 @@ class Opened:
         self.to_broker.rejections = Rejections(lambda _frame: None, lambda: None)
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
-        self.streams = Streams(world.engine, connection, admittance, self.to_broker, self.to_client)
+        relays = self.to_broker, self.to_client
+        self.streams = Streams(world.engine, connection, admittance, relays, lambda _error: None)
         self._run = world.loop.run
 
     def producer(self, producer_id: int = 1, topic: str = TOPIC) -> Stream:

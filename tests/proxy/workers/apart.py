@@ -51,6 +51,10 @@ class Apart:
         async with aiohttp.ClientSession(f"http://{self._admin}") as session, session.post(path, json=body) as answer:
             return answer.status
 
+    async def put(self, path: str, body: object) -> int:
+        async with aiohttp.ClientSession(f"http://{self._admin}") as session, session.put(path, json=body) as answer:
+            return answer.status
+
     async def until(self, path: str, what: str) -> str:
         async with asyncio.timeout(20):
             while what not in (text := await self.get(path)):  # noqa: ASYNC110 - another process
@@ -63,10 +67,15 @@ class Apart:
 
 @asynccontextmanager
 async def apart(
-    limits: dict[str, Any], folder: Path | None = None, arrived: Counter[str] | None = None, **settings: Any
+    limits: dict[str, Any],
+    folder: Path | None = None,
+    arrived: Counter[str] | None = None,
+    *,
+    stores: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[Apart]:
     set_up_operator_log()
-    async with broker_on_loopback(arrived) as broker:
+    async with broker_on_loopback(arrived, stores=stores) as broker:
         values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "workers": 2}
         log = {"access_log": {"dir": folder}} if folder else {}
         config = Config.model_validate(values | log | {"limits": limits, "linger": 1} | settings)

@@ -6,6 +6,7 @@ from typing import cast
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
+from limiter.workers.court import Court
 from limiter.workers.letters import Closed, Letter, Opened, Passed, Ticket
 from proxy.admission import What
 from proxy.config.model import Config
@@ -31,7 +32,7 @@ class Office:
         self.desk = Desk(
             self.engine,
             cast("AccessLog", None),  # no connection ends
-            lambda limiter: self.told.append("recall"),
+            Court(self.engine.gate, lambda limiter: self.told.append("recall")),
             lambda: self.told.append("lost"),
             lambda: self.told.append("silent"),
         )

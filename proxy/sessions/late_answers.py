@@ -1,0 +1,45 @@
+"""Answers to producers whose limits are in another process: what becomes of a message is known only later.
+
+Until then it is held; what is heard of it here comes in the order of the messages, so the client's answers keep theirs
+(`rejections.py`).
+"""
+
+from collections.abc import Callable
+
+from limiter.stream import Entry, Stream
+from protocol.errors import ProtocolError
+from proxy.sessions.relay import Relay
+
+_HEAD = 8
+"""Bytes of a frame before its command: the size of the rest, and the command's."""
+
+
+class LateAnswers:
+    """Those of one connection.
+
+    Args:
+        relay: Where its producers' messages are held.
+        broke: Told if the client goes on sending over its limit while the broker answers nothing.
+    """
+
+    __slots__ = ("_broke", "_relay")
+
+    def __init__(self, relay: Relay, broke: Callable[[ProtocolError], None]) -> None:
+        self._relay = relay
+        self._broke = broke
+
+    def accepted(self, stream: Stream, entry: Entry) -> None:
+        """A message that a limit might have refused is about to go on."""
+        self._relay.rejections.accepted(stream, _command_of(entry.frame))
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        """A limit refuses this message, which is not held any more."""
+        self._relay.give_back(stream, [entry])
+        try:
+            self._relay.rejections.refused(stream, reason, _command_of(entry.frame))
+        except ProtocolError as error:
+            self._broke(error)
+
+
+def _command_of(frame: bytes) -> bytes:
+    return frame[_HEAD : _HEAD + int.from_bytes(frame[4:_HEAD], "big")]

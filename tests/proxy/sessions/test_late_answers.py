@@ -1,0 +1,110 @@
+"""What a worker's client hears of messages that the judge lets pass or refuses, long after they came."""
+
+import pytest
+
+from limiter.stream import Entry, Stream, StreamName
+from limiter.workers.deputy import Deputy
+from limiter.workers.letters import Rejected, Released, Wired
+from protocol.commands import body_of, encode, split
+from protocol.errors import ProtocolError
+from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
+from protocol.scanner import SEND
+from proxy.budget import Budget
+from proxy.observe.counters import Counters
+from proxy.sessions import rejections as module
+from proxy.sessions.holdings import Holdings
+from proxy.sessions.late_answers import LateAnswers
+from proxy.sessions.outlet import Outlet
+from proxy.sessions.rejections import Rejections
+from proxy.sessions.relay import Relay
+from proxy.shared_budget import Share, SharedBudget
+from tests.limiter.workers.together import WHOSE, Bells
+from tests.proxy.wire import send
+from tests.proxy.written import Written
+
+
+class Producer:
+    """One whose limits are judged elsewhere, by the test."""
+
+    def __init__(self) -> None:
+        self.told: list[CommandSendError | CommandSendReceipt] = []
+        self.broken: list[ProtocolError] = []
+        self.hears = 0
+        self.deputy = Deputy(Bells())
+        self.at_broker = Written()
+        self.budget = Budget(10**9, lambda _is_full: None)
+        relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
+        share = Share(SharedBudget(10**9, lambda *_over: None), lambda _is_over: None)
+        relay.connect(lambda _kind, _command, frame: frame, lambda: False, Holdings(self.budget, share), Counters())
+        relay.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
+        name = StreamName("publish", "t", "n", "x", 1)
+
+        def release(entry: Entry) -> None:
+            relay.release(name, entry)
+
+        self.stream = relay.streams[1] = Stream(name, (), release, is_accepted=True)
+        self.deputy.open(self.stream, "t/n/x", WHOSE)
+        self.deputy.answer(self.stream, LateAnswers(relay, self.broken.append))
+        self.wired(is_rejected=True)
+
+    def wired(self, *, is_rejected: bool) -> None:
+        self.deputy.obey(Wired(1, [], by_ticket=is_rejected, is_metered=False, is_rejected=is_rejected), 0)
+
+    def offer(self, *numbers: int) -> None:
+        for number in numbers:
+            frame = send(number)
+            self.relay.feed(frame, len(frame))
+
+    def receipt(self, number: int) -> None:
+        command = CommandSendReceipt(producer_id=1, sequence_id=number)
+        self.relay.rejections.answered(command, encode(command))
+
+    def _hear(self) -> None:
+        self.hears += 1
+
+    @property
+    def refused(self) -> list[int]:
+        return [answer.sequence_id for answer in self.told if isinstance(answer, CommandSendError)]
+
+
+def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt_of_what_went() -> None:
+    producer = Producer()
+    producer.offer(0, 1, 2)
+    assert producer.budget.used > 0
+    producer.deputy.obey(Released(1, 1), 0)
+    producer.deputy.obey(Rejected(1, 3, "over the limit"), 0)
+    assert producer.at_broker == [send(0)]
+    assert (producer.budget.used, producer.told) == (0, [])
+    producer.receipt(0)
+    assert producer.refused == [1, 2]
+    error = producer.told[1]
+    assert isinstance(error, CommandSendError)
+    assert (error.producer_id, error.error, error.message) == (1, NotAllowedError, "over the limit")
+
+
+def test_a_command_behind_what_is_refused_goes_on() -> None:
+    producer = Producer()
+    producer.offer(0)
+    producer.relay.hold_behind(producer.stream, b"close")
+    producer.deputy.obey(Rejected(1, 1, "over the limit"), 0)
+    assert producer.at_broker == [b"close"]
+    assert producer.refused == [0]
+
+
+def test_receipts_are_not_heard_where_no_limit_refuses() -> None:
+    producer = Producer()
+    producer.offer(0)
+    producer.wired(is_rejected=False)
+    producer.deputy.obey(Released(1, 1), 0)
+    assert (producer.at_broker, producer.hears) == ([send(0)], 0)
+
+
+def test_more_errors_than_anybody_should_wait_for_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    producer = Producer()
+    producer.offer(0, 1, 2, 3)
+    producer.deputy.obey(Released(1, 1), 0)
+    producer.deputy.obey(Rejected(1, 4, "over the limit"), 0)
+    (error,) = producer.broken
+    assert error.cause == "too_many_rejections"
+    assert producer.budget.used == 0
