@@ -73,7 +73,7 @@ def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt
     assert producer.budget.used > 0
     producer.deputy.obey(Released(1, 1), 0)
     producer.deputy.obey(Rejected(1, 3, "over the limit"), 0)
-    assert producer.at_broker == [send(0)]
+    assert producer.at_broker.parts == [send(0)]
     assert (producer.budget.used, producer.told) == (0, [])
     producer.receipt(0)
     assert producer.refused == [1, 2]
@@ -87,7 +87,7 @@ def test_a_command_behind_what_is_refused_goes_on() -> None:
     producer.offer(0)
     producer.relay.hold_behind(producer.stream, b"close")
     producer.deputy.obey(Rejected(1, 1, "over the limit"), 0)
-    assert producer.at_broker == [b"close"]
+    assert producer.at_broker.parts == [b"close"]
     assert producer.refused == [0]
 
 
@@ -96,7 +96,7 @@ def test_receipts_are_not_heard_where_no_limit_refuses() -> None:
     producer.offer(0)
     producer.wired(is_rejected=False)
     producer.deputy.obey(Released(1, 1), 0)
-    assert (producer.at_broker, producer.hears) == ([send(0)], 0)
+    assert (producer.at_broker.parts, producer.hears) == ([send(0)], 0)
 
 
 def test_more_errors_than_anybody_should_wait_for_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
