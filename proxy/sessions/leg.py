@@ -16,7 +16,7 @@ from proxy.sessions.sender import Sender
 from proxy.sessions.sockets import address_of, has_left
 from proxy.sessions.throttle import Cause, ThrottleTracker
 
-FULL_READS = 2
+FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
 
 _TURN = frozenset({Cause.TURN})

@@ -1,4 +1,4 @@
-"""Sessions of the proxy told as conversations, without sockets and without waiting.
+"""Sessions of the proxy told as conversations, without a network and without waiting.
 
     client >> connect()                  the client sends
     broker << connect()                  the proxy passed exactly this on to the broker, and nothing else
@@ -35,6 +35,7 @@ from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.file_limits import policies_of
+from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
 from tests.proxy.wire import (
     as_frame,
@@ -110,7 +111,7 @@ class Peer:
     @property
     def is_read(self) -> bool:
         """Whether the proxy reads what this peer sends."""
-        return not self.transport.is_reading_paused
+        return self.transport.is_reading()
 
     @property
     def is_gone(self) -> bool:
@@ -151,16 +152,20 @@ class RecordingFiles:
 
 
 class World:
-    """One proxy process without sockets: what its sessions share, and the hands of its clock.
+    """One proxy process without a network: what its sessions share, and the hands of its clock.
 
     Args:
         shown: What stands for a client's address in the access log.
+        transports: What its connections are made with.
         settings: Configuration, as in YAML.
     """
 
-    def __init__(self, shown: Shown = as_they_are, **settings: Any) -> None:
+    def __init__(
+        self, shown: Shown = as_they_are, transports: type[FakeTransport] = KernelTransport, **settings: Any
+    ) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
+        self.loop.transports = transports
         self.loop.answers = self._answer
         self.config = Config.model_validate({"broker": f"pulsar://{BROKER[0]}:{BROKER[1]}", **settings})
         self.counters = Counters()
@@ -183,7 +188,7 @@ class World:
         """A client connects."""
         session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append)
         self.sessions.append(session)
-        transport = FakeTransport(self.loop, (address, 40_000 + len(self.sessions)))
+        transport = self.loop.transports(self.loop, (address, 40_000 + len(self.sessions)))
         peer = Peer("client", transport, self.loop)
         self._clients.append(peer)
         self.loop.run(transport.connect, session.client)

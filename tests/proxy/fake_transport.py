@@ -29,29 +29,30 @@ class _Kernel:
 
 
 class FakeTransport(asyncio.Transport):
-    """The proxy's end of one connection, in the manner of asyncio's own transport.
+    """The proxy's end of one connection, in the manner of uvloop's own transport.
+
+    What is written reaches a peer that reads at once; there is no room on the way to one that does not.
 
     Attributes:
         descriptor: Where the kernel takes bytes from others than the transport; -1 for nowhere.
         state: The connection's, as Linux numbers it: established, or left by the peer (8).
-        written: What the peer took.
-        unsent: What the peer has not taken yet, because it does not read.
-        pauses, resumes: Calls of `pause_reading` and `resume_reading` that changed something.
+        unsent: What has found no room on its way to the peer.
+        peer_reads: Whether the peer takes whatever comes; else it takes what `take` and `take_all` say.
+        is_eof_sent: Whether the peer has been told that no more comes.
     """
 
     def __init__(self, loop: asyncio.BaseEventLoop, address: tuple[str, int]) -> None:
         self.state = 1
         self.descriptor = -1
         super().__init__({"peername": address, "socket": _Kernel(self)})
-        self.written = bytearray()
         self.unsent = bytearray()
-        self.pauses = self.resumes = 0
-        self.is_reading_paused = False
         self.is_eof_sent = self.was_aborted = self.is_lost = False
         self.peer_reads = True
         self._loop = loop
         self._protocol: AnyProtocol | None = None
-        self._is_ending = False
+        self._taken = bytearray()
+        self._room = 0
+        self._reads = self._is_ending = self._is_over = self._is_ended = False
         self._is_writing_paused = False
         self._high, self._low = 64 * 1024, 16 * 1024
         self._incoming: deque[Callable[[], None]] = deque()
@@ -59,8 +60,10 @@ class FakeTransport(asyncio.Transport):
     # ---- for the peer
 
     def connect(self, protocol: AnyProtocol) -> None:
+        """A pause that is made within `connection_made` comes to nothing, as it does with uvloop."""
         self._protocol = protocol
         protocol.connection_made(self)
+        self.resume_reading()
 
     def receive(self, data: bytes) -> None:
         """The peer sends; it arrives once the proxy reads."""
@@ -73,18 +76,28 @@ class FakeTransport(asyncio.Transport):
     def break_off(self, error: Exception | None) -> None:
         """The connection is lost at once, whatever is unread or unsent."""
         self._incoming.clear()
-        self._is_ending = True
+        self._is_ending = self._is_over = True
         self._lose(error)
+
+    @property
+    def written(self) -> bytearray:
+        """What the peer took; it may be cleared."""
+        return self._taken
+
+    @property
+    def on_its_way(self) -> bytes:
+        """What was written, and the peer has not taken."""
+        return bytes(self.unsent)
+
+    def take(self, most: int) -> None:
+        """The peer reads so many bytes, if so many wait for it."""
+        self._room = most
+        self._send_on()
+        self._room = 0
 
     def take_all(self) -> None:
         """The peer reads what waits for it."""
-        self.written += self.unsent
-        self.unsent.clear()
-        if self._is_writing_paused:
-            self._is_writing_paused = False
-            self._peer().resume_writing()
-        if self._is_ending:
-            self._lose(None)
+        self.take(len(self.on_its_way))
 
     @property
     def unread(self) -> int:
@@ -100,20 +113,26 @@ class FakeTransport(asyncio.Transport):
         return len(self.unsent)
 
     def write(self, data: Any) -> None:
-        if self.is_eof_sent:
+        if self._is_ended:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self.is_lost or self._is_ending:
+        if self._is_over:
             return
+        waited = bool(self.unsent)
         self.unsent += data
-        if self.peer_reads:
-            self.written += self.unsent
-            self.unsent.clear()
-        elif len(self.unsent) > self._high and not self._is_writing_paused:
+        if not waited:
+            self._send()
+        if self.unsent and not isinstance(data, bytes):
+            raise TypeError("the loop's own transport would keep this view, which may show other bytes later")
+        if len(self.unsent) > self._high and not self._is_writing_paused:
             self._is_writing_paused = True
             self._peer().pause_writing()
+        if self.unsent and self.peer_reads:
+            self._loop.call_soon(self._send_on)
 
     def write_eof(self) -> None:
-        self.is_eof_sent = True
+        self._is_ended = True
+        if not self.unsent:
+            self._send_eof()
 
     def can_write_eof(self) -> bool:
         return True
@@ -125,26 +144,23 @@ class FakeTransport(asyncio.Transport):
         if not self._is_ending:
             self._is_ending = True
             if not self.unsent:
-                self._loop.call_soon(self._lose, None)
+                self._end(None)
 
     def abort(self) -> None:
         self.was_aborted = self._is_ending = True
         self.unsent.clear()
-        self._loop.call_soon(self._lose, None)
+        self._end(None)
 
     def pause_reading(self) -> None:
-        if not self._is_ending and not self.is_reading_paused:
-            self.is_reading_paused = True
-            self.pauses += 1
+        self._reads = False
 
     def resume_reading(self) -> None:
-        if not self._is_ending and self.is_reading_paused:
-            self.is_reading_paused = False
-            self.resumes += 1
+        if not self._is_ending and not self._reads:
+            self._reads = True
             self._loop.call_soon(self._read_on)
 
     def is_reading(self) -> bool:
-        return not self._is_ending and not self.is_reading_paused
+        return self._reads and not self._is_ending
 
     def _fill(self, data: bytes) -> None:
         """As uvloop does: by its buffer, if it has one; what stands behind is of other reads."""
@@ -169,12 +185,52 @@ class FakeTransport(asyncio.Transport):
             self._incoming.popleft()()
 
     def _eof(self) -> None:
+        """It ends the reading, and is there again for who resumes it."""
+        self._incoming.append(self._eof)
         if not self._peer().eof_received():
             self.close()
+        self._reads = False
+
+    def _send(self) -> None:
+        with memoryview(self.unsent) as waiting:
+            sent = self._offer(waiting)
+        del self.unsent[:sent]
+
+    def _offer(self, data: memoryview) -> int:
+        """How much of it there is room for."""
+        if not self.peer_reads:
+            data = data[: self._room]
+            self._room -= len(data)
+        self._taken += data
+        return len(data)
+
+    def _send_on(self) -> None:
+        """There may be room again."""
+        if self.is_lost:
+            return
+        self._send()
+        if self._is_writing_paused and len(self.unsent) <= self._low:
+            self._is_writing_paused = False
+            self._peer().resume_writing()
+        if self.unsent:
+            if self.peer_reads:
+                self._loop.call_soon(self._send_on)
+        elif self._is_ending:
+            self._lose(None)
+        elif self._is_ended:
+            self._send_eof()
+
+    def _send_eof(self) -> None:
+        self.is_eof_sent = True
+
+    def _end(self, error: Exception | None) -> None:
+        self._is_ending = self._is_over = True
+        self._loop.call_soon(self._lose, error)
 
     def _lose(self, error: Exception | None) -> None:
         if not self.is_lost:
-            self.is_lost = True
+            self.is_lost = self._is_over = True
+            self.unsent.clear()
             if self._protocol is not None:
                 self._protocol.connection_lost(error)
 

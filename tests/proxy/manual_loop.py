@@ -1,7 +1,7 @@
 """An event loop whose time passes only when a test says so, and whose network is a table of fake transports.
 
-It is asyncio's own loop (timers, tasks, timeouts, call_soon order) without a selector: nothing sleeps, nothing opens
-a socket, and a test is at rest when nothing is left to run.
+It is asyncio's own loop (timers, tasks, timeouts, call_soon order) without a selector: nothing sleeps, nothing
+listens, and a test is at rest when nothing is left to run.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class ManualLoop(asyncio.BaseEventLoop):
     Attributes:
         answers: Called with each attempt to connect; accepts, fails or keeps it.
         names: What host names resolve to. Addresses resolve to themselves.
+        transports: What connections are made with.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -52,6 +53,7 @@ class ManualLoop(asyncio.BaseEventLoop):
         self.clock = clock
         self.answers: Callable[[Dial], None] = lambda _dial: None
         self.names: dict[str, list[str]] = {}
+        self.transports: type[FakeTransport] = FakeTransport
         self.trouble: list[str] = []
         self._selector = _NoSelector()
         self.set_exception_handler(lambda _loop, context: self.trouble.append(_told(context)))
@@ -98,7 +100,7 @@ class ManualLoop(asyncio.BaseEventLoop):
         self, factory: Any, host: Any = None, port: Any = None, **_more: Any
     ) -> Any:
         protocol = factory()
-        transport = FakeTransport(self, (host, port))
+        transport = self.transports(self, (host, port))
         dial = Dial((host, port), protocol, transport, self.create_future())
         self.answers(dial)
         try:

@@ -43,12 +43,25 @@ class Owner:
 
 
 class Wired:
-    """A leg on a transport that is not there."""
+    """A leg on a transport that is not there.
 
-    def __init__(self) -> None:
+    Args:
+        transports: The kind of its transport.
+        descriptor: Where its bytes go past the transport.
+    """
+
+    def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
         self.line = ReadingLine()
         self.leg = Leg("client", self.owner, self.line, ReadBuffer())
-        self.transport = FakeTransport(self.loop, ("192.0.2.1", 1234))
+        self.transport = transports(self.loop, ("192.0.2.1", 1234))
+        self.transport.descriptor = descriptor
         self.loop.run(self.transport.connect, self.leg)
+
+    def close(self) -> None:
+        """End it, and check what holds at the end of every test."""
+        if not self.transport.is_lost:
+            self.loop.run(self.transport.break_off, None)
+        assert not self.loop.trouble
+        self.loop.close()

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from tests.proxy.conversation import BROKER, Peer, World
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wire import close_producer, error, producer, success
 from tests.proxy.workers.far_world import FarWorld
 
@@ -28,8 +30,8 @@ STEPS = st.lists(
 class Model:
     """What each client's producers are in, by id: `opening`, `open`, `closing`, with the request that is unanswered."""
 
-    def __init__(self, kind: type[World]) -> None:
-        self.world = kind(admission={"max_producers_per_topic": MOST})
+    def __init__(self, kind: type[World], transports: type[FakeTransport]) -> None:
+        self.world = kind(transports=transports, admission={"max_producers_per_topic": MOST})
         self.peers = [self._pair(), self._pair()]
         self.states: list[dict[int, tuple[str, int]]] = [{}, {}]
         self._requests = 0
@@ -107,9 +109,11 @@ class Model:
 
 @pytest.mark.parametrize("kind", [World, FarWorld])
 @settings(max_examples=200, deadline=None)
-@given(steps=STEPS)
-def test_the_places_are_those_of_the_producers_that_there_are(kind: type[World], steps: list[Step]) -> None:
-    model = Model(kind)
+@given(steps=STEPS, transports=st.sampled_from([KernelTransport, FakeTransport]))
+def test_the_places_are_those_of_the_producers_that_there_are(
+    kind: type[World], steps: list[Step], transports: type[FakeTransport]
+) -> None:
+    model = Model(kind, transports)
     try:
         for step in steps:
             model.step(step)

@@ -41,6 +41,14 @@ def test_it_knows_its_peers_address_while_it_is_connected(wired: Wired) -> None:
     assert wired.leg.address == ""
 
 
+def test_an_end_is_told_again_to_who_reads_on(wired: Wired) -> None:
+    wired.loop.run(wired.transport.receive_eof)
+    assert not wired.transport.is_reading()
+    wired.loop.run(wired.leg.resume_reading)
+    assert wired.owner.told == [("opened",), ("half closed",), ("half closed",)]
+    assert not wired.transport.is_reading()
+
+
 def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
     wired.leg.sender.write(b"still")
@@ -54,9 +62,11 @@ def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
     assert wired.owner.told == [("opened",)]
     wired.leg.sender.write(b"x")
     assert wired.owner.told[-1] == ("writable", False)
-    wired.loop.run(wired.transport.take_all)
+    wired.loop.run(wired.transport.take, WRITE_BUFFER_HIGH - WRITE_BUFFER_LOW)
+    assert wired.owner.told[-1] == ("writable", False)
+    wired.loop.run(wired.transport.take, 1)
     assert wired.owner.told[-1] == ("writable", True)
-    assert WRITE_BUFFER_LOW < WRITE_BUFFER_HIGH
+    assert len(wired.transport.unsent) == WRITE_BUFFER_LOW, "the other side is read again before this one falls idle"
 
 
 def test_who_reads_on_for_another_reason_than_its_turn_stands_in_line_no_more(wired: Wired) -> None:

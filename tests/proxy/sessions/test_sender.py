@@ -1,50 +1,68 @@
 """What one leg sends: taken by the kernel at once where it has room, and in one call where much is sent in one turn."""
 
-import os
-from collections.abc import Iterator
+import random
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.sessions.sender import GATHER_MOST
+from tests.proxy.fake_transport import FakeTransport
+from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wired_leg import Wired
 
 
 @pytest.fixture
-def kernel(wired: Wired) -> Iterator[int]:
-    """What the leg sends at once can be read here; there is room for 64 KiB."""
-    out, into = os.pipe2(os.O_NONBLOCK)
-    wired.transport.descriptor = into
-    wired.loop.run(wired.transport.connect, wired.leg)
-    yield out
-    os.close(out)
-    os.close(into)
+def heard() -> Iterator[tuple[Wired, socket.socket]]:
+    """A leg, and where each of its calls of the system is heard by itself."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    near.setblocking(False)
+    far.setblocking(False)
+    wired = Wired(descriptor=near.fileno())
+    with near, far:
+        yield wired, far
+        with pytest.raises(BlockingIOError):
+            far.recv(10)
+    wired.close()
 
 
-def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(
-    wired: Wired, kernel: int, calls: list[bytes]
-) -> None:
-    wired.leg.sender.write(memoryview(b"abc"))
-    assert os.read(kernel, 10) == b"abc"
-    assert calls == []
-
-
-def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_all_behind_it(
-    wired: Wired, kernel: int
-) -> None:
+@pytest.fixture
+def slow() -> Iterator[Wired]:
+    """A leg whose peer does not read."""
+    wired = Wired(KernelTransport)
     wired.transport.peer_reads = False
+    yield wired
+    wired.close()
+
+
+def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tuple[Wired, socket.socket]) -> None:
+    wired, far = heard
+    wired.leg.sender.write(memoryview(b"abc"))
+    assert far.recv(10) == b"abc"
+    assert wired.transport.written == b""
+
+
+def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_all_behind_it(slow: Wired) -> None:
+    def behind() -> None:
+        slow.transport.take(50_000)
+        slow.leg.sender.write(b"far behind, though there is room now")
+
     data = bytearray(range(256)) * 400
-    wired.leg.sender.write(memoryview(data))
+    slow.leg.sender.write(memoryview(data))
     data[:] = bytes(len(data))
-    wired.leg.sender.write(memoryview(b"behind"))
-    at_once = os.read(kernel, len(data))
-    assert 0 < len(at_once) < len(data)
-    wired.leg.sender.write(b"far behind, though there is room now")
-    wired.loop.run(wired.transport.take_all)
-    sent = at_once + wired.transport.written
-    assert sent == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
+    assert 0 < slow.transport.get_write_buffer_size() < len(data)
+    slow.leg.sender.write(memoryview(b"behind"))
+    slow.loop.run(behind)
+    slow.loop.run(slow.transport.take_all)
+    assert slow.transport.written == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
 
 
-def test_what_was_gathered_goes_in_one_call_too_and_the_rest_of_it_behind(wired: Wired, kernel: int) -> None:
+def test_what_was_gathered_goes_in_one_call_too(heard: tuple[Wired, socket.socket]) -> None:
+    wired, far = heard
     parts = [bytes([number]) * 30_000 for number in range(4)]
 
     def turn() -> None:
@@ -52,13 +70,28 @@ def test_what_was_gathered_goes_in_one_call_too_and_the_rest_of_it_behind(wired:
             wired.leg.sender.write_soon(part)
 
     wired.loop.run(turn)
-    at_once = os.read(kernel, 120_000)
-    assert 30_000 < len(at_once) < 120_000
-    assert at_once + wired.transport.written == b"".join(parts)
+    assert far.recv(200_000) == b"".join(parts)
+
+
+def test_what_was_gathered_and_found_no_room_goes_behind(slow: Wired) -> None:
+    parts = [bytes([number]) * 30_000 for number in range(4)]
+
+    def turn() -> None:
+        for part in parts:
+            slow.leg.sender.write_soon(part)
+
+    slow.loop.run(turn)
+    assert 0 < slow.transport.get_write_buffer_size() < 120_000
+    slow.loop.run(slow.transport.take_all)
+    assert slow.transport.written == b"".join(parts)
 
 
 @pytest.mark.parametrize("end", ["write_eof", "close", "break"])
-def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(wired: Wired, kernel: int, end: str) -> None:
+def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
+    heard: tuple[Wired, socket.socket], end: str
+) -> None:
+    wired, far = heard
+
     def ending() -> None:
         if end == "write_eof":
             wired.leg.write_eof()
@@ -70,17 +103,17 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(wired: W
 
     wired.loop.run(ending)
     with pytest.raises(BlockingIOError):
-        os.read(kernel, 10)
+        far.recv(10)
 
 
-def test_a_broken_connection_is_the_transports_to_find(wired: Wired, calls: list[bytes]) -> None:
-    out, into = os.pipe()
-    wired.transport.descriptor = into
-    wired.loop.run(wired.transport.connect, wired.leg)
-    os.close(out)
-    wired.leg.sender.write(b"lost")
-    os.close(into)
-    assert calls == [b"lost"]
+def test_a_broken_connection_is_the_transports_to_find() -> None:
+    wired = Wired(KernelTransport)
+    cast("KernelTransport", wired.transport).vanish()
+    wired.loop.run(wired.leg.sender.write, b"lost")
+    (_, (told, error)) = wired.owner.told
+    assert told == "lost"
+    assert isinstance(error, BrokenPipeError)
+    wired.close()
 
 
 def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:
@@ -137,3 +170,57 @@ def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
 
     wired.loop.run(turn)
     assert wired.transport.written == b""
+
+
+SIZES = st.one_of(st.integers(1, 100), st.integers(1, 20_000), st.just(200_000))
+WRITES = st.lists(st.tuples(st.booleans(), SIZES), max_size=6)
+"""Each is for soon, or for now."""
+TURNS = st.lists(st.tuples(st.integers(0, 10_000), WRITES), min_size=1, max_size=20)
+"""In each turn of the loop the peer takes some, and then the leg writes."""
+STREAM = random.Random(1).randbytes(2**20)
+
+
+def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[bool, int]]]], end: Callable[[], None]) -> bytes:
+    """Gives what should arrive. Views are of memory that is used again. The last turn ends the leg."""
+    sent = bytearray()
+    memory = bytearray(max([0, *(size for _, writes in turns for _, size in writes)]))
+
+    def turn(taken: int, writes: list[tuple[bool, int]]) -> None:
+        wired.transport.take(taken)
+        for is_for_soon, size in writes:
+            start = len(sent) % (len(STREAM) - size)
+            part = STREAM[start : start + size]
+            if is_for_soon:
+                wired.leg.sender.write_soon(part)
+            else:
+                memory[:size] = part
+                wired.leg.sender.write(memoryview(memory)[:size])
+                memory[:size] = bytes(size)
+            sent.extend(part)
+
+    def last_turn() -> None:
+        turn(*turns[-1])
+        end()
+
+    for taken, writes in turns[:-1]:
+        wired.loop.run(turn, taken, writes)
+    wired.loop.run(last_turn)
+    return bytes(sent)
+
+
+@pytest.mark.parametrize("transports", [KernelTransport, FakeTransport])
+@settings(deadline=None)
+@given(turns=TURNS, end=st.sampled_from(["write_eof", "close"]))
+def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_is_told_behind_all(
+    transports: type[FakeTransport], turns: list[tuple[int, list[tuple[bool, int]]]], end: str
+) -> None:
+    wired = Wired(transports)
+    wired.transport.peer_reads = False
+    sent = written_in_turns(wired, turns, wired.leg.write_eof if end == "write_eof" else partial(wired.leg.close, 1))
+    assert wired.transport.written == sent[: len(wired.transport.written)]
+    wired.loop.run(wired.transport.take_all)
+    assert wired.transport.written == sent
+    assert wired.transport.is_eof_sent if end == "write_eof" else wired.transport.is_lost
+    told = [what for what in wired.owner.told if what[0] == "writable"]
+    assert told == [("writable", False), ("writable", True)] * (len(told) // 2)
+    wired.close()

@@ -9,6 +9,7 @@ from proxy.sessions.leg import Leg
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
+from tests.proxy.kernel_transport import ROOM
 from tests.proxy.wire import (
     NO_REQUEST,
     PING,
@@ -92,11 +93,11 @@ def test_a_reset_by_the_client_is_told_apart_from_a_close(world: World) -> None:
 def test_a_session_ends_with_its_broker_and_the_client_gets_what_was_passed_on(world: World) -> None:
     client, broker = consumer(world)
     client.stop_reading()
-    broker >> message(1)
+    broker >> message(1, size=ROOM)
     broker.leave()
     assert not client.is_gone
     client.read_on()
-    client << message(1)
+    client << message(1, size=ROOM)
     assert client.is_gone
     assert +world.counters.connections_ended == {"broker_closed": 1}
 
@@ -104,7 +105,7 @@ def test_a_session_ends_with_its_broker_and_the_client_gets_what_was_passed_on(w
 def test_a_client_that_takes_nothing_is_given_up_after_the_linger_time(world: World) -> None:
     client, broker = consumer(world)
     client.stop_reading()
-    broker >> message(1)
+    broker >> message(1, size=ROOM)
     broker.half_close()
     world.advance(world.config.linger - 0.1)
     assert not client.is_gone

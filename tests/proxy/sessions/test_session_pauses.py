@@ -10,6 +10,7 @@ from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.keepalive import INTERVAL_S, SELDOM_S
 from proxy.sessions.sender import WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
+from tests.proxy.kernel_transport import ROOM
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
@@ -27,6 +28,8 @@ from tests.proxy.wire import (
 Make = Callable[..., World]
 FRAME = len(send(0))
 HELD = FRAME + ENTRY_OVERHEAD
+TOO_MUCH = WRITE_BUFFER_HIGH + ROOM
+"""Bytes for a peer that does not read."""
 TEN_FRAMES = {"publish": {"hold_connection": str(10 * HELD)}}
 
 
@@ -116,7 +119,7 @@ def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> No
     client, broker = publisher(world)
     client.transport.peer_reads = True
     broker.stop_reading()
-    client >> send(0, size=WRITE_BUFFER_HIGH)
+    client >> send(0, size=TOO_MUCH)
     assert not client.is_read
     world.advance(SELDOM_S - 0.1)
     client << NOTHING
@@ -125,7 +128,7 @@ def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> No
     world.advance(2 * SELDOM_S)
     client << [PONG, PONG]
     broker.read_on()
-    broker << [send(0, size=WRITE_BUFFER_HIGH), PONG, PONG, PONG]
+    broker << [send(0, size=TOO_MUCH), PONG, PONG, PONG]
     world.advance(100)
     client << NOTHING
     broker << NOTHING
@@ -134,14 +137,14 @@ def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> No
 def test_a_pong_never_lands_inside_a_frame_to_the_broker(world: World) -> None:
     client, broker = publisher(world)
     broker.stop_reading()
-    large = send(0, size=2 * WRITE_BUFFER_HIGH)
-    client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
+    large = send(0, size=2 * TOO_MUCH)
+    client.send_bytes(large[:TOO_MUCH])
     assert not client.is_read
     world.advance(SELDOM_S + 1)
     client << PONG
     broker.read_on()
     broker << NOTHING
-    client.send_bytes(large[WRITE_BUFFER_HIGH + 1000 :])
+    client.send_bytes(large[TOO_MUCH:])
     broker << [large, PONG]
 
 
@@ -161,12 +164,12 @@ def test_a_pong_never_lands_inside_a_frame_to_the_client(make_world: Make) -> No
 def test_an_answer_to_the_brokers_ping_never_lands_inside_a_frame(world: World) -> None:
     client, broker = publisher(world)
     broker.stop_reading()
-    large = send(0, size=2 * WRITE_BUFFER_HIGH)
-    client.send_bytes(large[: WRITE_BUFFER_HIGH + 1000])
+    large = send(0, size=2 * TOO_MUCH)
+    client.send_bytes(large[:TOO_MUCH])
     broker >> PING
     broker.read_on()
     broker << NOTHING
-    client.send_bytes(large[WRITE_BUFFER_HIGH + 1000 :])
+    client.send_bytes(large[TOO_MUCH:])
     broker << [large, PONG]
 
 
@@ -221,7 +224,7 @@ def test_two_reasons_overlap_and_reading_goes_on_only_without_both(make_world: M
     world = make_world(**limited(**TEN_FRAMES))
     client, broker = publisher(world, producer(2, OTHER_TOPIC))
     broker.stop_reading()
-    client >> [send(0, producer_id=2, size=WRITE_BUFFER_HIGH), *sends(20)]
+    client >> [send(0, producer_id=2, size=TOO_MUCH), *sends(20)]
     assert +world.counters.throttled == {"client write_buffer": 1}
     broker.read_on()
     assert +world.counters.throttled == {"client hold_connection": 1}
