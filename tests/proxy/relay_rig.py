@@ -18,6 +18,7 @@ from proxy.budget import Budget
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
+from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Bytes
 from proxy.sessions.throttle import Cause, ThrottleTracker
@@ -26,6 +27,7 @@ from tests.proxy.wire import body
 from tests.proxy.written import Written
 
 MAX_FRAME = 10_000
+_BUFFER = ReadBuffer()
 
 
 @dataclass
@@ -46,20 +48,44 @@ class Reading:
 
 
 class _Taken(Written):
-    """What is sent, the other peer takes."""
+    """What is sent, the other peer takes.
+
+    Attributes:
+        soon: What is to go soon, if that waits until somebody calls `flush`.
+    """
 
     def __init__(self, take: Callable[[Bytes], None]) -> None:
         super().__init__()
+        self.soon: list[Bytes] | None = None
         self._take = take
 
     def write(self, part: Bytes) -> None:
-        self._take(part)
+        if self.soon:
+            self.soon.append(part)
+            self.flush()
+        else:
+            self._take(part)
+
+    def write_soon(self, part: bytes) -> None:
+        if self.soon is None:
+            self._take(part)
+        else:
+            self.soon.append(part)
+
+    def flush(self) -> None:
+        if self.soon:
+            parts, self.soon = self.soon, []
+            self._take(b"".join(parts))
 
 
 class RelayRig:
     """A relay whose streams 1, 2 … have `limits` messages a second (None: no limit).
 
     A CLOSE_PRODUCER waits behind what its producer holds, as in a session; every other command passes as it came.
+
+    Attributes:
+        sender: What is sent goes there.
+        writes: How often something was written.
     """
 
     def __init__(self, limits: list[int | None], hold_limit: int = 10**9, kind: int = SEND) -> None:
@@ -69,7 +95,9 @@ class RelayRig:
         self.wakes: dict[Limiter, int] = {}
         self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
         self.written = bytearray()
-        self.outlet = Outlet(_Taken(self._take))
+        self.writes = 0
+        self.sender = _Taken(self._take)
+        self.outlet = Outlet(self.sender)
         self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
         self.reading = Reading()
         self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
@@ -133,16 +161,23 @@ class RelayRig:
         return not self._socket and not self.relay.backlog and not self.wakes
 
     def _take(self, part: Bytes) -> None:
+        self.writes += 1
         self.written += part
         self._unsent += len(part)
         if self._unsent > self.write_limit:
             self.throttle(Cause.WRITE_BUFFER, on=True)
 
     def _read(self) -> None:
-        """What a transport does later, in the loop's next turn: never inside of what resumed it."""
+        """What a transport does later, in the loop's next turn: never inside of what resumed it.
+
+        Other bytes stand there afterwards, as when another connection was read.
+        """
         while self._socket and not self.reading.is_paused:
             chunk = self._socket.popleft()
-            self.relay.feed(chunk, len(chunk))
+            place = _BUFFER.views[-1][: len(chunk)]
+            place[:] = chunk
+            self.relay.feed(_BUFFER.data, len(chunk))
+            place[:] = bytes(len(chunk))
 
     def _read_on(self, _last: Cause) -> None:
         self.relay.resume()

@@ -1,6 +1,6 @@
 """The memory that is read into: one place, seen as `bytes` and as views to write to."""
 
-from proxy.sessions.read_buffer import LEAST_READ, MOST_READ, STEPS, ReadBuffer
+from proxy.sessions.read_buffer import MOST_READ, ReadBuffer
 
 
 def test_what_is_written_through_a_view_stands_in_the_bytes() -> None:
@@ -10,11 +10,6 @@ def test_what_is_written_through_a_view_stands_in_the_bytes() -> None:
         view[-1:] = b"!"
         assert buffer.data[:2] == bytes([number, number])
         assert buffer.data[len(view) - 1 : len(view)] == b"!"
-
-
-def test_views_double_up_to_the_longest_read() -> None:
-    assert [len(view) for view in ReadBuffer().views] == [LEAST_READ * 2**step for step in range(STEPS + 1)]
-    assert LEAST_READ * 2**STEPS == MOST_READ
 
 
 def test_a_slice_of_the_longest_read_is_a_copy_too() -> None:

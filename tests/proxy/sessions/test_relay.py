@@ -21,6 +21,8 @@ def test_what_fits_the_limits_is_written_as_the_chunk_it_came_in() -> None:
     rig = RelayRig([1000])
     rig.feed(b"".join(sends(5)))
     assert rig.written == b"".join(sends(5))
+    assert rig.relay.passes
+    assert rig.writes == 1
     assert rig.relay.streams[1].usage.passed_entries == 5
 
 
@@ -116,7 +118,7 @@ FRAMES = st.lists(
     st.tuples(
         st.sampled_from(["entry", "entry", "entry", "ping", "unknown"]),
         st.integers(1, 4),  # the fourth stream is one that nobody opened
-        st.integers(0, 120),  # bytes
+        st.one_of(st.integers(0, 120), st.just(3000)),  # bytes
         st.integers(1, 4),  # messages
     ),
     min_size=8,
@@ -126,8 +128,9 @@ ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("feed"), st.integers(1, 100)),
         st.tuples(st.just("feed"), st.integers(1, 400)),
+        st.tuples(st.just("feed"), st.integers(1, 20_000)),
         st.tuples(st.just("advance"), st.integers(1, 3000)),
-        st.tuples(st.sampled_from(["pause", "drain", "insert"]), st.just(0)),
+        st.tuples(st.sampled_from(["pause", "drain", "insert", "turn"]), st.just(0)),
     ),
     min_size=15,
     max_size=60,
@@ -162,6 +165,8 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
         return stream, 1
     elif what == "pause":
         rig.throttle(Cause.WRITE_BUFFER, on=True)
+    elif what == "turn":
+        rig.sender.flush()
     else:
         rig.drain()
     return stream, 0
@@ -173,10 +178,13 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
 def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     payload_kind: int, kinds: list[FrameKind], actions: list[Action], limits: list[int | None], bounds: tuple[int, int]
 ) -> None:
-    """Any frames, any chunks, any limits, pauses and foreign frames at any time; entries of no stream go nowhere."""
+    """Any frames, any chunks, any limits, pauses and foreign frames at any time; entries of no stream go nowhere.
+
+    What is to be written soon is written at any later time.
+    """
     hold_limit, write_limit = bounds
     rig = RelayRig(limits, hold_limit, payload_kind)
-    rig.write_limit = write_limit
+    rig.write_limit, rig.sender.soon = write_limit, []
     frames = built(kinds, payload_kind)
     stream, inserted = b"".join(frames), 0
     for action in actions:
@@ -186,6 +194,7 @@ def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     rig.write_limit = 10**9
     rig.drain()
     rig.advance(10_000)
+    rig.sender.flush()
 
     came = rig.frames()
     assert rig.is_idle
