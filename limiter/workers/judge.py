@@ -57,6 +57,11 @@ class Judge:
         """Whether nothing of the worker is open, lent, or released and not confirmed."""
         return not (self._mirrors or self.lending.loans or self._departures.is_any)
 
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether something was released and not confirmed."""
+        return self._departures.is_any
+
     def stream(self, number: int) -> Stream | None:
         """The mirror of one of the worker's streams."""
         mirror = self._mirrors.get(number)

@@ -84,7 +84,7 @@ class Desk:
         self._connections: dict[int, Connection] = {}
         self._streams_of: dict[int, int] = {}
         self._connection_of: dict[int, int] = {}
-        self._pulse = Pulse(lambda: self.channel.send([Knock()]), self._is_owing, silent)
+        self._pulse = Pulse(lambda: self.channel.send([Knock()]), self._is_owing, self._is_pressing, silent)
         self._is_waking = False
         self._is_gone = False
         self._questions: list[asyncio.Event] = []
@@ -132,6 +132,10 @@ class Desk:
     def _is_owing(self) -> bool:
         """Whether anybody waits for what the worker does."""
         return not self.is_listening or self._sums.connections > 0 or not self.judge.is_at_rest
+
+    def _is_pressing(self) -> bool:
+        """Whether it has not confirmed what it was told to let go: that is missing to all workers."""
+        return self.judge.awaits_confirmation
 
     def _heard(self, letter: Up) -> None:
         self._pulse.heard()
@@ -248,6 +252,8 @@ class Desk:
         letters: list[Letter] = self.judge.take() + self._doorkeeper.take()
         if letters:
             self.channel.send(letters)
+        if self.judge.awaits_confirmation:
+            self._pulse.hurry()
 
     def _lost(self) -> None:
         """All that it said has been heard."""

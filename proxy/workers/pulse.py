@@ -6,6 +6,9 @@ from collections.abc import Callable
 CALM_S = 30.0
 """So long nothing may be heard before it is asked."""
 PATIENCE_S = 10.0
+URGENT_S = 1.0
+"""The same where others wait for it: what it was told to let go, and has not confirmed, fills buckets of all workers."""
+URGENT_PATIENCE_S = 3.0
 ASKED_AT_MOST = 3
 """Who has not answered so often, each time within that patience, does nothing any more. In steps: whoever listens may
 have stood still himself, and then looks at the time before he hears."""
@@ -17,13 +20,22 @@ class Pulse:
     Args:
         ask: Has the worker say something.
         matters: Whether anybody waits for what it does.
+        presses: Whether others do who are not its clients; when that begins, call `hurry`.
         silent: Called when it does not answer.
     """
 
-    def __init__(self, ask: Callable[[], None], matters: Callable[[], bool], silent: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], None],
+        matters: Callable[[], bool],
+        presses: Callable[[], bool],
+        silent: Callable[[], None],
+    ) -> None:
         self._ask = ask
         self._matters = matters
+        self._presses = presses
         self._silent = silent
+        self._is_urgent = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_heard = False
         self._asked = 0
@@ -37,15 +49,25 @@ class Pulse:
         """It said something, or begins."""
         self._is_heard = True
         if self._timer is None or self._asked:
-            self._look_in(CALM_S)
             self._asked = 0
             self._is_heard = False
+            self._look_later()
+
+    def hurry(self) -> None:
+        """Somebody waits for it who is not its client."""
+        if not self._is_urgent:
+            self._is_urgent, self._is_heard = True, False
+            self._look_in(URGENT_PATIENCE_S if self._asked else URGENT_S)
 
     def stop(self) -> None:
         """Nothing will be heard of it any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _look_later(self) -> None:
+        self._is_urgent = self._presses()
+        self._look_in(URGENT_S if self._is_urgent else CALM_S)
 
     def _look_in(self, seconds: float) -> None:
         self.stop()
@@ -54,13 +76,13 @@ class Pulse:
     def _look(self) -> None:
         self._timer = None
         if not self._matters():
-            self._asked = 0
+            self._asked, self._is_urgent = 0, False
         elif self._is_heard:
             self._is_heard = False
-            self._look_in(CALM_S)
+            self._look_later()
         elif self._asked < ASKED_AT_MOST:
             self._asked += 1
-            self._look_in(PATIENCE_S)
+            self._look_in(URGENT_PATIENCE_S if self._is_urgent else PATIENCE_S)
             self._ask()
         else:
             self._silent()

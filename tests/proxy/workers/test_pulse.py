@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.workers.pulse import ASKED_AT_MOST, CALM_S, PATIENCE_S, Pulse
+from proxy.workers.pulse import ASKED_AT_MOST, CALM_S, PATIENCE_S, URGENT_PATIENCE_S, URGENT_S, Pulse
 
 
 class Handle:
@@ -25,7 +25,8 @@ class Watched:
         self.timers: list[Handle] = []
         self.asked = self.given_up = 0
         self.matters = True
-        self.pulse = Pulse(self._ask, lambda: self.matters, self._give_up)
+        self.presses = False
+        self.pulse = Pulse(self._ask, lambda: self.matters, lambda: self.presses, self._give_up)
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Handle:
@@ -100,3 +101,41 @@ def test_one_that_is_gone_is_not_looked_for(watched: Watched) -> None:
     watched.pulse.stop()
     assert watched.pulse.is_at_rest
     assert all(timer.is_cancelled for timer in watched.timers)
+
+
+def test_where_others_wait_for_it_all_goes_faster(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.presses = True
+    watched.pulse.hurry()
+    watched.pulse.hurry()
+    assert watched.time_passes() == URGENT_S
+    for _ in range(ASKED_AT_MOST):
+        assert watched.time_passes() == URGENT_PATIENCE_S
+    assert (watched.asked, watched.given_up) == (ASKED_AT_MOST, 1)
+    assert URGENT_S + ASKED_AT_MOST * URGENT_PATIENCE_S <= 10
+
+
+def test_who_is_asked_already_is_given_less_time_from_then_on(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.time_passes()
+    watched.presses = True
+    watched.pulse.hurry()
+    assert watched.asked == 1
+    for _ in range(ASKED_AT_MOST):
+        assert watched.time_passes() == URGENT_PATIENCE_S
+    assert watched.given_up == 1
+
+
+def test_it_is_calm_again_when_nobody_else_waits(watched: Watched) -> None:
+    watched.pulse.heard()
+    watched.presses = True
+    watched.pulse.hurry()
+    for _ in range(3):
+        watched.pulse.heard()
+        assert watched.time_passes() == URGENT_S
+    watched.presses = False
+    watched.pulse.heard()
+    watched.time_passes()
+    watched.pulse.heard()
+    assert watched.time_passes() == CALM_S
+    assert watched.asked == 0
