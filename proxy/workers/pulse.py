@@ -7,7 +7,7 @@ CALM_S = 30.0
 """So long nothing may be heard before it is asked."""
 PATIENCE_S = 10.0
 URGENT_S = 1.0
-"""The same where others wait for it: what it was told to let go, and has not confirmed, fills buckets of all workers."""
+"""The same where others wait for it: what it was told to let go and has not confirmed fills buckets of all workers."""
 URGENT_PATIENCE_S = 3.0
 ASKED_AT_MOST = 3
 """Who has not answered so often, each time within that patience, does nothing any more. In steps: whoever listens may
