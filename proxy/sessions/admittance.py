@@ -37,7 +37,7 @@ class UndecidedError(Exception):
 
     def __init__(self) -> None:
         super().__init__()
-        self.again: Callable[[], None] = _nothing
+        self.again: Callable[[], object] = _nothing
 
 
 def _nothing() -> None:

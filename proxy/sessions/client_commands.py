@@ -120,11 +120,8 @@ class ClientCommands:
             with suppress(TooManyStreamsError, NotAdmittedError):
                 stream = open_stream(command) if answer is not None else None
         except UndecidedError as undecided:
-            undecided.again = partial(self._late, open_stream, command, answer)
+            undecided.again = partial(self._again, open_stream, command, answer)
         return stream is None or self._opened(stream, command.request_id, answer)
-
-    def _late(self, open_stream: Callable[[Any], Stream | None], command: Any, answer: Message | None) -> None:
-        self._again(open_stream, command, answer)
 
     def _when_answered(self, request_id: int, act: Callable[[Message | None, Stream], None], stream: Stream) -> None:
         def answered(answer: Message | None) -> bool:

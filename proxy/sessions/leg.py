@@ -246,8 +246,7 @@ class Leg:
     def _read_on(self, last: Cause) -> None:
         if last not in _OF_MANY:
             self._line.leave(self)
-            self.owner.read_on(self)
-        elif self._line.goes_first(self):
-            self.owner.read_on(self)
-        else:
+        elif not self._line.goes_first(self):
             self.throttle(Cause.TURN)
+            return
+        self.owner.read_on(self)
