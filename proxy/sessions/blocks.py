@@ -1,4 +1,4 @@
-"""What is blocked, as it concerns one session."""
+"""What is blocked, as it concerns the streams of one session; `client_blocks.py` has what concerns its client."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
-from proxy.sessions.turned_away import TurnedAway, reopening_error
+from proxy.sessions.turned_away import reopening_error
 
 _NAME: dict[Kind, Callable[[StreamName], str]] = {
     Kind.PRODUCER: lambda name: name.producer_name,
@@ -59,24 +59,6 @@ class SessionBlocks:
         self._reply = reply
         self._to_broker = to_broker
         self._leaving: dict[tuple[str, int], None] = {}
-
-    def refuses_client(self) -> Rule | None:
-        """The rule that keeps the client out, which has said who it is."""
-        rule = self.of_client()
-        if rule is not None:
-            self._blocklist.refused(rule)
-        return rule
-
-    def turn_away(self, connect: bytes, leave: Callable[[], None]) -> TurnedAway:
-        """Who answers a client that is kept out; `leave` ends its connection."""
-        return TurnedAway(connect, self.of_client, self._reply, leave)
-
-    def ends_client(self) -> Rule | None:
-        """The rule that ends the connection of a client that was let in before."""
-        rule = self.of_client()
-        if rule is not None:
-            self._blocklist.ended(rule, self._streams.connection)
-        return rule
 
     def refuses_producer(self, command: CommandProducer) -> bool:
         """Whether a PRODUCER goes no further; its client has been told then."""
@@ -122,11 +104,6 @@ class SessionBlocks:
                 if self._end(stream, rule):
                     self._reply(_close(stream.name, NO_REQUEST))
         return ended
-
-    def of_client(self) -> Rule | None:
-        """What blocks the client right now."""
-        connection = self._streams.connection
-        return self._blocklist.rules.of_client(connection.client_host, connection.client_role)
 
     def _of_stream(self, name: StreamName) -> Rule | None:
         rules = self._blocklist.rules

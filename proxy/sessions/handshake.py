@@ -1,10 +1,10 @@
-"""The first frame of a client: who it is and which broker it wants."""
+"""The first frame of a client: who it is and which broker it wants. And the first of a broker, which lets it in."""
 
 from typing import NamedTuple
 
 from protocol.commands import SIZES, decode, framed, text
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
-from protocol.pulsar_pb2 import BaseCommand
+from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
 
@@ -60,3 +60,14 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
         frame = framed(envelope)
     role = role_of(text(connect.auth_method_name), connect.auth_data)
     return Greeting(target, text(connect.client_version), role, frame, data[length:])
+
+
+def read_welcome(chunk: bytes) -> CommandConnected | None:
+    """The CONNECTED that a chunk is; None if it is anything else, less, or more."""
+    if len(chunk) < SIZES.size:
+        return None
+    size, command_size = SIZES.unpack_from(chunk)
+    if size + 4 != len(chunk) or command_size + SIZES.size != len(chunk):
+        return None
+    envelope = decode(chunk[SIZES.size :])
+    return envelope.connected if envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected") else None

@@ -28,12 +28,13 @@ class SessionLookups:
         tasks: Where redirects are followed.
         replies: Where refusals and late answers go.
         admittance: Says whether the client asks too often.
+        greeting: The client's CONNECT, with which redirects are followed.
     """
 
-    __slots__ = ("_admittance", "_asked", "_engine", "_replies", "_tasks", "greeting")
+    __slots__ = ("_admittance", "_asked", "_engine", "_greeting", "_replies", "_tasks")
 
-    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies, admittance: Admittance) -> None:
-        self.greeting = b""
+    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies, admittance: Admittance, greeting: bytes) -> None:
+        self._greeting = greeting
         self._engine = engine
         self._tasks = tasks
         self._replies = replies
@@ -91,7 +92,7 @@ class SessionLookups:
         return True
 
     async def _follow(self, redirected: Redirected) -> None:
-        frame = await follow(redirected, self.greeting, self._engine.targets)
+        frame = await follow(redirected, self._greeting, self._engine.targets)
         self._done(redirected.request.request_id)
         self._replies.send(frame)
 

@@ -15,7 +15,7 @@ from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
-from tests.proxy.conversation import World
+from tests.proxy.conversation import World, traffic_of
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.party import Party
@@ -194,7 +194,7 @@ class Pauses(RuleBasedStateMachine):
     @invariant()
     def what_the_broker_has_not_answered_is_counted(self) -> None:
         for party in self.parties:
-            sent = party.session._to_broker.sent
+            sent = traffic_of(party.session).to_broker.sent
             assert (sent is None) == (self.most == 0)
             if sent is None:
                 continue
@@ -202,7 +202,7 @@ class Pauses(RuleBasedStateMachine):
             pending = sum(party.pending(number) for number in party.came)
             under_way = [body(frame).producer_id for frame in party.on_its_way() if name_of(frame) == "SEND"]
             pending += sum(number not in party.closed for number in under_way)
-            assert sent.count - pending in ({0, 1} if party.session._to_broker.outlet.mid_frame else {0})
+            assert sent.count - pending in ({0, 1} if traffic_of(party.session).to_broker.outlet.mid_frame else {0})
             assert sent.count < self.most or Cause.PENDING_PUBLISHES in party.causes
             assert sent.count > self.most // 2 or Cause.PENDING_PUBLISHES not in party.causes
 

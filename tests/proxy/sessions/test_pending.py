@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol.pieces import Tally
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.sessions.pending import PendingPublishes
-from tests.proxy.conversation import NOTHING, Peer, World, publisher
+from tests.proxy.conversation import NOTHING, Peer, World, publisher, traffic_of
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
@@ -34,7 +34,7 @@ def at_most(most: int, **settings: Any) -> dict[str, Any]:
 
 
 def pending(world: World) -> int:
-    sent = world.sessions[0]._to_broker.sent
+    sent = traffic_of(world.sessions[0]).to_broker.sent
     assert sent is not None
     return sent.count
 
@@ -281,8 +281,8 @@ def test_without_a_bound_nothing_is_counted(world: World) -> None:
     client >> sends(5000)
     assert len(broker.heard()) == 5000
     assert client.is_read
-    assert world.sessions[0]._to_broker.sent is None
-    assert not world.sessions[0]._to_client.scanner.counts_receipts
+    assert traffic_of(world.sessions[0]).to_broker.sent is None
+    assert not traffic_of(world.sessions[0]).to_client.scanner.counts_receipts
 
 
 def test_the_answers_types_are_the_brokers() -> None:

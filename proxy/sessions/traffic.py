@@ -1,0 +1,160 @@
+"""What goes between a client and its broker, behind their greetings: two relays, and all that follows their commands.
+
+This file only connects: legs to relays, relays to outlets, commands to those who follow them, throttle counts to both.
+"""
+
+from functools import partial
+from typing import Protocol
+
+from protocol.commands import encode
+from protocol.errors import ProtocolError
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.pulsar_pb2 import CommandConnected, CommandPong
+from protocol.scanner import MESSAGE, SEND
+from proxy.engine import Engine
+from proxy.observe.connection import Connection
+from proxy.sessions.admittance import Admittance
+from proxy.sessions.blocks import SessionBlocks
+from proxy.sessions.brakes import bound, holdings_of
+from proxy.sessions.broker_commands import BrokerCommands
+from proxy.sessions.client_commands import ClientCommands
+from proxy.sessions.departing import Departing
+from proxy.sessions.ends import End
+from proxy.sessions.keepalive import KeepAlive
+from proxy.sessions.leg import Leg
+from proxy.sessions.lookups import SessionLookups
+from proxy.sessions.outlet import Outlet
+from proxy.sessions.rejections import Rejections
+from proxy.sessions.relay import Relay
+from proxy.sessions.replies import Replies
+from proxy.sessions.requests import Requests
+from proxy.sessions.streams import Streams
+from proxy.tasks import Tasks
+
+_PONG = encode(CommandPong())
+_MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
+
+
+class TrafficOwner(Protocol):
+    """The session, whose traffic it is."""
+
+    connection: Connection
+
+    def greeted(self, command: CommandConnected) -> None:
+        """The broker accepted the client."""
+
+    def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
+        """One side sent what nobody can take."""
+
+    def finish(self, end: End) -> None:
+        """The client has left, and nothing is left to be done."""
+
+
+class Traffic:
+    """Both directions of one session.
+
+    Args:
+        owner: The session.
+        engine: What it shares with others.
+        legs: The client's and the broker's.
+        admittance: What the session asks whether it may.
+        tasks: Its own, which end with it.
+        greeting: The client's CONNECT as it went to the broker; redirects are followed with it.
+
+    Attributes:
+        to_broker, to_client: The relays.
+        replies: What the proxy itself says to the client.
+        blocks: What is blocked of its streams.
+        departing: Ends it in order when the client has left.
+        keep_alive: On while one of the two is not read.
+    """
+
+    __slots__ = (
+        "_client",
+        "_counters",
+        "_lookups",
+        "_owner",
+        "_streams",
+        "blocks",
+        "departing",
+        "keep_alive",
+        "replies",
+        "to_broker",
+        "to_client",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        owner: TrafficOwner,
+        engine: Engine,
+        legs: tuple[Leg, Leg],
+        admittance: Admittance,
+        tasks: Tasks,
+        greeting: bytes,
+    ) -> None:
+        self._owner = owner
+        self._counters = engine.counters
+        self._client, broker = client, _ = legs
+        connection = owner.connection
+        self.to_broker = Relay(SEND, _MAX_FRAME, Outlet(broker.sender), engine.gate, engine.clock)
+        self.to_client = Relay(MESSAGE, _MAX_FRAME, Outlet(client.sender), engine.gate, engine.clock)
+        relays = self.to_broker, self.to_client
+        self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
+        self._streams = Streams(engine, connection, admittance, relays, partial(owner.broke_protocol, client))
+        self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
+        self.replies = Replies(self.to_client.outlet, client)
+        reply, requests = self.replies.send, Requests()
+        self.to_broker.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
+        self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
+        self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
+        from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)
+        from_broker = BrokerCommands(self._streams, requests, self._lookups.answered, self, engine.counters)
+        for leg, relay, handler in (
+            (client, self.to_broker, from_client.handle),
+            (broker, self.to_client, from_broker.handle),
+        ):
+            relay.connect(handler, leg.is_throttled, holdings_of(engine, leg), engine.counters)
+            relay.yield_turn = leg.yield_turn
+        bound(engine, connection, client, relays)
+
+    def limit_frames(self, most: int) -> None:
+        """Frames of more bytes break the protocol, on both legs."""
+        self.to_broker.scanner.max_size = self.to_client.scanner.max_size = most
+
+    def stop(self) -> None:
+        """The session ends: streams are over, and nothing more is handled."""
+        self.keep_alive.stop()
+        self._streams.close_all()
+        self._lookups.close()
+        self.to_broker.stop()
+        self.to_client.stop()
+
+    # ---- what the broker's commands ask for
+
+    def connected(self, command: CommandConnected) -> None:
+        """The handshake is over."""
+        self._owner.greeted(command)
+
+    def pinged(self) -> bool:
+        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time."""
+        if not self._client.is_throttled():
+            return False
+        self._counters.keep_alives += 1
+        self.to_broker.outlet.insert(_PONG)
+        return True
+
+    # ---- signs of life
+
+    def _send_pongs(self) -> None:
+        self._counters.keep_alives += 1
+        for relay in (self.to_client, self.to_broker):
+            if not relay.outlet.waiting:
+                relay.outlet.insert(_PONG)
+
+    def _look_for_client(self) -> None:
+        """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""
+        if self._client.is_stopped() and self._client.has_left():
+            self._streams.close_all()
+
+    def _holds_any(self) -> bool:
+        return self.to_broker.holds_any() or self.to_client.holds_any()
