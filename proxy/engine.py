@@ -22,6 +22,7 @@ from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.observe.rejects import Rejects
 from proxy.sessions.admittance import Admittance, NearAdmittance
+from proxy.sessions.dialler import Dialler
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.leg import Leg
 from proxy.sessions.read_buffer import ReadBuffer
@@ -70,6 +71,7 @@ class Engine:
         self.admission = Admission(config, counters, clock, policies)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
+        self.dialler = Dialler(config, self.targets)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
         self._goes_on = False

@@ -22,6 +22,7 @@ class TargetRefusedError(Exception):
     """The wanted broker is not on the allow-list, or cannot be resolved."""
 
 
+@lru_cache(_MOST_LEARNED)
 def split_address(address: str) -> Address:
     """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port). Port 0 lets the system choose where to listen.
 
@@ -65,6 +66,16 @@ class Targets:
         self._learned.move_to_end((host.lower(), port))
         if len(self._learned) > _MOST_LEARNED:
             self._learned.popitem(last=False)
+
+    def at_once(self, wanted: str) -> Address | None:
+        """The address of a wanted broker that is allowed and has its address for a name, as most have; else None."""
+        try:
+            host, port = split_address(wanted)
+        except ValueError:
+            return None
+        if not _is_address(host) or not (self._is_named(host, port) or self._matches(host, port)):
+            return None
+        return (host, port) if self._is_named(host, port) or self._is_inside(host) else None
 
     async def connect(self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]]) -> Connected:
         """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.

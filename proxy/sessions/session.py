@@ -22,7 +22,6 @@ from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
-from proxy.sessions.dialling import Dialling
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.handshake import Greeting, read_greeting, read_welcome
 from proxy.sessions.leg import Leg
@@ -30,7 +29,6 @@ from proxy.sessions.session_log import SessionLog
 from proxy.sessions.throttle import Cause
 from proxy.sessions.traffic import Traffic
 from proxy.sessions.turned_away import TurnedAway
-from proxy.tasks import Tasks
 
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Until the broker says what it takes."""
@@ -61,7 +59,6 @@ class Session:
 
     __slots__ = (
         "_admittance",
-        "_dialling",
         "_engine",
         "_finished",
         "_greeted",
@@ -70,8 +67,7 @@ class Session:
         "_log",
         "_max_frame",
         "_started_at",
-        "_take",
-        "_tasks",
+        "_turned_away",
         "broker",
         "client",
         "connection",
@@ -90,15 +86,13 @@ class Session:
         self._engine = engine
         self._log = log
         self._finished = finished
-        self._tasks = Tasks()
-        self._greeting = bytearray()
+        self._greeting = b""
         self._greeted: Greeting | None = None
         self._max_frame = _MAX_FRAME
         self._last_word: End | None = None
         """Why it ends, whichever connection goes first."""
         self._started_at = engine.clock()
-        self._take: Callable[[bytes], None] = self._greet
-        self._dialling = Dialling(engine.config, engine.targets, self._refuse)
+        self._turned_away: TurnedAway | None = None
         self._admittance = engine.admittance(self.connection, self.client)
 
     # ---- what the legs say
@@ -111,16 +105,18 @@ class Session:
             self.connection.client_address = leg.address
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
-            self._dialling.begin()
-            self._admittance.connect(self._refuse)
+            self._engine.dialler.begin(self)
+            self._admittance.connect(self.not_connected)
 
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read, and the leg has no relay: none yet, or none any more."""
         try:
             if self.state is State.RELAYING:
                 self._hear_first(leg, chunk)
+            elif self._turned_away is not None:
+                self._turned_away.feed(chunk)
             elif self.state is not State.ENDING:
-                self._take(chunk)
+                self._greet(chunk)
         except ProtocolError as error:
             self.broke_protocol(leg, error)
 
@@ -184,14 +180,14 @@ class Session:
             return Ended(0, 0)
         if client_blocks.ends(self._engine.blocklist, self.connection) is None:
             return Ended(0, 0)
-        self._refuse(End(EndCause.BLOCKED, str(rule)))
+        self.not_connected(End(EndCause.BLOCKED, str(rule)))
         return Ended(1, 0)
 
     # ---- handshake
 
     def greeted(self, command: CommandConnected) -> None:
         """The broker accepted the client; its frame size holds on both legs."""
-        self._dialling.finish()
+        self._engine.dialler.finish(self)
         if command.max_message_size > 0:
             self._max_frame = max_frame_size(command.max_message_size)
             if self.traffic is not None:
@@ -213,13 +209,12 @@ class Session:
         if rule is not None:
             self._turn_away(self._greeted, End(EndCause.BLOCKED, str(rule)))
             return
-        self._greeting = bytearray(self._greeted.rest)
+        self._greeting = self._greeted.rest
         self.state = State.DIALLING
         self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
-        wanted = self._dialling.wanted(self._greeted.target)
+        wanted = self._engine.dialler.wanted(self._greeted.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
-        dial = self._dialling.dial(wanted, self.broker.protocol)
-        self._tasks.start(dial, f"dial for connection {self.connection.connection_id}")
+        self._engine.dialler.dial(self, wanted, self.broker.protocol)
         self._wait_for_broker()
 
     def _wait_for_broker(self) -> None:
@@ -231,8 +226,8 @@ class Session:
         """The client may stay for as long as a handshake may take."""
         self.state, self._last_word = State.TURNED_AWAY, end
         rule = partial(client_blocks.of, self._engine.blocklist, self.connection)
-        self._take = TurnedAway(greeting.frame, rule, self._traffic().replies.send, partial(self._end, end)).feed
-        self._take(greeting.rest)
+        self._turned_away = TurnedAway(greeting.frame, rule, self._traffic().replies.send, partial(self._end, end))
+        self._turned_away.feed(greeting.rest)
 
     def _start_relaying(self) -> None:
         greeting = self._greeted
@@ -241,7 +236,7 @@ class Session:
             return
         self.state = State.RELAYING
         self.broker.sender.write(greeting.frame)
-        early, self._greeting = bytes(self._greeting), bytearray()
+        early, self._greeting = self._greeting, b""
         if early:
             self._hear_first(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
@@ -261,7 +256,7 @@ class Session:
         if self.traffic is None:
             greeting = b"" if self._greeted is None else self._greeted.frame
             legs = self.client, self.broker
-            self.traffic = Traffic(self, self._engine, legs, self._admittance, self._tasks, greeting)
+            self.traffic = Traffic(self, self._engine, legs, self._admittance, greeting)
             self.traffic.limit_frames(self._max_frame)
         if self.state is State.RELAYING:
             self.client.relay, self.broker.relay = self.traffic.to_broker, self.traffic.to_client
@@ -277,8 +272,8 @@ class Session:
         """Its client has left, and all that was to be done for it has been."""
         self._end(end)
 
-    def _refuse(self, end: End) -> None:
-        """End, and tell the client why."""
+    def not_connected(self, end: End) -> None:
+        """It may not stay, or there is no broker for it: end, and tell the client why."""
         refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
         if self.traffic is None:
             self.client.sender.write_soon(refusal)
@@ -289,15 +284,14 @@ class Session:
     def _end(self, end: End) -> None:
         if self.state is State.ENDING:
             return
-        self.state = State.ENDING
+        self.state, self._turned_away = State.ENDING, None
         last_word = self._last_word if self.traffic is None else self._last_word or self.traffic.departing.end
         if last_word is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
             end = last_word
-        self._dialling.finish()
+        self._engine.dialler.give_up(self)
         if self.traffic is not None:
             self.traffic.stop()
         self._admittance.disconnect()
-        self._tasks.cancel()
         self._engine.sessions.discard(self)
         for leg in (self.client, self.broker):
             leg.tracker.clear()

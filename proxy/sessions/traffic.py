@@ -58,7 +58,6 @@ class Traffic:
         engine: What it shares with others.
         legs: The client's and the broker's.
         admittance: What the session asks whether it may.
-        tasks: Its own, which end with it.
         greeting: The client's CONNECT as it went to the broker; redirects are followed with it.
 
     Attributes:
@@ -75,6 +74,7 @@ class Traffic:
         "_lookups",
         "_owner",
         "_streams",
+        "_tasks",
         "blocks",
         "departing",
         "keep_alive",
@@ -83,18 +83,13 @@ class Traffic:
         "to_client",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
-        self,
-        owner: TrafficOwner,
-        engine: Engine,
-        legs: tuple[Leg, Leg],
-        admittance: Admittance,
-        tasks: Tasks,
-        greeting: bytes,
+    def __init__(
+        self, owner: TrafficOwner, engine: Engine, legs: tuple[Leg, Leg], admittance: Admittance, greeting: bytes
     ) -> None:
         self._owner = owner
         self._counters = engine.counters
         self._client, broker = client, _ = legs
+        self._tasks = tasks = Tasks()
         connection = owner.connection
         self.to_broker = Relay(SEND, _MAX_FRAME, Outlet(broker.sender), engine.gate, engine.clock)
         self.to_client = Relay(MESSAGE, _MAX_FRAME, Outlet(client.sender), engine.gate, engine.clock)
@@ -126,6 +121,7 @@ class Traffic:
         self.keep_alive.stop()
         self._streams.close_all()
         self._lookups.close()
+        self._tasks.cancel()
         self.to_broker.stop()
         self.to_client.stop()
 

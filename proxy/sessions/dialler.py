@@ -1,0 +1,94 @@
+"""From clients' connections to the brokers': where they may go, and how long it may take. One for all sessions."""
+
+import asyncio
+from functools import partial
+from typing import Any, Protocol
+
+from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.config.model import Config
+from proxy.sessions.deadlines import Deadlines
+from proxy.sessions.ends import End, EndCause
+
+
+class Caller(Protocol):
+    """Who wants to be connected: a session."""
+
+    def not_connected(self, end: End) -> None:
+        """There will be no connection, for this reason."""
+
+
+class Dialler:
+    """Connects sessions to the brokers that their clients want, each within the handshake's time.
+
+    Args:
+        config: The configured broker, and the timeouts.
+        targets: Which brokers are allowed.
+    """
+
+    def __init__(self, config: Config, targets: Targets) -> None:
+        self._broker = config.broker
+        self._targets = targets
+        self._handshakes = Deadlines[Caller](config.handshake_timeout, self._not_greeted)
+        self._answers = Deadlines[Caller](config.connect_timeout, self._not_answered)
+        self._dials: dict[Caller, tuple[asyncio.Task[Any], str]] = {}
+
+    @property
+    def under_way(self) -> int:
+        """How many have not shaken hands yet."""
+        return len(self._handshakes)
+
+    def begin(self, caller: Caller) -> None:
+        """A client is there: from now on the handshake's time runs, until `finish`."""
+        self._handshakes.begin(caller)
+
+    def finish(self, caller: Caller) -> None:
+        """The broker accepted the client."""
+        self._handshakes.end(caller)
+
+    def give_up(self, caller: Caller) -> None:
+        """All is over, be it before, while or after the broker is dialled."""
+        self._handshakes.end(caller)
+        if caller in self._dials:
+            task, _ = self._dials.pop(caller)
+            self._answers.end(caller)
+            task.cancel()
+
+    def wanted(self, target: str | None) -> str:
+        """The broker that a client gets: the one that it named, else the configured one."""
+        return target or self._broker
+
+    def dial(self, caller: Caller, wanted: str, protocol: asyncio.BaseProtocol) -> None:
+        """Connect `protocol` to an address of the wanted broker, if that is allowed."""
+        loop = asyncio.get_running_loop()
+        connect = partial(loop.create_connection, lambda: protocol)
+        address = self._targets.at_once(wanted)
+        task: asyncio.Task[Any] = loop.create_task(
+            self._targets.connect(wanted, connect) if address is None else connect(*address)
+        )
+        self._dials[caller] = task, wanted
+        self._answers.begin(caller)
+        task.add_done_callback(partial(self._dialled, caller))
+
+    def _dialled(self, caller: Caller, task: "asyncio.Task[Any]") -> None:
+        if self._dials.get(caller, (None, ""))[0] is not task:
+            return
+        _, wanted = self._dials.pop(caller)
+        self._answers.end(caller)
+        try:
+            task.result()
+        except TargetRefusedError as error:
+            caller.not_connected(End(EndCause.TARGET_REFUSED, str(error)))
+        except OSError as error:
+            caller.not_connected(End(EndCause.BROKER_UNREACHABLE, f"{wanted}: {str(error) or self._too_long()}"))
+
+    def _not_answered(self, caller: Caller) -> None:
+        task, wanted = self._dials.pop(caller)
+        task.cancel()
+        caller.not_connected(End(EndCause.BROKER_UNREACHABLE, f"{wanted}: {self._too_long()}"))
+
+    def _not_greeted(self, caller: Caller) -> None:
+        end = End(EndCause.HANDSHAKE_TIMEOUT, f"not connected after {self._handshakes.seconds:g} s")
+        caller.not_connected(end)
+
+    def _too_long(self) -> str:
+        return f"no connection within {self._answers.seconds:g} s"

@@ -1,0 +1,98 @@
+"""One timer for many who have the same time."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.testing import ManualClock
+from proxy.sessions.deadlines import Deadlines
+from tests.proxy.manual_loop import ManualLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[ManualLoop]:
+    loop = ManualLoop(ManualClock())
+    yield loop
+    loop.close()
+
+
+def test_there_is_one_timer_while_somebody_is_under_way_and_none_else(loop: ManualLoop) -> None:
+    late: list[int] = []
+    deadlines = Deadlines(5.0, late.append)
+    for who in range(100):
+        loop.run(deadlines.begin, who)
+    assert len(loop.timers) == 1
+    for who in range(100):
+        loop.run(deadlines.end, who)
+    assert not loop.timers
+    assert not late
+
+
+def test_who_is_told_that_it_is_late_may_begin_anew(loop: ManualLoop) -> None:
+    late: list[int] = []
+
+    def again(who: int) -> None:
+        late.append(who)
+        if len(late) < 3:
+            deadlines.begin(who)
+
+    deadlines = Deadlines(5.0, again)
+    loop.run(deadlines.begin, 7)
+    loop.advance(14)
+    assert late == [7, 7]
+    loop.advance(10)
+    assert late == [7, 7, 7]
+    assert not loop.timers
+
+
+def test_what_goes_wrong_with_one_keeps_no_other_from_being_told(loop: ManualLoop) -> None:
+    told: list[int] = []
+
+    def late(who: int) -> None:
+        told.append(who)
+        if who == 1:
+            raise ValueError("of the caller")
+
+    deadlines = Deadlines(5.0, late)
+    for who in (1, 2, 3):
+        loop.run(deadlines.begin, who)
+    loop.advance(10)
+    assert told == [1, 2, 3]
+    assert len(loop.trouble) == 1
+    assert "of the caller" in loop.trouble[0]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(["begin", "end"]), st.integers(0, 5)), min_size=1, max_size=60
+    )
+)
+def test_each_is_told_exactly_when_its_own_time_is_over(steps: list[tuple[int, str, int]]) -> None:
+    loop = ManualLoop(ManualClock())
+    told: list[tuple[int, float]] = []
+    deadlines = Deadlines[int](5.0, lambda who: told.append((who, loop.time())))
+    due: dict[int, float] = {}
+    expected: list[tuple[int, float]] = []
+
+    def pass_time(until: float) -> None:
+        for who, at in sorted(due.items(), key=lambda one: one[1]):
+            if at <= until:
+                expected.append((who, at))
+                del due[who]
+
+    for tenths, act, who in steps:
+        pass_time(loop.time() + tenths / 10)
+        loop.advance(tenths / 10)
+        if act == "end":
+            loop.run(deadlines.end, who)
+            due.pop(who, None)
+        elif who not in due:
+            loop.run(deadlines.begin, who)
+            due[who] = loop.time() + 5
+    pass_time(loop.time() + 10)
+    loop.advance(10)
+    assert sorted((who, round(at, 6)) for who, at in told) == sorted((who, round(at, 6)) for who, at in expected)
+    assert not loop.timers
+    loop.close()
