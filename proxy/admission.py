@@ -30,6 +30,14 @@ class What(StrEnum):
     CONSUMERS_OF_SUBSCRIPTION = "max_consumers_per_subscription"  # (topic, subscription)
 
 
+OF_CONNECTIONS = (
+    What.CONNECTIONS,
+    What.CONNECTIONS_PER_ADDRESS,
+    What.CONNECTION_RATE,
+    What.CONNECTION_RATE_PER_ADDRESS,
+)
+"""What a connection is asked for, in the order in which these refuse."""
+
 Key = str | tuple[str | int, ...]
 Asked = tuple[What, Key]
 GiveBack = Callable[[], None]
@@ -75,6 +83,7 @@ class Admission:
         policies: Where the subscribe rates are; call `subscribe_rates_changed` after changing them.
 
     Attributes:
+        of_connections: The bounds of connections that are in force.
         changed: Called when other subscribe rates are in force.
     """
 
@@ -82,6 +91,7 @@ class Admission:
         values: dict[What, Value] = {What.CONNECTIONS: config.max_connections}
         values |= {What(name): value for name, value in config.admission if value and name != What.SUBSCRIBE_RATE}
         self._in_force = {what: _InForce(_bound(value), _told(what, value)) for what, value in values.items()}
+        self.of_connections = tuple(what for what in OF_CONNECTIONS if what in values)
         self._policies = policies
         self._subscribes = Buckets()
         self._rates_since = clock()

@@ -25,6 +25,7 @@ _ERRORS = {
     What.CONSUMERS: ConsumerBusy,
     What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
 }
+_BY_ADDRESS = frozenset({What.CONNECTIONS_PER_ADDRESS, What.CONNECTION_RATE_PER_ADDRESS})
 _RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
 
 
@@ -72,13 +73,7 @@ class Admittance:
 
     def connect(self, refuse: Callable[[End], None]) -> None:
         """The client is there, and its address is known; `refuse` is told the reason if it may not stay."""
-        address = self._address()
-        asked = (
-            (What.CONNECTIONS, ""),
-            (What.CONNECTIONS_PER_ADDRESS, address),
-            (What.CONNECTION_RATE, ""),
-            (What.CONNECTION_RATE_PER_ADDRESS, address),
-        )
+        asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._of_connections()]
         try:
             self._enter(None, asked)
         except NotAdmittedError as error:
@@ -146,6 +141,10 @@ class Admittance:
         if places:
             self._places[who] = places
 
+    def _of_connections(self) -> tuple[What, ...]:
+        """The bounds of connections that are in force."""
+        raise NotImplementedError
+
     def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
         """Ask whoever counts; see `Admission.admit`."""
         raise NotImplementedError
@@ -172,3 +171,6 @@ class NearAdmittance(Admittance):
 
     def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
         return self._admission.admit(asked, self._connection.client_address, topic)
+
+    def _of_connections(self) -> tuple[What, ...]:
+        return self._admission.of_connections

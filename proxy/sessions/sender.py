@@ -5,6 +5,7 @@ Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 
 import asyncio
 from os import write, writev
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -17,6 +18,7 @@ WRITE_BUFFER_LOW = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
 GATHER_MOST = 256 * 1024
 """Bytes that wait for the end of the loop's turn, to be sent in one call."""
+_UNKNOWN: Final = -2
 _LONG_PART = 4096
 """Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
 
@@ -29,7 +31,7 @@ class Sender:
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._descriptor = -1
+        self._descriptor = _UNKNOWN
         self._gathered: list[Bytes] = []
         self._gathered_size = 0
 
@@ -37,11 +39,16 @@ class Sender:
         """There is a connection."""
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._transport = transport
-        self._descriptor = descriptor_of(transport)
+        self._descriptor = _UNKNOWN
 
     def shut(self) -> None:
         """It takes no more."""
         self._transport = None
+
+    def greet(self, frame: bytes) -> None:
+        """Send the first frame: by the transport, as it may be the only one, and the descriptor has to be asked for."""
+        if self._transport is not None:
+            self._transport.write(frame)
 
     def write(self, part: Bytes) -> None:
         """Send bytes at once. A view may show other bytes after this."""
@@ -76,6 +83,8 @@ class Sender:
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
         """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy."""
         sent = 0
+        if self._descriptor == _UNKNOWN:
+            self._descriptor = descriptor_of(transport)
         if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             try:
                 sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])

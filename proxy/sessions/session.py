@@ -235,7 +235,7 @@ class Session:
             self.broker.close(0)
             return
         self.state = State.RELAYING
-        self.broker.sender.write(greeting.frame)
+        self.broker.sender.greet(greeting.frame)
         early, self._greeting = self._greeting, b""
         if early:
             self._hear_first(self.client, early)
@@ -246,7 +246,7 @@ class Session:
         welcome = read_welcome(chunk) if leg is self.broker else None
         if welcome is not None:
             self.greeted(welcome)
-            self.client.sender.write(chunk)
+            self.client.sender.greet(chunk)
         else:
             self._traffic()
             leg.take(chunk, len(chunk))

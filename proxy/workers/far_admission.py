@@ -14,7 +14,7 @@ from functools import partial
 from limiter.workers.letters import Letter
 from protocol.errors import ProtocolError
 from protocol.topic_name import TopicName
-from proxy.admission import Asked, GiveBack, NotAdmittedError, What
+from proxy.admission import OF_CONNECTIONS, Asked, GiveBack, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
 from proxy.sessions.admittance import Admittance, UndecidedError
@@ -30,9 +30,13 @@ class FarAdmission:
 
     Args:
         tell: Takes what is to be told it soon.
+
+    Attributes:
+        of_connections: The bounds of connections that are in force.
     """
 
     def __init__(self, tell: Callable[[Letter], None]) -> None:
+        self.of_connections: tuple[What, ...] = ()
         self._bounds: frozenset[str] = frozenset()
         self._tell = tell
         self._open: dict[int, Callable[[Decision], None]] = {}
@@ -53,6 +57,7 @@ class FarAdmission:
         """The supervisor says which bounds are in force, or answers; who has left meanwhile has said so."""
         if isinstance(letter, Bounds):
             self._bounds = frozenset(letter.in_force)
+            self.of_connections = tuple(what for what in OF_CONNECTIONS if what in self._bounds)
             return
         then = self._open.pop(letter.number, None)
         if then is not None:
@@ -114,6 +119,9 @@ class FarAdmittance(Admittance):
         if self._client.bytes_read:  # else it has just connected
             self._pause()
         raise undecided
+
+    def _of_connections(self) -> tuple[What, ...]:
+        return self._far.of_connections
 
     def _pause(self) -> None:
         self._client.throttle(Cause.ADMISSION)
