@@ -34,8 +34,8 @@ class Dialler:
 
     @property
     def under_way(self) -> int:
-        """How many have not shaken hands yet."""
-        return len(self._handshakes)
+        """Handshakes and dials that are not over."""
+        return len(self._handshakes) + len(self._dials)
 
     def begin(self, caller: Caller) -> None:
         """A client is there: from now on the handshake's time runs, until `finish`."""

@@ -33,7 +33,6 @@ from proxy.observe.retention import KEEP_ALL, Retention
 from proxy.observe.totals import NamespaceTotals
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
-from proxy.sessions.traffic import Traffic
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.file_limits import policies_of
 from tests.proxy.kernel_transport import KernelTransport
@@ -251,6 +250,7 @@ class World:
     def _check_that_nothing_is_left(self) -> None:
         assert len(self.finished) == len(self.sessions), "each session ends once"
         assert self.engine.held.memory == 0, "held bytes are given back"
+        assert self.engine.dialler.under_way == 0, "handshakes and dials are over"
         assert not self.engine.registry.live(), "streams end with their sessions"
         assert self.engine.lookups.in_flight == 0, "lookups are given back"
         assert self.engine.admission.taken == 0, "places are given back"
@@ -293,9 +293,3 @@ def let_in(client: Peer, broker: Peer) -> None:
     for command in asked:
         broker >> CommandProducerSuccess(request_id=command.request_id, producer_name="named-by-broker")
     assert client.heard_names() == ["PRODUCER_SUCCESS"] * len(asked)
-
-
-def traffic_of(session: Session) -> Traffic:
-    """What goes between a client and its broker that have said more than their greetings."""
-    assert session.traffic is not None, "nothing has been said yet behind the greetings"
-    return session.traffic

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from protocol.frames import FrameCutter
 from proxy.sessions.session import Session
 from proxy.sessions.throttle import Cause
+from proxy.sessions.traffic import Traffic
 from tests.proxy.conversation import Peer
 from tests.proxy.wire import PONG, body, name_of, receipt
 
@@ -67,3 +68,9 @@ class Party:
     @property
     def causes(self) -> frozenset[Cause]:
         return self.session.client.tracker.causes
+
+
+def traffic_of(session: Session) -> Traffic:
+    """What goes between a client and its broker that have said more than their greetings."""
+    assert session.traffic is not None, "nothing has been said yet behind the greetings"
+    return session.traffic

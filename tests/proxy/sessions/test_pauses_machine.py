@@ -15,10 +15,10 @@ from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
-from tests.proxy.conversation import World, traffic_of
+from tests.proxy.conversation import World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
-from tests.proxy.party import Party
+from tests.proxy.party import Party, traffic_of
 from tests.proxy.wire import (
     PING,
     PONG,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from protocol.pieces import Tally
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.sessions.pending import PendingPublishes
-from tests.proxy.conversation import NOTHING, Peer, World, publisher, traffic_of
+from tests.proxy.conversation import NOTHING, Peer, World, publisher
+from tests.proxy.party import traffic_of
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
