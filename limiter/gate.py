@@ -6,8 +6,8 @@
                                                         └──tokens come──▶ passed                (`serve`)
 
 Nobody overtakes: where somebody waits, newcomers queue behind. Those who wait on one limiter share its time equally,
-whatever the size of their entries (`wait_queue.py`). Whose turn it is where limits overlap, says `turns.py`. The gate
-has no timer: it says when it wants to be woken.
+whatever the size of their entries (`wait_queue.py`). Whose turn it is where limits overlap, says `turns.py`; where each
+waits, and when it is to be woken, `lines.py`. The gate has no timer: it says when it wants to be woken.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,14 @@ from mypy_extensions import mypyc_attr
 
 from limiter.journal import Notes
 from limiter.limiter import Limiter
+from limiter.lines import Lines
 from limiter.stream import Entry, Stream
-from limiter.turns import meet, next_turn, obstacle_of, refusing
+from limiter.turns import next_turn, obstacle_of, refusing
 
-LEAST_SLEEP_NS = 1_000_000
-"""Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
-MOST_TURNS, TURN_SIZE = 1000, 2048
-"""Turns in one go, and bytes that take as long as one: a millisecond's work; a burst's worth can be ten times more."""
+MOST_TURNS = 1000
+"""Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
+TURN_SIZE = 2048
+"""Bytes that take as long as one turn."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -36,8 +37,34 @@ class Gate:
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
-        self._wake_at, self.journal = wake_at, journal
-        self._number = 0
+        self.journal = journal
+        self._lines = Lines(wake_at, journal)
+
+    # ---- streams
+
+    def join(self, stream: Stream) -> None:
+        """A stream opens."""
+        for limiter in stream.chain:
+            limiter.streams.add(stream)
+
+    def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
+        """Other limits apply to a live stream from now on; what it holds is judged anew."""
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        self._lines.leave(stream, now)
+        stream.chain = chain
+        stream.is_noted = False
+        self.join(stream)
+        self._settle(stream, now)
+
+    def leave(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends: its turn, and what it held, are free for others at once. Gives back what was held."""
+        dropped = self.drop_held(stream, now)
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        return dropped
+
+    # ---- what fits passes at once
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
@@ -66,18 +93,6 @@ class Gate:
         if stream.observed is not None:
             stream.observed.withdraw(messages, size)
 
-    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        entries, messages, size = counts
-        self._count_offered(stream, entries, messages, size)
-        stream.usage.add_passed(entries, messages, size)
-        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
-        for limiter in stream.chain:
-            limiter.usage.add_passed(entries, charged, size)
-            limiter.usage.met(most, largest[1])
-        if stream.observed is not None:
-            stream.observed.count_admitted(counts, largest)
-
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge and count one entry, if every limiter is open and nobody waits; else do nothing."""
         if stream.held or obstacle_of(stream, now) is not None:
@@ -85,22 +100,7 @@ class Gate:
         self._pass(stream, messages, size, now)
         return True
 
-    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
-        """Note an entry that was refused because of `limiter`."""
-        stream.usage.add_rejected(messages, size)
-        stream.last_reason = limiter.scope.level
-        limiter.usage.add_rejected(messages, size)
-        self._note(stream)
-
-    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        """Note what arrived."""
-        self._count_offered(stream, entries, messages, size)
-        if stream.permits is not None:
-            stream.permits.arrived(entries, messages, size)
-
-    def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        stream.usage.add_offered(entries, messages, size)
-        self._note(stream)
+    # ---- the rest is held
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
         """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
@@ -115,7 +115,8 @@ class Gate:
 
     def serve(self, limiter: Limiter, now: int) -> None:
         """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
-        limiter.wakes_at, turns = now, 0
+        turns = 0
+        limiter.wakes_at = now
         try:
             while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
                 stream = next_turn(limiter, now)
@@ -124,11 +125,18 @@ class Gate:
                 turns += 1 + stream.held[0].size // TURN_SIZE
                 self._take_turn(stream, now)
         finally:  # whatever one stream's `release` raises, the others go on
-            limiter.wakes_at = None
-            if limiter.waiters and turns >= MOST_TURNS:
-                self._wake(limiter, now)
-            elif limiter.waiters:
-                self._ask_for_wake_up(limiter, now)
+            self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS)
+
+    def take_back(self, stream: Stream, now: int) -> list[Entry]:
+        """What is held of a stream waits no longer, and the caller does something else with it."""
+        taken = list(stream.held)
+        stream.held.clear()
+        self._lines.leave(stream, now)
+        usage = stream.usage
+        usage.throttled.stop(now)
+        usage.held_messages -= sum([entry.messages for entry in taken])
+        usage.held_size -= sum([entry.size for entry in taken])
+        return taken
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
         """Forget what is held of a stream, and give it back."""
@@ -138,16 +146,32 @@ class Gate:
             self.count_dropped(stream, messages, size)
         return dropped
 
-    def take_back(self, stream: Stream, now: int) -> list[Entry]:
-        """What is held of a stream waits no longer, and the caller does something else with it."""
-        taken, usage = list(stream.held), stream.usage
-        stream.held.clear()
-        self._unqueue(stream, now)
-        stream.places.clear()
-        usage.throttled.stop(now)
-        usage.held_messages -= sum([entry.messages for entry in taken])
-        usage.held_size -= sum([entry.size for entry in taken])
-        return taken
+    # ---- counting
+
+    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        """Note what arrived."""
+        self._count_offered(stream, entries, messages, size)
+        if stream.permits is not None:
+            stream.permits.arrived(entries, messages, size)
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        entries, messages, size = counts
+        self._count_offered(stream, entries, messages, size)
+        stream.usage.add_passed(entries, messages, size)
+        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
+        for limiter in stream.chain:
+            limiter.usage.add_passed(entries, charged, size)
+            limiter.usage.met(most, largest[1])
+        if stream.observed is not None:
+            stream.observed.count_admitted(counts, largest)
+
+    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
+        """Note an entry that was refused because of `limiter`."""
+        stream.usage.add_rejected(messages, size)
+        stream.last_reason = limiter.scope.level
+        limiter.usage.add_rejected(messages, size)
+        self._note(stream)
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Note what arrived of a stream that ended before it could be held."""
@@ -155,72 +179,35 @@ class Gate:
         stream.usage.dropped_size += size
         self._note(stream)
 
-    def join(self, stream: Stream) -> None:
-        """A stream opens."""
-        for limiter in stream.chain:
-            limiter.streams.add(stream)
-
-    def leave(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream ends: its turn, and what it held, are free for others at once. Gives back what was held."""
-        dropped = self.drop_held(stream, now)
-        for limiter in stream.chain:
-            limiter.streams.discard(stream)
-        return dropped
-
-    def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
-        """Other limits apply to a live stream from now on; what it holds is judged anew."""
-        for limiter in stream.chain:
-            limiter.streams.discard(stream)
-        self._unqueue(stream, now)
-        stream.places.clear()
-        stream.chain = chain
-        stream.is_noted = False
-        self.join(stream)
-        self._settle(stream, now)
-
     def _settle(self, stream: Stream, now: int) -> None:
-        """Pass what may pass of a stream that waits nowhere, then queue it where it is refused."""
+        """Pass what may pass of a stream that waits nowhere, then let it wait where it is refused."""
         while stream.held and stream.waits_on is None:
             obstacle = obstacle_of(stream, now)
             if obstacle is None:
                 self._release(stream, now)
             else:
-                self._take_places(stream)
-                self._queue(stream, refusing(stream, now) or obstacle, now)
+                self._lines.join(stream, obstacle, now)
 
     def _take_turn(self, stream: Stream, now: int) -> None:
         """Pass the first entry of a stream that waits, or find out where else it must wait."""
         elsewhere = refusing(stream, now)
         if elsewhere is not None:
-            self._unqueue(stream, now)
-            self._queue(stream, elsewhere, now)
+            self._lines.go(stream, elsewhere, now)
             return
-        for each in stream.chain:
-            each.waiters.went(stream.places[each])
+        self._lines.went(stream)
         try:
             self._release(stream, now)
         finally:
             self._line_up(stream, now)
 
     def _line_up(self, stream: Stream, now: int) -> None:
-        """Behind the entry that has just passed: in the same queue, as its turn there shows where else it must wait."""
-        limiter = stream.waits_on
-        if limiter is None:
+        """Behind the entry that has just passed; meanwhile the stream may have been taken out of its line."""
+        if stream.waits_on is None:
             self._settle(stream, now)
-        elif not stream.held:
-            self._unqueue(stream, now)
-            stream.places.clear()
+        elif stream.held:
+            self._lines.follow(stream, stream.waits_on)
         else:
-            limiter.waiters.remove(stream, stream.places[limiter])
-            self._take_places(stream)
-            limiter.waiters.add(stream, stream.places[limiter])
-
-    def _take_places(self, stream: Stream) -> None:
-        """The stream's next entry is in line from now on, at every limiter."""
-        entry, places = stream.held[0], stream.places
-        self._number += 1
-        for each in stream.chain:
-            places[each] = each.place(entry, self._number, places.get(each))
+            self._lines.leave(stream, now)
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
@@ -254,47 +241,10 @@ class Gate:
         if stream.permits is not None:
             stream.permits.passed(messages, size)
 
+    def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        stream.usage.add_offered(entries, messages, size)
+        self._note(stream)
+
     def _note(self, stream: Stream) -> None:
         if not stream.is_noted:
             self.journal.note(stream)
-
-    def _queue(self, stream: Stream, limiter: Limiter, now: int) -> None:
-        meet(stream, limiter, now)
-        stream.waits_on, stream.waits_since = limiter, now
-        stream.last_reason = limiter.scope.level
-        if not limiter.waiters:
-            limiter.usage.throttled.start(now)
-            self._note(stream)
-        limiter.waiters.add(stream, stream.places[limiter])
-        self._ask_for_wake_up(limiter, now)
-
-    def _unqueue(self, stream: Stream, now: int) -> None:
-        limiter = stream.waits_on
-        if limiter is None:
-            return
-        stream.waits_on = None
-        limiter.waiters.remove(stream, stream.places[limiter])
-        if not limiter.waiters:
-            limiter.usage.throttled.stop(now)
-        self._give_up_claims(stream, now)
-
-    def _give_up_claims(self, stream: Stream, now: int) -> None:
-        """Others need not leave room any more; a limiter that is due or being served finds out by itself."""
-        for limiter in stream.chain:
-            if limiter.claimant is not stream:
-                continue
-            limiter.claimant = None
-            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
-                limiter.wakes_at = None
-                self._ask_for_wake_up(limiter, now)
-
-    def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
-        if limiter.wakes_at is None:
-            wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
-            if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
-                wait = limiter.claimant.waits_on.wait_ns(now)
-            self._wake(limiter, now + max(wait, LEAST_SLEEP_NS))
-
-    def _wake(self, limiter: Limiter, at_ns: int) -> None:
-        limiter.wakes_at = at_ns
-        self._wake_at(limiter, at_ns)

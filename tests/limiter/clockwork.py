@@ -37,7 +37,8 @@ class Clockwork(Truths):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world.observer.gate = Telling(self.played, self.world.observer.gate)
+        observer = self.world.observer
+        observer.gate = Telling(self.played, self.world.rehearsals.wake_at, observer.gate.journal)
         self.numbers = count()
         self.active: set[Stream | Limiter] = set()
 

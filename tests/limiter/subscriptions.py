@@ -24,7 +24,7 @@ class Dispatching(World):
 
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
-        self.gate = Telling(self._passed, self.gate)
+        self.gate = Telling(self._passed, self.alarms.wake_at, self.journal)
         self.observer = Observer(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
         self.policies = Policies()
         self.ledger = Ledger()

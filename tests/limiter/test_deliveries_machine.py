@@ -6,8 +6,8 @@ from math import log
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from limiter.gate import LEAST_SLEEP_NS
 from limiter.levels import Setting
+from limiter.lines import LEAST_SLEEP_NS
 from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import meters_of

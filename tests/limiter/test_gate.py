@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.gate import LEAST_SLEEP_NS, MOST_TURNS, TURN_SIZE
+from limiter.gate import MOST_TURNS, TURN_SIZE, Gate
 from limiter.limiter import Limiter
+from limiter.lines import LEAST_SLEEP_NS
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry, Stream
 from tests.limiter.ledger import Charge, Ledger, named, within
@@ -142,7 +143,7 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
         asked_for.append(at)
         wake_at(limiter, at)
 
-    world.gate._wake_at = watched
+    world.gate = Gate(watched, world.journal)
     world.greedy(one, entries=repeat((1, 1)))
     world.run(0.02)
     assert 15 <= len(asked_for) <= 22

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.gate import LEAST_SLEEP_NS
 from limiter.limiter import Limiter
+from limiter.lines import LEAST_SLEEP_NS
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Stream
 from tests.limiter.ledger import within

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis.stateful import invariant
 
-from limiter.gate import LEAST_SLEEP_NS
 from limiter.limiter import Limiter
+from limiter.lines import LEAST_SLEEP_NS
 from limiter.stream import Entry, Stream
 from tests.limiter.ledger import Ledger
 from tests.limiter.long_run import Counted

@@ -7,7 +7,7 @@ from itertools import count
 from math import inf
 
 from limiter.gate import Gate
-from limiter.journal import Journal
+from limiter.journal import Journal, Notes
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Scope
 from limiter.observed import MOST_ENTRIES, Observer
@@ -66,8 +66,10 @@ class Telling(Gate):
     Messages are those that limits count.
     """
 
-    def __init__(self, told: Callable[[Stream, int, int], None], like: Gate) -> None:
-        super().__init__(like._wake_at, like.journal)
+    def __init__(
+        self, told: Callable[[Stream, int, int], None], wake_at: Callable[[Limiter, int], None], journal: Notes
+    ) -> None:
+        super().__init__(wake_at, journal)
         self._told = told
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
@@ -167,7 +169,7 @@ class Governed(World):
 
     def __init__(self, told: Callable[[Stream, int, int], None] = lambda *passed: None) -> None:
         super().__init__()
-        self.gate = Telling(told, self.gate)
+        self.gate = Telling(told, self.alarms.wake_at, self.journal)
         self.policies = Policies()
         self.registry = Registry(self.policies, self.gate, self.observer)
 

@@ -36,7 +36,7 @@ class Witness(Telling):
     """Sees what is refused: only what is over a limit that refuses, and of which nobody can give anything back."""
 
     def __init__(self, world: "Workers") -> None:
-        super().__init__(lambda *_passed: None, world.gate)
+        super().__init__(lambda *_passed: None, world.alarms.wake_at, world.journal)
         self._world = world
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:

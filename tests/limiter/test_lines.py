@@ -1,0 +1,112 @@
+"""Lines without a gate: streams stand in them and alarms are set, and nothing passes."""
+
+from limiter.journal import Journal
+from limiter.limiter import Limiter
+from limiter.lines import LEAST_SLEEP_NS, Lines
+from limiter.stream import Entry, Stream
+from limiter.turns import claim
+from tests.limiter.world import World, limiter
+
+SECOND = 1_000_000_000
+
+
+class Standing:
+    """Lines, what they asked to be woken for, and streams that hold something."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Limiter, int]] = []
+        self.journal = Journal(lambda: None)
+        self.lines = Lines(lambda limiter, at: self.asked.append((limiter, at)), self.journal)
+        self._world = World()
+
+    def stream(self, *chain: Limiter, sizes: tuple[int, ...] = (1,)) -> Stream:
+        stream = self._world.stream(*chain)
+        stream.held.extend([Entry(b"", size, size, size, 0) for size in sizes])
+        return stream
+
+
+def used_up(rate: int, name: str = "x") -> Limiter:
+    """A limiter without a token, until one `rate`th of a second has gone by."""
+    one = limiter(rate, burst=1, name=name)
+    one.charge(1, 1, 0)
+    return one
+
+
+def test_who_waits_is_in_line_and_noted_and_an_alarm_is_set_for_the_next_token() -> None:
+    standing, one = Standing(), used_up(10)
+    stream = standing.stream(one)
+    standing.lines.join(stream, one, 0)
+    assert one.waiters.first() is stream
+    assert (stream.waits_on, stream.last_reason) == (one, one.scope.level)
+    assert list(standing.journal.streams) == [stream]
+    assert standing.asked == [(one, SECOND // 10)]
+
+
+def test_one_alarm_of_a_limiter_serves_all_who_wait_there() -> None:
+    standing, one = Standing(), used_up(10)
+    for _ in range(3):
+        standing.lines.join(standing.stream(one), one, 0)
+    assert len(one.waiters) == 3
+    assert len(standing.asked) == 1
+
+
+def test_who_is_refused_elsewhere_waits_there_and_not_at_what_was_found_first() -> None:
+    standing, fast, slow = Standing(), used_up(100, "fast"), used_up(1, "slow")
+    stream = standing.stream(fast, slow)
+    standing.lines.join(stream, fast, 0)
+    assert stream.waits_on is slow
+    assert not fast.waiters
+
+
+def test_who_goes_elsewhere_keeps_its_places() -> None:
+    standing, one, other = Standing(), used_up(10, "one"), limiter(10, name="other")
+    stream = standing.stream(one, other)
+    standing.lines.join(stream, one, 0)
+    places = dict(stream.places)
+    standing.lines.go(stream, other, 0)
+    assert (stream.waits_on, len(one.waiters), len(other.waiters)) == (other, 0, 1)
+    assert stream.places == places
+    assert [at.usage.throttled.is_running for at in (one, other)] == [False, True]
+
+
+def test_the_entry_behind_a_large_one_lines_up_behind_another_stream() -> None:
+    standing, one = Standing(), used_up(10)
+    first, second = standing.stream(one, sizes=(1, 5)), standing.stream(one, sizes=(2,))
+    for stream in (first, second):
+        standing.lines.join(stream, one, 0)
+    assert one.waiters.first() is first
+    standing.lines.went(first)
+    first.held.popleft()
+    standing.lines.follow(first, one)
+    assert len(one.waiters) == 2
+    assert one.waiters.first() is second
+    assert one.waiters.virtual_time == SECOND // 10
+
+
+def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
+    """Somebody waits at an open limiter only because another has a claim there: its alarm is set anew."""
+    standing, wide, narrow = Standing(), used_up(1000, "wide"), used_up(1, "narrow")
+    waits, claims = standing.stream(wide), standing.stream(wide, narrow)
+    standing.lines.join(claims, wide, 0)
+    standing.lines.join(waits, wide, 0)
+    claim(claims, narrow)
+    later = SECOND // 2
+    standing.lines.rest(wide, later, is_due=False)
+    assert standing.asked[-1] == (wide, SECOND), "while it has a claim, its tokens are waited for"
+    standing.lines.leave(claims, later)
+    assert [claims.waits_on, claims.places, wide.claimant] == [None, {}, None]
+    assert standing.asked[-1] == (wide, later + LEAST_SLEEP_NS)
+
+
+def test_after_a_limiter_was_served_the_rest_is_woken_for() -> None:
+    standing, one = Standing(), used_up(10)
+    standing.lines.join(standing.stream(one), one, 0)
+    standing.lines.rest(one, 0, is_due=False)
+    standing.lines.rest(one, 0, is_due=True)
+    assert standing.asked[1:] == [(one, SECOND // 10), (one, 0)]
+
+
+def test_where_nobody_waits_nobody_is_woken() -> None:
+    standing, one = Standing(), used_up(10)
+    standing.lines.rest(one, 0, is_due=True)
+    assert (standing.asked, one.wakes_at) == ([], None)
