@@ -132,18 +132,3 @@ class Account:
         passed = Passed(self.number, self.entries, self.messages, self.size, self.largest_messages, self.largest_size)
         self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
         return passed
-
-
-def settle_first(stream: Stream, account: Account, refusal: str) -> None:
-    """The first held entry goes, or is refused for that reason if there is one; the commands behind it go."""
-    entry = stream.held.popleft()
-    try:
-        if refusal:
-            account.answering.refused(stream, entry, refusal)
-        else:
-            if account.is_rejected:
-                account.answering.accepted(stream, entry)
-            stream.release(entry)
-    finally:
-        while stream.held and stream.held[0].is_free:
-            stream.release(stream.held.popleft())

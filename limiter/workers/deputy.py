@@ -1,20 +1,19 @@
 """The gate of a worker: what fits what it was lent passes at once, of all else the judge says when it may go.
 
     offered ──fits what was lent──▶ passed, told later                       (`admit`, `pass_entry`)
-       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `_judged`)
+       └─────else──▶ held here, its ticket at the judge ──Released──▶ passed (`hold`, `tickets.py`)
                                                         └──Rejected──▶ refused, its client is told
 
 It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a stream overtakes what is held of it.
 """
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from limiter.gate import Gate
 from limiter.journal import Unnoted
 from limiter.limiter import Limiter
 from limiter.stream import Answering, Entry, Stream
-from limiter.workers.account import Account, settle_first
+from limiter.workers.account import Account
 from limiter.workers.letters import (
     Answer,
     Asked,
@@ -31,7 +30,6 @@ from limiter.workers.letters import (
     Recalled,
     Rejected,
     Released,
-    Ticket,
     Verdict,
     Wired,
     Withdrawn,
@@ -39,9 +37,7 @@ from limiter.workers.letters import (
 from limiter.workers.mail import Alert, Mail
 from limiter.workers.purses import Purses
 from limiter.workers.questions import Questions
-
-LONGEST_NS = 1_000_000_000
-"""What has waited for longer was throttled, which is to be seen: it goes by ticket to the end."""
+from limiter.workers.tickets import Tickets
 
 
 class Deputy(Gate):
@@ -60,6 +56,7 @@ class Deputy(Gate):
         self._streams: dict[int, Stream] = {}
         self._purses = Purses(self._mail.tell)
         self._questions = Questions(self._mail.tell)
+        self._tickets = Tickets(self._mail, self._questions)
         self._last = 0
 
     # ---- what sessions say
@@ -116,6 +113,11 @@ class Deputy(Gate):
         """Of what was dropped, a consumer's client still counts on so many messages."""
         self._mail.tell(Withdrawn(self._accounts[stream].number, messages))
 
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+        accounts = [self._accounts.get(stream) for stream in streams]
+        self._tickets.when_decided([account for account in accounts if account is not None], then)
+
     # ---- the gate
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as the gate's
@@ -154,51 +156,15 @@ class Deputy(Gate):
         stream.held.append(entry)
         if entry.is_free:
             return
-        account = self._accounts[stream]
-        self._mail.settle(account)
-        if account.may_have_ticket:
-            self._send_ticket(account, entry)
-        else:
-            account.behind.append(entry)
-            self._mail.wait(account)
-
-    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
-        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged.
-
-        As long as nothing of a stream had to wait, what came behind it is on its way, too. From one that had to, all
-        that waits is withdrawn before; so what the judge let go meanwhile, and has counted, still goes.
-        """
-        asked = [(account, account.tickets) for account in map(self._accounts.get, streams) if account is not None]
-        asked = [(account, tickets) for account, tickets in asked if account.outstanding]
-        if asked:
-            self._questions.ask(partial(self._decided, asked, then))
-        else:
-            then()
-
-    def _decided(self, asked: list[tuple[Account, int]], then: Callable[[], None]) -> None:
-        present = [(account, tickets) for account, tickets in asked if account.number in self._streams]
-        waiting = [account for account, tickets in present if account.settled < tickets]
-        going = [self._streams[account.number] for account, tickets in present if account.settled >= tickets]
-        if not waiting:
-            self.when_decided(going, then)
-            return
-        for account in waiting:
-            account.is_leaving = True
-            self._mail.tell(Withdrawn(account.number, 0))
-        self._questions.ask(partial(self.when_decided, going, then))
+        self._tickets.hold(self._accounts[stream], entry)
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as the gate's
         """Forget what is held of a stream, and give it back."""
         dropped = list(stream.held)
         stream.held.clear()
         account = self._accounts.get(stream)
-        if account is not None and account.outstanding:
-            account.settled = account.tickets
-            self._mail.tell(Withdrawn(account.number, 0))
-        if account is not None and account.behind:
-            messages, size = account.behind_sums()
-            self._mail.tell(Discarded(account.number, len(account.behind), messages, size))
-            account.behind.clear()
+        if account is not None:
+            self._tickets.drop(account)
         return dropped
 
     # ---- what the judge says
@@ -228,7 +194,14 @@ class Deputy(Gate):
                     account.by_ticket, account.is_metered, account.is_rejected = by_ticket, is_metered, is_rejected
                     self._purses.use(account, limiters)
                     if is_rejected:
-                        self._send_tickets(account)
+                        self._tickets.send_due(account)
+
+    def _judged(self, number: int, tickets: int, refusal: str, now: int) -> None:
+        stream = self._streams.get(number)
+        if stream is not None:
+            self._tickets.judged(stream, self._accounts[stream], tickets, refusal, now)
+
+    # ---- what the judge is told
 
     @property
     def is_at_rest(self) -> bool:
@@ -244,52 +217,6 @@ class Deputy(Gate):
         self._mail.settle_all()
         self._purses.report()
         return self._mail.take()
-
-    def _judged(self, number: int, tickets: int, refusal: str, now: int) -> None:
-        """All up to this ticket go, or are refused for a reason."""
-        stream = self._streams.get(number)
-        if stream is None:
-            return
-        account = self._accounts[stream]
-        try:
-            while account.settled < tickets:
-                account.settled += 1
-                settle_first(stream, account, refusal)
-        finally:  # whatever one entry's `release` raises, the others go on: nobody releases them again
-            if account.settled < tickets:
-                self._judged(number, tickets, refusal, now)
-            elif account.behind and not account.is_leaving:
-                self._go_on(stream, account, now)
-
-    def _go_on(self, stream: Stream, account: Account, now: int) -> None:
-        """What is behind goes by what was lent, if anything is, once all tickets have gone; else it gets tickets.
-
-        With tickets alone a stream that once had to wait, as all do at first, would stay in that under full load.
-        """
-        try:
-            self._pass_behind(stream, account, now)
-        finally:
-            self._send_tickets(account)
-
-    def _pass_behind(self, stream: Stream, account: Account, now: int) -> None:
-        while account.behind and not account.outstanding and not account.by_ticket:
-            entry = account.behind[0]
-            if now - entry.since > LONGEST_NS or not account.take(entry.charged, entry.size):
-                break
-            account.behind.popleft()
-            self.count_admitted(stream, (1, entry.messages, entry.size), (entry.messages, entry.size))
-            settle_first(stream, account, "")
-
-    def _send_tickets(self, account: Account) -> None:
-        due = account.tickets_due if account.behind else 0
-        if due > 0:
-            self._mail.settle(account)
-        for _ in range(due):
-            self._send_ticket(account, account.behind.popleft())
-
-    def _send_ticket(self, account: Account, entry: Entry) -> None:
-        account.tickets += 1
-        self._mail.tell(Ticket(account.number, entry.messages, entry.size, entry.since))
 
 
 def _nothing_granted(_permits: int) -> None:

@@ -2,8 +2,8 @@
 
 from limiter.stream import Entry
 from limiter.workers.account import WINDOW
-from limiter.workers.deputy import LONGEST_NS
 from limiter.workers.letters import Behind, Lent, Passed, Released, Spent, Ticket, Wired
+from limiter.workers.tickets import LONGEST_NS
 from tests.limiter.workers.test_deputy import Rig, kinds
 
 
