@@ -50,6 +50,6 @@ def _bound_batches(engine: Engine, connection: Connection, to_broker: Relay, to_
 
 
 def _bound_pending(pending: PendingPublishes, to_broker: Relay, to_client: Relay) -> None:
-    to_broker.sent = to_client.answers = pending
+    to_broker.exact.sent = to_client.answers = pending
     to_client.scanner.counts_receipts = True
-    to_client.overhear(pending.hearing)
+    to_client.exact.handle = pending.hearing(to_client.exact.handle)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from limiter.stream import Entry, Stream
 from protocol.errors import ProtocolError
-from proxy.sessions.relay import Relay
+from proxy.sessions.exact_way import ExactWay
 
 _HEAD = 8
 """Bytes of a frame before its command: the size of the rest, and the command's."""
@@ -18,25 +18,25 @@ class LateAnswers:
     """Those of one connection.
 
     Args:
-        relay: Where its producers' messages are held.
+        exact: Where its producers' messages are held.
         broke: Told if the client goes on sending over its limit while the broker answers nothing.
     """
 
-    __slots__ = ("_broke", "_relay")
+    __slots__ = ("_broke", "_exact")
 
-    def __init__(self, relay: Relay, broke: Callable[[ProtocolError], None]) -> None:
-        self._relay = relay
+    def __init__(self, exact: ExactWay, broke: Callable[[ProtocolError], None]) -> None:
+        self._exact = exact
         self._broke = broke
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """A message that a limit might have refused is about to go on."""
-        self._relay.rejections.accepted(stream, _command_of(entry.frame))
+        self._exact.rejections.accepted(stream, _command_of(entry.frame))
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
         """A limit refuses this message, which is not held any more."""
-        self._relay.give_back(stream, [entry])
+        self._exact.give_back(stream, [entry])
         try:
-            self._relay.rejections.refused(stream, reason, _command_of(entry.frame))
+            self._exact.rejections.refused(stream, reason, _command_of(entry.frame))
         except ProtocolError as error:
             self._broke(error)
 

@@ -92,10 +92,10 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        stream = Stream(name, (), partial(self._to_broker.release, name), self.connection)
+        stream = Stream(name, (), partial(self._to_broker.exact.release, name), self.connection)
         if not self._open(stream, topic, self._to_broker):
             return None
-        self._engine.registry.answer(stream, LateAnswers(self._to_broker, self._broke))
+        self._engine.registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
         return stream
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:
@@ -110,7 +110,7 @@ class Streams:
             subscription=text(command.subscription),
             consumer_name=text(command.consumer_name),
         )
-        stream = Stream(name, (), partial(self._to_client.release, name), self.connection, is_accepted=True)
+        stream = Stream(name, (), partial(self._to_client.exact.release, name), self.connection, is_accepted=True)
         stream.by_entry = self._engine.dispatch_rules.by_entry
         if not self._open(stream, topic, self._to_client):
             return None
@@ -136,7 +136,7 @@ class Streams:
         if relay.streams.get(stream.name.stream_id) is stream:
             relay.forget(stream)
             if relay is self._to_broker:
-                relay.rejections.closed(stream)
+                relay.exact.rejections.closed(stream)
         self._after_drop(stream, self._engine.registry.close(stream, self._engine.clock()))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
@@ -218,7 +218,7 @@ class Streams:
 
     def send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
         """The broker answered a SEND. Whether its answer has been passed on, because refusals may wait behind it."""
-        return self._to_broker.rejections.answered(command, frame)
+        return self._to_broker.exact.rejections.answered(command, frame)
 
     def producer(self, producer_id: int) -> Stream | None:
         """The open producer of this id."""
@@ -232,7 +232,7 @@ class Streams:
         """Let a command wait behind what its stream holds. False if it holds nothing, so that the command may go."""
         if not stream.held:
             return False
-        self._relay_of(stream).hold_behind(stream, frame)
+        self._relay_of(stream).exact.hold_behind(stream, frame)
         return True
 
     def pass_on(self, frame: bytes) -> None:
@@ -250,7 +250,7 @@ class Streams:
         for relay in (self._to_broker, self._to_client):
             for stream in list(relay.streams.values()):
                 self.close(stream)
-            relay.abandon()
+            relay.exact.abandon()
 
     @staticmethod
     def _forgo(consumer: Stream) -> None:
@@ -262,7 +262,7 @@ class Streams:
         for command in dropped:
             if command.is_free:
                 relay.outlet.insert(command.frame)
-        relay.give_back(stream, dropped)
+        relay.exact.give_back(stream, dropped)
 
     def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> bool:
         """Register a stream. False, and no change, if its id is taken: else a client could rename what is limited."""

@@ -99,7 +99,7 @@ class Traffic:
         self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests()
-        self.to_broker.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
+        self.to_broker.exact.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
         self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
         from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)
@@ -153,4 +153,4 @@ class Traffic:
             self._streams.close_all()
 
     def _holds_any(self) -> bool:
-        return self.to_broker.holds_any() or self.to_client.holds_any()
+        return self.to_broker.exact.holds_any() or self.to_client.exact.holds_any()

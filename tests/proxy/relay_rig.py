@@ -118,7 +118,9 @@ class RelayRig:
         if limit is not None:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
-        stream = self.relay.streams[owner] = Stream(name, chain, partial(self.relay.release, name), is_accepted=True)
+        stream = self.relay.streams[owner] = Stream(
+            name, chain, partial(self.relay.exact.release, name), is_accepted=True
+        )
         self.gate.join(stream)
         return stream
 
@@ -188,6 +190,6 @@ class RelayRig:
         if kind == BaseCommand.CLOSE_PRODUCER:
             stream = self.relay.streams[body(frame).producer_id]
             if stream.held:
-                self.relay.hold_behind(stream, frame)
+                self.relay.exact.hold_behind(stream, frame)
                 return None
         return frame

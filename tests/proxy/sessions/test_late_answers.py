@@ -36,15 +36,15 @@ class Producer:
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None), lambda _is_over: None)
         relay.connect(lambda _kind, _command, frame: frame, lambda: False, Holdings(self.budget, share), Counters())
-        relay.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
+        relay.exact.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
         name = StreamName("publish", "t", "n", "x", 1)
 
         def release(entry: Entry) -> None:
-            relay.release(name, entry)
+            relay.exact.release(name, entry)
 
         self.stream = relay.streams[1] = Stream(name, (), release, is_accepted=True)
         self.deputy.open(self.stream, "t/n/x", WHOSE)
-        self.deputy.answer(self.stream, LateAnswers(relay, self.broken.append))
+        self.deputy.answer(self.stream, LateAnswers(relay.exact, self.broken.append))
         self.wired(is_rejected=True)
 
     def wired(self, *, is_rejected: bool) -> None:
@@ -57,7 +57,7 @@ class Producer:
 
     def receipt(self, number: int) -> None:
         command = CommandSendReceipt(producer_id=1, sequence_id=number)
-        self.relay.rejections.answered(command, encode(command))
+        self.relay.exact.rejections.answered(command, encode(command))
 
     def _hear(self) -> None:
         self.hears += 1
@@ -85,7 +85,7 @@ def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt
 def test_a_command_behind_what_is_refused_goes_on() -> None:
     producer = Producer()
     producer.offer(0)
-    producer.relay.hold_behind(producer.stream, b"close")
+    producer.relay.exact.hold_behind(producer.stream, b"close")
     producer.deputy.obey(Rejected(1, 1, "over the limit"), 0)
     assert producer.at_broker.parts == [b"close"]
     assert producer.refused == [0]

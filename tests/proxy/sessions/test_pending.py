@@ -35,7 +35,7 @@ def at_most(most: int, **settings: Any) -> dict[str, Any]:
 
 
 def pending(world: World) -> int:
-    sent = traffic_of(world.sessions[0]).to_broker.sent
+    sent = traffic_of(world.sessions[0]).to_broker.exact.sent
     assert sent is not None
     return sent.count
 
@@ -282,7 +282,7 @@ def test_without_a_bound_nothing_is_counted(world: World) -> None:
     client >> sends(5000)
     assert len(broker.heard()) == 5000
     assert client.is_read
-    assert traffic_of(world.sessions[0]).to_broker.sent is None
+    assert traffic_of(world.sessions[0]).to_broker.exact.sent is None
     assert not traffic_of(world.sessions[0]).to_client.scanner.counts_receipts
 
 

@@ -11,7 +11,7 @@ from protocol.scanner import MESSAGE, SEND
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
 from tests.proxy.relay_rig import RelayRig
-from tests.proxy.wire import PING, PONG, close_producer, message, send, sends, unknown_command
+from tests.proxy.wire import PING, PONG, message, send, sends, unknown_command
 
 FRAME = len(send(0))
 HELD = FRAME + ENTRY_OVERHEAD
@@ -36,16 +36,6 @@ def test_a_chunk_that_does_not_fit_is_cut_and_charged_once() -> None:
     (limiter,) = rig.relay.streams[1].chain
     assert limiter.fits(96, 0, rig.clock()), "the first attempt was taken back: 4 + 96 are the burst of 100"
     assert not limiter.fits(97, 0, rig.clock())
-
-
-def test_a_held_entry_takes_memory_until_it_is_released() -> None:
-    rig = RelayRig([1])
-    rig.feed(b"".join(sends(3)))
-    assert rig.budget.used == 2 * HELD
-    rig.advance(1)
-    assert rig.budget.used == HELD
-    rig.advance(1)
-    assert rig.budget.used == 0
 
 
 def test_a_pause_leaves_the_rest_of_what_was_read_for_later() -> None:
@@ -84,31 +74,10 @@ def test_a_chunk_that_comes_during_a_pause_joins_what_was_left_over() -> None:
     assert rig.frames() == [PING, PONG]
 
 
-def test_a_command_waits_behind_what_its_stream_holds() -> None:
-    rig = RelayRig([1, None])
-    rig.feed(b"".join([*sends(2), close_producer(1), PING]))
-    assert rig.frames() == [send(0), PING]
-    rig.advance(1)
-    assert rig.frames() == [send(1), close_producer(1)]
-    assert rig.budget.used == 0
-
-
 def test_a_frame_over_the_limit_is_refused() -> None:
     rig = RelayRig([None])
     with pytest.raises(FrameTooLarge):
         rig.feed(send(0, size=20_000))
-
-
-def test_while_something_is_held_no_frame_goes_out_in_parts() -> None:
-    """Else what is released meanwhile could leave only behind it: late, and at once, against the limit."""
-    rig = RelayRig([1, None])
-    rig.feed(b"".join(sends(2, 1)))
-    large = send(0, 2, size=500)
-    rig.feed(large[:100])
-    rig.advance(1)
-    assert rig.frames() == [send(0), send(1)]
-    rig.feed(large[100:] + send(1, 2))
-    assert rig.frames() == [large, send(1, 2)]
 
 
 FrameKind = tuple[str, int, int, int]

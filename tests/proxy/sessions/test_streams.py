@@ -38,7 +38,7 @@ class Opened:
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
-        self.to_broker.rejections = Rejections(lambda _frame: None, lambda: None)
+        self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None)
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
