@@ -159,7 +159,8 @@ class Gate:
         entries, messages, size = counts
         self._count_offered(stream, entries, messages, size)
         stream.usage.add_passed(entries, messages, size)
-        charged, most = stream.charged(entries, messages), stream.charged(1, largest[0])
+        charged = stream.charged(entries, messages)
+        most = stream.charged(1, largest[0])
         for limiter in stream.chain:
             limiter.usage.add_passed(entries, charged, size)
             limiter.usage.met(most, largest[1])
@@ -211,7 +212,8 @@ class Gate:
 
     def _release(self, stream: Stream, now: int) -> None:
         """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
-        entry, usage = stream.held.popleft(), stream.usage
+        entry = stream.held.popleft()
+        usage = stream.usage
         usage.held_messages -= entry.messages
         usage.held_size -= entry.size
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)

@@ -78,7 +78,8 @@ class Lines:
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
         meet(stream, limiter, now)
-        stream.waits_on, stream.waits_since = limiter, now
+        stream.waits_on = limiter
+        stream.waits_since = now
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)

@@ -85,7 +85,8 @@ class Deputy(Gate):
 
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream is over. Gives back what it held."""
-        dropped, account = self.drop_held(stream, now), self._accounts.pop(stream, None)
+        dropped = self.drop_held(stream, now)
+        account = self._accounts.pop(stream, None)
         if account is None:
             return dropped
         del self._streams[account.number]
