@@ -51,5 +51,8 @@ class Deadlines(Generic[T]):
                 del self._due[who]
                 self._late(who)
         finally:  # whatever is wrong with one, the others are told
-            if self._due and self._timer is None:
-                self._timer = loop.call_at(next(iter(self._due.values())), self._look)
+            self._look_again(loop)
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._due and self._timer is None:
+            self._timer = loop.call_at(next(iter(self._due.values())), self._look)

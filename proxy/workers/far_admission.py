@@ -139,8 +139,11 @@ class FarAdmittance(Admittance):
         except ProtocolError as error:
             self._client.owner.broke_protocol(self._client, error)
         finally:
-            if self._answer is not None:  # something else was against it meanwhile
-                self._answer = None
-                self._far.leave(decision.number)
-            if not self._open:
-                self._client.unthrottle(Cause.ADMISSION)
+            self._went_on(decision)
+
+    def _went_on(self, decision: Decision) -> None:
+        if self._answer is not None:  # something else was against it meanwhile
+            self._answer = None
+            self._far.leave(decision.number)
+        if not self._open:
+            self._client.unthrottle(Cause.ADMISSION)
