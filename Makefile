@@ -11,7 +11,7 @@ HOT    := $(addprefix protocol/,walk.py pieces.py scanner.py) \
           $(addprefix limiter/workers/,purse.py mirror.py account.py mail.py questions.py purses.py tickets.py deputy.py far_permits.py lending.py court.py departures.py verdicts.py judge.py) \
           $(addprefix proxy/,budget.py shared_budget.py admission.py) \
           proxy/workers/far_admission.py \
-          $(addprefix proxy/sessions/,admittance.py collecting.py deadlines.py dialler.py exact_way.py handshake.py holdings.py leg.py outlet.py pending.py read_buffer.py relay.py sender.py session.py throttle.py)
+          $(addprefix proxy/sessions/,admittance.py collecting.py deadlines.py dialler.py exact_way.py holdings.py leg.py outlet.py pending.py read_buffer.py relay.py sender.py session.py throttle.py)
 MACHINE_CODE := protocol/*.so limiter/*.so limiter/workers/*.so proxy/*.so proxy/workers/*.so proxy/sessions/*.so ./*__mypyc*.so
 CC     ?= cc
 BROKER ?= standin
@@ -70,7 +70,8 @@ imports:
 
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/sessions
+	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/sessions tests/proxy/test_*budget.py \
+	  tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py
 	$(BIN)/pytest
 
 format: env ## Format and mend what ruff can mend
