@@ -74,6 +74,8 @@ class Dialler:
             return
         _, wanted = self._dials.pop(caller)
         self._answers.end(caller)
+        if task.cancelled():  # the loop ends
+            return
         try:
             task.result()
         except TargetRefusedError as error:

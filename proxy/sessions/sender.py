@@ -45,8 +45,8 @@ class Sender:
         """It takes no more."""
         self._transport = None
 
-    def greet(self, frame: bytes) -> None:
-        """Send the first frame: by the transport, as it may be the only one, and the descriptor has to be asked for."""
+    def write_plainly(self, frame: bytes) -> None:
+        """Send by the transport: less work for who says little, as the kernel's own way has to be asked for first."""
         if self._transport is not None:
             self._transport.write(frame)
 

@@ -4,18 +4,19 @@
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
 
-A connection on which nothing is said but CONNECT and CONNECTED is nothing more: what it takes to meter and to follow
-commands (`traffic.py`) is made for the first byte behind these. So thousands that come at once, as when a broker comes
-back, are let in sooner, and those that only exist stay small.
+A connection on which nothing is said but CONNECT, CONNECTED, PING and PONG is nothing more: what it takes to meter and
+to follow commands (`traffic.py`) is made for the first byte that is something else. So thousands that come at once, as
+when a broker comes back, are let in sooner, and those that only exist stay small.
 """
 
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
 
+from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
-from protocol.pulsar_pb2 import CommandConnected
+from protocol.pulsar_pb2 import CommandConnected, CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
 from proxy.engine import Engine
@@ -30,6 +31,8 @@ from proxy.sessions.throttle import Cause
 from proxy.sessions.traffic import Traffic
 from proxy.sessions.turned_away import TurnedAway
 
+_SIGNS_OF_LIFE = frozenset({encode(CommandPing()), encode(CommandPong())})
+"""Clients and brokers of idle connections ask for them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Until the broker says what it takes."""
 
@@ -235,18 +238,20 @@ class Session:
             self.broker.close(0)
             return
         self.state = State.RELAYING
-        self.broker.sender.greet(greeting.frame)
+        self.broker.sender.write_plainly(greeting.frame)
         early, self._greeting = self._greeting, b""
         if early:
             self._hear_first(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
 
     def _hear_first(self, leg: Leg, chunk: bytes) -> None:
-        """Both are there, and there is no traffic yet: nor will there be as long as this is the broker's greeting."""
+        """Both are there, and there is no traffic yet; nor for the broker's greeting, or for signs of life."""
         welcome = read_welcome(chunk) if leg is self.broker else None
         if welcome is not None:
             self.greeted(welcome)
-            self.client.sender.greet(chunk)
+            self.client.sender.write_plainly(chunk)
+        elif chunk in _SIGNS_OF_LIFE:
+            (self.client if leg is self.broker else self.broker).sender.write_plainly(chunk)
         else:
             self._traffic()
             leg.take(chunk, len(chunk))

@@ -10,7 +10,18 @@ from proxy.sessions.throttle import Cause
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
 from tests.proxy.party import traffic_of
-from tests.proxy.wire import PING, TOPIC, connect, connected, error, producer, producer_success, sends
+from tests.proxy.wire import (
+    PING,
+    PONG,
+    TOPIC,
+    connect,
+    connected,
+    error,
+    producer,
+    producer_success,
+    sends,
+    unknown_command,
+)
 
 Make = Callable[..., World]
 
@@ -33,14 +44,37 @@ def test_two_that_have_only_greeted_each_other_have_no_traffic(world: World) -> 
     assert session.traffic is None
 
 
+def test_signs_of_life_reach_the_other_and_are_no_traffic(world: World) -> None:
+    client, broker = world.pair()
+    for one, other in ((client, broker), (broker, client)) * 3:
+        one >> PING
+        other << PING
+        other >> PONG
+        one << PONG
+    assert world.sessions[0].traffic is None
+
+
 @pytest.mark.parametrize("says", ["client", "broker"])
-def test_what_one_of_them_says_then_reaches_the_other(world: World, says: str) -> None:
+@pytest.mark.parametrize("frames", [[unknown_command()], [PING, unknown_command()], [PING, PING]])
+def test_what_one_of_them_says_else_reaches_the_other(world: World, says: str, frames: list[bytes]) -> None:
     client, broker = world.pair()
     one, other = (client, broker) if says == "client" else (broker, client)
-    one >> PING
-    other << PING
+    one >> frames
+    other << frames
     one << NOTHING
     assert world.sessions[0].traffic is not None
+    one >> PING
+    other << PING
+
+
+@pytest.mark.parametrize("says", ["client", "broker"])
+def test_a_sign_of_life_may_come_in_parts(world: World, says: str) -> None:
+    client, broker = world.pair()
+    one, other = (client, broker) if says == "client" else (broker, client)
+    one.send_bytes(PING[:6])
+    other << NOTHING
+    one.send_bytes(PING[6:])
+    other << PING
 
 
 def test_a_greeting_that_comes_in_parts_is_one_and_the_time_for_it_is_over_behind_it(make_world: Make) -> None:
