@@ -60,24 +60,6 @@ class Session:
         traffic: What goes between client and broker; None as long as that is their greetings only.
     """
 
-    __slots__ = (
-        "_admittance",
-        "_engine",
-        "_finished",
-        "_greeted",
-        "_greeting",
-        "_last_word",
-        "_log",
-        "_max_frame",
-        "_started_at",
-        "_turned_away",
-        "broker",
-        "client",
-        "connection",
-        "state",
-        "traffic",
-    )
-
     def __init__(
         self, engine: Engine, connection_id: int, log: SessionLog, finished: Callable[["Session"], None]
     ) -> None:
