@@ -52,8 +52,8 @@ class Observed:
 
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
         """Other limits are observed from now on."""
+        self._of.is_noted = False  # first: what may pass at once is noted with them
         self._gate.rewire(self._stream, chain, now)
-        self._of.is_noted = False
 
     def leave(self, now: int) -> None:
         """The stream ends."""

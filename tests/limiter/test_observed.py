@@ -148,6 +148,16 @@ def test_the_journal_tells_of_the_stream_itself_as_long_as_something_would_be_he
     assert world.journal.empty() == ([], [])
 
 
+def test_the_journal_tells_of_other_limits_that_pass_at_once_what_those_before_would_have_held() -> None:
+    world, one, other = World(), observing(10), observing(10, "other")
+    stream, beside = watched(world, one)
+    world.offer(stream, 1, 1)
+    world.offer(stream, 1, 1)
+    beside.rewire((other,), world.clock.now)
+    assert other.usage.messages == 1
+    assert world.journal.empty() == ([stream], [one, other])
+
+
 def test_observed_limits_would_be_shared_equally_too() -> None:
     """With all batch sizes, and nobody is slowed."""
     world, one = World(), observing(1000)
