@@ -40,6 +40,10 @@ class Gate:
         self.journal = journal
         self._lines = Lines(wake_at, journal)
 
+    def recall_by(self, recall: Callable[[Limiter], None]) -> None:
+        """Call this with a limiter of which workers have been lent something, when somebody begins to wait there."""
+        self._lines.recall = recall
+
     # ---- streams
 
     def join(self, stream: Stream) -> None:

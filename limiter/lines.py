@@ -26,9 +26,13 @@ class Lines:
         wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
             before for the same limiter.
         journal: Told of who begins to wait where nobody did.
+
+    Attributes:
+        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
+        self.recall: Callable[[Limiter], None] = lambda _limiter: None
         self._wake_at = wake_at
         self._journal = journal
         self._number = 0
@@ -85,6 +89,8 @@ class Lines:
             limiter.usage.throttled.start(now)
             if not stream.is_noted:
                 self._journal.note(stream)
+            if limiter.borrowers:
+                self.recall(limiter)
         limiter.waiters.add(stream, stream.places[limiter])
         self._ask_for_wake_up(limiter, now)
 

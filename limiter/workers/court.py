@@ -24,12 +24,14 @@ class Court:
 
     Args:
         gate: Where all streams wait.
-        recall: Has all workers give back what they were lent of a limit (`recall` of each one's judge).
+        recall: Has all workers give back what they were lent of a limit (`recall` of each one's judge). The gate does
+            so wherever somebody begins to wait: nobody is to overtake him.
     """
 
     def __init__(self, gate: Gate, recall: Callable[[Limiter], None]) -> None:
         self.recall = recall
         self._gate = gate
+        gate.recall_by(recall)
         self._cases: dict[Stream, Decide] = {}
 
     def adjourn(self, stream: Stream, decide: Decide, lent: list[Limiter]) -> None:

@@ -181,8 +181,6 @@ class Judge:
         self.lending.spent(limiter, used, unused, now, is_answer=letter.is_answer)
         self._forget_unused(limiter)
         self._court.returned(limiter, now)
-        if limiter.waiters or limiter.claimant is not None:
-            self._court.recall(limiter)
         if limiter.waiters and any(unused):
             self._gate.serve(limiter, now)
         elif letter.wants_more:
@@ -267,9 +265,9 @@ class Judge:
                 self._verdicts.say(Lent(self._numbers[limiter], *lent))
 
     def _recall_for(self, stream: Stream, now: int) -> None:
-        """Nobody is to overtake one who waits, at any limit that he must still pass."""
+        """Where one waits, the gate recalls; what he must still pass may be closed only because of what was lent."""
         for limiter in stream.chain:
-            if limiter.waiters or limiter.claimant is not None or (limiter.borrowers and not limiter.is_open(now)):
+            if limiter.borrowers and not limiter.is_open(now):
                 self._court.recall(limiter)
 
     def _use(self, mirror: Mirror, chain: tuple[Limiter, ...]) -> None:

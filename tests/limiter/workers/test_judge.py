@@ -134,15 +134,15 @@ def test_what_waits_of_a_lost_worker_waits_no_longer_and_others_go_on() -> None:
     assert limiter._buckets[0].lent == 0
 
 
-def shared() -> Workers:
-    """Worker 0 has been lent 9 of 40; worker 1 has a stream, 6, and used up all else."""
+def shared(used: int = 30) -> Workers:
+    """Worker 0 has been lent 9 of 40; worker 1 has a stream, 6, and used so many: by default all else."""
     world = opened(Limit(rate(100, burst=40)))
     world.workers[0].judge.offered(5, 1, 1, (0, 0))
     assert Lent(1, 9, None) in world.workers[0].judge.take()
     world.workers[0].judge.confirmed(1, 0)
     stream = Stream(StreamName("publish", "t", "n", "x", 2), (), lambda entry: None)
     world.workers[1].judge.open(6, stream, parse_topic("t/n/x"), Client(), 0)
-    world.workers[1].judge.offered(6, 30, 1, (0, 0))
+    world.workers[1].judge.offered(6, used, 1, (0, 0))
     world.workers[1].judge.take()
     return world
 
@@ -156,13 +156,23 @@ def test_what_one_worker_gives_back_others_who_wait_have_at_once() -> None:
     assert Released(6, 2) in world.workers[1].judge.take()
 
 
-def test_who_wants_more_gives_back_what_he_has_if_somebody_waits_meanwhile() -> None:
-    """Whose turn at one limit showed that he must wait at another, began to wait there without any letter."""
-    world = shared()
-    (limiter,) = world.registry.limiters.values()
-    limiter.claimant = world.workers[1].judge.stream(6)
-    world.workers[0].judge.spent(Spent(1, 5, 0, 0, 0, wants_more=True), 0)
-    assert world.workers[0].judge.take() == [Recalled(1)]
+def test_whose_turn_at_one_limit_shows_that_he_must_wait_at_another_has_loans_recalled_there() -> None:
+    """He begins to wait there when an alarm rings: no letter says so."""
+    world = shared(used=1)
+    borrower, judge = world.workers[0].judge, world.workers[1].judge
+    world.limit(Setting.PRODUCER, "p", Limit(rate(10, burst=1)))
+    world.apply()
+    judge.named(6, "p", 0)
+    for _ in range(2):
+        judge.offered(6, 1, 1, (0, 0))
+    judge.take()
+    judge.confirmed(2, 0)
+    stream = Stream(StreamName("publish", "t", "n", "x", 3), (), lambda entry: None)
+    judge.open(7, stream, parse_topic("t/n/x"), Client(), 0)
+    judge.offered(7, 100, 1, (0, 0))
+    assert Recalled(1) not in borrower.take(), "who waits, waits for the producer's limit; the topic's was open"
+    world.run_until(110_000_000)
+    assert Recalled(1) in borrower.take()
 
 
 def test_what_a_lost_worker_had_not_confirmed_is_free_for_others() -> None:

@@ -188,6 +188,13 @@ class Apart(Counted):
             borrowers = [worker for worker in self.world.workers if limiter in worker.judge.lending.loans]
             assert limiter.borrowers == len(borrowers)
 
+    @invariant()
+    def where_somebody_waits_or_has_a_claim_all_that_was_lent_is_wanted_back(self) -> None:
+        for limiter in self.world.registry.limiters.values():
+            if limiter.waiters or limiter.claimant is not None:
+                loans = [worker.judge.lending.loans.get(limiter) for worker in self.world.workers]
+                assert all(loan.is_recalled for loan in loans if loan is not None), "nobody overtakes"
+
     def teardown(self) -> None:
         self.settle()
         assert not any(self.waiting.values()), "nobody waits for ever"

@@ -165,6 +165,14 @@ def test_the_same_passes_and_the_same_is_refused_as_in_one_process(namespace, to
         both.check()
 
 
+def test_the_same_passes_where_one_limit_has_back_what_it_lent_and_then_another_is_in_the_way() -> None:
+    """When the topic's has it, the namespace's has nothing left but what it has lent."""
+    both = Both(Limit(rate(1000)), Limit(rate(100, burst=40)))
+    for place, amount in ((0, 22), (3, 43), (0, 11)):
+        both.offer(place, 1, amount)
+        both.check()
+
+
 @settings(deadline=None, max_examples=80)
 @given(topic=OF_TOPICS, steps=STEPS, batch=st.sampled_from([2, 7, 100]))
 def test_batches_are_refused_as_in_one_process(topic, steps, batch) -> None:
