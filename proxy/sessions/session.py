@@ -71,7 +71,7 @@ class Session:
         self._engine = engine
         self._log = log
         self._finished = finished
-        self._greeting = b""
+        self._greeting = bytearray()
         self._greeted: Greeting | None = None
         self._max_frame = _MAX_FRAME
         self._last_word: End | None = None
@@ -194,7 +194,7 @@ class Session:
         if rule is not None:
             self._turn_away(self._greeted, End(EndCause.BLOCKED, str(rule)))
             return
-        self._greeting = self._greeted.rest
+        self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
         self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
         wanted = self._engine.dialler.wanted(self._greeted.target)
@@ -221,7 +221,7 @@ class Session:
             return
         self.state = State.RELAYING
         self.broker.sender.write_plainly(greeting.frame)
-        early, self._greeting = self._greeting, b""
+        early, self._greeting = bytes(self._greeting), bytearray()
         if early:
             self._hear_first(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
