@@ -12,7 +12,10 @@ from functools import lru_cache
 from typing import TypeVar
 
 _MOST_LEARNED = 10_000
-_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@]+)):(?P<port>[0-9]{1,5})")
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+)):(?P<port>[0-9]{1,5})")
+"""No NUL: to who resolves names they end there, so `10.0.0.1\\0.allowed` would match a pattern and lead elsewhere."""
+_LONGEST = 300
+"""Characters of an address; a name of DNS has 253 at most."""
 
 Address = tuple[str, int]
 Connected = TypeVar("Connected")
@@ -22,13 +25,19 @@ class TargetRefusedError(Exception):
     """The wanted broker is not on the allow-list, or cannot be resolved."""
 
 
-@lru_cache(_MOST_LEARNED)
 def split_address(address: str) -> Address:
     """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port). Port 0 lets the system choose where to listen.
 
     Raises:
         ValueError: If it is none of these.
     """
+    if len(address) > _LONGEST:  # before anything is remembered: clients name what they like
+        raise ValueError(f"{address[:_LONGEST]!r}… is not host:port")
+    return _split(address)
+
+
+@lru_cache(_MOST_LEARNED)
+def _split(address: str) -> Address:
     bare = address.partition("://")[2] or address
     match = _HOST_PORT.fullmatch(bare.removesuffix("/"))
     if not match or int(match["port"]) > 65535:

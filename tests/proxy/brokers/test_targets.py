@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -46,11 +47,36 @@ def test_an_address_is_taken_apart(address: str, parts: tuple[str, int]) -> None
     [
         *("", "host", "host:", ":6650", "host:port", "host:65536", "host:-1", "host:²", "host:6650/path", "::1:6650"),
         *("a:6650,b:6650", "ho st:6650", "user@host:6650", "[::1:6650", "http://"),
+        *("10.0.0.1\0.example:6650", "[fe80::1%\0]:6650", "x" * 300 + ":6650"),
     ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(address)
+
+
+def test_a_name_that_ends_early_for_who_resolves_it_matches_no_pattern(loop: ManualLoop) -> None:
+    """To the resolver a NUL ends it: `10.0.0.1`, which nobody allowed."""
+    allowed = Targets([], ("*.example:6650",))
+    with pytest.raises(TargetRefusedError, match="is not host:port"):
+        resolve(loop, allowed, "10.0.0.1\0.example:6650")
+    assert not allowed.allows("10.0.0.1\0.example:6650")
+
+
+def test_of_what_clients_name_nothing_long_is_remembered_or_repeated() -> None:
+    host = "x" * 1_000_000
+    with pytest.raises(ValueError, match="is not host:port") as refused:
+        split_address(f"{host}:6650")
+    assert len(str(refused.value)) < 1000
+    tracemalloc.start()
+    try:
+        allowed = Targets([], ("*.example:6650",))
+        for number in range(5):
+            assert allowed.at_once(f"{host}{number}:6650") is None
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < len(host)
 
 
 def test_a_configured_broker_is_allowed(loop: ManualLoop) -> None:
