@@ -8,6 +8,10 @@ from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
 
+MOST_SAID = 512
+"""Characters of what a client says of itself that are kept: its version is in each line of the access log about its
+streams. A wanted broker's address that is cut is too long to be allowed all the same."""
+
 
 class NotConnect(ProtocolError):
     """The first command is not CONNECT."""
@@ -54,12 +58,12 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
     connect = envelope.connect
-    target, frame = text(connect.proxy_to_broker_url), data[:length]
+    target, frame = text(connect.proxy_to_broker_url)[:MOST_SAID], data[:length]
     if connect.HasField("proxy_to_broker_url"):
         connect.ClearField("proxy_to_broker_url")
         frame = framed(envelope)
     role = role_of(text(connect.auth_method_name), connect.auth_data)
-    return Greeting(target, text(connect.client_version), role, frame, data[length:])
+    return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, data[length:])
 
 
 def read_welcome(chunk: bytes) -> CommandConnected | None:

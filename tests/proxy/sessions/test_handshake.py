@@ -7,7 +7,8 @@ import pytest
 from protocol.errors import FrameTooLarge, ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
-from proxy.sessions.handshake import NotConnect, read_greeting
+from proxy.brokers.targets import split_address
+from proxy.sessions.handshake import MOST_SAID, NotConnect, read_greeting
 from tests.proxy.wire import PING, body, connect, send, unknown_command, varint
 
 LIMIT = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
@@ -55,6 +56,18 @@ def test_an_empty_name_is_a_lookup_connection_too() -> None:
     assert greeting is not None
     assert greeting.target == ""
     assert greeting.frame == connect()
+
+
+def test_of_long_names_only_the_beginning_is_kept_and_the_broker_hears_all() -> None:
+    """They come back in each line of the access log about the client's streams."""
+    frame = connect("x" * 1_000_000 + ":6650", client_version="v" * 1_000_000)
+    greeting = read_greeting(frame, LIMIT)
+    assert greeting is not None
+    assert greeting.client_version == "v" * MOST_SAID
+    assert greeting.target == "x" * MOST_SAID
+    assert body(greeting.frame).client_version == "v" * 1_000_000
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(greeting.target[:-5] + ":6650")  # so long, it is no address, wherever it was cut
 
 
 def test_what_comes_behind_is_kept() -> None:
