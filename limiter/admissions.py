@@ -4,7 +4,7 @@ Unlike a message, what asks here is refused rather than held. So a bound is aske
 refused by one of several bounds has taken nothing from the others.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Protocol, TypeVar
 
@@ -131,18 +131,18 @@ class Places:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._taken: Counter[Hashable] = Counter()
+        self._taken: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
         return len(self._taken)
 
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
         """Whether a place is free."""
-        return self._taken[key] < self.most
+        return self._taken.get(key, 0) < self.most
 
     def take(self, key: Hashable, now: int) -> None:  # noqa: ARG002 - as a Bound is asked
         """Take one."""
-        self._taken[key] += 1
+        self._taken[key] = self._taken.get(key, 0) + 1
 
     def give_back(self, key: Hashable) -> None:
         """One is free again.
@@ -150,7 +150,7 @@ class Places:
         Raises:
             ValueError: If none is taken.
         """
-        left = self._taken[key] - 1
+        left = self._taken.get(key, 0) - 1
         if left < 0:
             raise ValueError(f"no place of {key!r} is taken")
         self._taken[key] = left

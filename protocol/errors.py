@@ -4,6 +4,7 @@
     ├── FrameTooLarge      a frame announces more bytes than the connection allows
     ├── TooManyMessages    a SEND says that it holds more messages than one may
     ├── MalformedFrame     sizes or fields that contradict each other
+    ├── NotConnect         the first command is another one
     └── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
 
 Each carries `cause`, a short fixed word that is safe as a metric label.
@@ -42,6 +43,12 @@ class MalformedFrame(ProtocolError):
     """The sizes or fields inside a frame contradict each other."""
 
     cause = "malformed"
+
+
+class NotConnect(ProtocolError):
+    """The first command is not CONNECT."""
+
+    cause = "no_connect"
 
 
 class ForeignProtocol(ProtocolError):

@@ -82,9 +82,10 @@ class Targets:
             host, port = split_address(wanted)
         except ValueError:
             return None
-        if not _is_address(host) or not (self._is_named(host, port) or self._matches(host, port)):
+        if not _is_address(host):
             return None
-        return (host, port) if self._is_named(host, port) or self._is_inside(host) else None
+        is_allowed = self._is_named(host, port) or (self._matches(host, port) and self._is_inside(host))
+        return (host, port) if is_allowed else None
 
     async def connect(self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]]) -> Connected:
         """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.

@@ -1,11 +1,8 @@
 """Whom a session serves."""
 
-from dataclasses import dataclass
-
 from limiter.networks import counted_as
 
 
-@dataclass(slots=True, eq=False)
 class Connection:
     """One client connection, as logs name it.
 
@@ -13,12 +10,23 @@ class Connection:
     is what the client authenticated as (see `sessions/client_role.py`), empty if that is not known.
     """
 
-    connection_id: int
-    client_address: str = ""
-    client_version: str = ""
-    client_role: str = ""
-    role: str = "handshake"
-    broker: str = ""
+    __slots__ = ("broker", "client_address", "client_role", "client_version", "connection_id", "role")
+
+    def __init__(
+        self,
+        connection_id: int,
+        client_address: str = "",
+        client_version: str = "",
+        client_role: str = "",
+        role: str = "handshake",
+        broker: str = "",
+    ) -> None:
+        self.connection_id = connection_id
+        self.client_address = client_address
+        self.client_version = client_version
+        self.client_role = client_role
+        self.role = role
+        self.broker = broker
 
     @property
     def client_host(self) -> str:

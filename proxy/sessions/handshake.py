@@ -1,9 +1,13 @@
-"""The first frame of a client: who it is and which broker it wants. And the first of a broker, which lets it in."""
+"""The first frame of a client: who it is and which broker it wants. And the first of a broker, which lets it in.
 
-from typing import NamedTuple
+Clients of one application say the same, byte for byte, and so do brokers of one cluster. When thousands come at once,
+what was just read is not read again.
+"""
+
+from functools import lru_cache
 
 from protocol.commands import SIZES, decode, framed, text
-from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
+from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
@@ -11,34 +15,34 @@ from proxy.sessions.client_role import role_of
 MOST_SAID = 512
 """Characters of what a client says of itself that are kept: its version is in each line of the access log about its
 streams. A wanted broker's address that is cut is too long to be allowed all the same."""
+_REMEMBERED, _LONGEST_REMEMBERED = 64, 2048
+"""First frames of each side, and bytes of each: a CONNECT with a token has some 500. So a token stays in memory until
+64 other clients have come; that of a client that is connected is there anyway."""
 
 
-class NotConnect(ProtocolError):
-    """The first command is not CONNECT."""
-
-    cause = "no_connect"
-
-
-class Greeting(NamedTuple):
-    """What a client's CONNECT says.
+class Greeting:
+    """What a client's CONNECT says; one for all who say the same.
 
     Args:
         target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
         client_version: As the client names itself.
         client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
         frame: The CONNECT to send on: the client's own, without `proxy_to_broker_url`.
-        rest: Bytes behind it.
+        size: Bytes of the client's own.
     """
 
-    target: str
-    client_version: str
-    client_role: str
-    frame: bytes
-    rest: bytes
+    __slots__ = ("client_role", "client_version", "frame", "size", "target")
+
+    def __init__(self, target: str, client_version: str, client_role: str, frame: bytes, size: int) -> None:
+        self.target = target
+        self.client_version = client_version
+        self.client_role = client_role
+        self.frame = frame
+        self.size = size
 
 
 def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
-    """Read CONNECT from the first bytes of a connection; None while it is not complete.
+    """Read CONNECT from the first bytes of a connection; None while it is not complete. More may be behind it.
 
     Raises:
         ProtocolError: If these bytes are no CONNECT.
@@ -53,17 +57,8 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
         raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
     if len(data) < length:
         return None
-    data = bytes(data)
-    envelope = decode(data[SIZES.size : SIZES.size + command_size])
-    if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
-        raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
-    connect = envelope.connect
-    target, frame = text(connect.proxy_to_broker_url)[:MOST_SAID], data[:length]
-    if connect.HasField("proxy_to_broker_url"):
-        connect.ClearField("proxy_to_broker_url")
-        frame = framed(envelope)
-    role = role_of(text(connect.auth_method_name), connect.auth_data)
-    return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, data[length:])
+    frame = bytes(data[:length])
+    return _greeting_lately(frame) if length <= _LONGEST_REMEMBERED else _greeting(frame)
 
 
 def read_welcome(chunk: bytes) -> CommandConnected | None:
@@ -73,5 +68,26 @@ def read_welcome(chunk: bytes) -> CommandConnected | None:
     size, command_size = SIZES.unpack_from(chunk)
     if size + 4 != len(chunk) or command_size + SIZES.size != len(chunk):
         return None
-    envelope = decode(chunk[SIZES.size :])
+    return _welcome_lately(chunk) if len(chunk) <= _LONGEST_REMEMBERED else _welcome(chunk)
+
+
+def _greeting(own: bytes) -> Greeting:
+    envelope = decode(own[SIZES.size : SIZES.size + SIZES.unpack_from(own)[1]])
+    if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
+        raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
+    connect, frame = envelope.connect, own
+    target = text(connect.proxy_to_broker_url)[:MOST_SAID]
+    if connect.HasField("proxy_to_broker_url"):
+        connect.ClearField("proxy_to_broker_url")
+        frame = framed(envelope)
+    role = role_of(text(connect.auth_method_name), connect.auth_data)
+    return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
+
+
+def _welcome(frame: bytes) -> CommandConnected | None:
+    envelope = decode(frame[SIZES.size :])
     return envelope.connected if envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected") else None
+
+
+_greeting_lately = lru_cache(_REMEMBERED)(_greeting)
+_welcome_lately = lru_cache(_REMEMBERED)(_welcome)

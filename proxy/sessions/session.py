@@ -190,11 +190,11 @@ class Session:
             return
         self.connection.client_version = self._greeted.client_version
         self.connection.client_role = self._greeted.client_role
+        del self._greeting[: self._greeted.size]
         rule = client_blocks.refuses(self._engine.blocklist, self.connection)
         if rule is not None:
             self._turn_away(self._greeted, End(EndCause.BLOCKED, str(rule)))
             return
-        self._greeting = bytearray(self._greeted.rest)
         self.state = State.DIALLING
         self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
         wanted = self._engine.dialler.wanted(self._greeted.target)
@@ -212,7 +212,7 @@ class Session:
         self.state, self._last_word = State.TURNED_AWAY, end
         rule = partial(client_blocks.of, self._engine.blocklist, self.connection)
         self._turned_away = TurnedAway(greeting.frame, rule, self._traffic().replies.send, partial(self._end, end))
-        self._turned_away.feed(greeting.rest)
+        self._turned_away.feed(bytes(self._greeting))
 
     def _start_relaying(self) -> None:
         greeting = self._greeted

@@ -8,7 +8,7 @@ from protocol.errors import FrameTooLarge, ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
 from proxy.brokers.targets import split_address
-from proxy.sessions.handshake import MOST_SAID, NotConnect, read_greeting
+from proxy.sessions.handshake import MOST_SAID, read_greeting
 from tests.proxy.wire import PING, body, connect, send, unknown_command, varint
 
 LIMIT = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
@@ -19,7 +19,7 @@ def test_a_lookup_connection_names_no_broker_and_its_frame_goes_on_as_it_came() 
     assert greeting is not None
     assert (greeting.target, greeting.client_version) == ("", "test-client")
     assert greeting.frame == connect()
-    assert greeting.rest == b""
+    assert greeting.size == len(connect())
 
 
 def test_a_data_connection_names_its_broker_which_the_broker_is_not_told() -> None:
@@ -27,6 +27,7 @@ def test_a_data_connection_names_its_broker_which_the_broker_is_not_told() -> No
     assert greeting is not None
     assert greeting.target == "broker-3:6650"
     assert greeting.frame == connect()
+    assert greeting.size == len(connect("broker-3:6650"))
 
 
 def test_all_other_fields_go_on_those_that_nobody_knows_included() -> None:
@@ -70,10 +71,25 @@ def test_of_long_names_only_the_beginning_is_kept_and_the_broker_hears_all() -> 
         split_address(greeting.target[:-5] + ":6650")  # so long, it is no address, wherever it was cut
 
 
-def test_what_comes_behind_is_kept() -> None:
+def test_who_says_the_same_has_the_same_greeting_and_what_is_long_is_not_kept_for_others() -> None:
+    first = read_greeting(connect("broker-9:6650"), LIMIT)
+    assert first is read_greeting(connect("broker-9:6650") + PING, LIMIT)
+    assert first is not read_greeting(connect("broker-8:6650"), LIMIT)
+    long = connect(auth_data=b"x" * 4096)
+    assert read_greeting(long, LIMIT) is not read_greeting(long, LIMIT)
+
+
+def test_who_no_longer_is_among_the_latest_is_forgotten() -> None:
+    first = read_greeting(connect("broker-9:6650"), LIMIT)
+    for number in range(1000):
+        read_greeting(connect(f"other-{number}:6650"), LIMIT)
+    assert first is not read_greeting(connect("broker-9:6650"), LIMIT)
+
+
+def test_what_comes_behind_is_no_part_of_it() -> None:
     greeting = read_greeting(connect() + PING, LIMIT)
     assert greeting is not None
-    assert greeting.rest == PING
+    assert greeting.size == len(connect())
 
 
 def test_half_a_greeting_is_none_yet() -> None:
