@@ -5,14 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 BUILT  := $(VENV)/.built
-# What mypyc compiles (pyproject.toml lists the same): an edited source must not be shadowed by its old machine code.
-HOT    := $(addprefix protocol/,walk.py pieces.py scanner.py) \
-          $(addprefix limiter/,admissions.py rates.py token_bucket.py usage.py delays.py journal.py stream.py entry_mean.py under_way.py permit_meter.py permits.py wait_queue.py limiter.py turns.py lines.py gate.py) \
-          $(addprefix limiter/workers/,purse.py mirror.py account.py mail.py questions.py purses.py tickets.py deputy.py far_permits.py lending.py court.py departures.py verdicts.py judge.py) \
-          $(addprefix proxy/,budget.py shared_budget.py admission.py) \
-          proxy/observe/connection.py proxy/workers/far_admission.py \
-          $(addprefix proxy/sessions/,admittance.py client_blocks.py collecting.py deadlines.py dialler.py exact_way.py handshake.py holdings.py leg.py outlet.py pending.py read_buffer.py relay.py sender.py session.py session_log.py sockets.py throttle.py)
-MACHINE_CODE := protocol/*.so limiter/*.so limiter/workers/*.so proxy/*.so proxy/observe/*.so proxy/workers/*.so proxy/sessions/*.so ./*__mypyc*.so
+# What mypyc compiles, as pyproject.toml lists it: an edited source must not be shadowed by its old machine code.
+HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
+MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
 CC     ?= cc
 BROKER ?= standin
 

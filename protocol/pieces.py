@@ -1,7 +1,4 @@
-"""What the scanner finds in a chunk: sums by producer or consumer, or the frames one by one.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-"""
+"""What the scanner finds in a chunk: sums by producer or consumer, or the frames one by one."""
 
 from typing import Final
 

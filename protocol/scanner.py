@@ -9,8 +9,6 @@ who sent how much (`scan`), or, when somebody must be stopped, where each frame 
 A frame is inspected once, when the bytes that its verdict needs have come: for SEND the command, for MESSAGE the
 command and the metadata, for a control command all of it. Bytes of an uninspected frame are never passed on, bytes
 of an inspected one never kept.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,6 @@ What is read in one way here and in another by the broker would slip past the me
 fields' widths as every decoder does, and what decoders disagree on is refused: two different types in one command,
 tags of more than 32 bits or five bytes, groups.
 
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-
 Source: https://protobuf.dev/programming-guides/encoding/
 """
 

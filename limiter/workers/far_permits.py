@@ -1,7 +1,4 @@
-"""A worker's side of a consumer's permits: the judge meters them.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-"""
+"""A worker's side of a consumer's permits: the judge meters them."""
 
 from limiter.permits import Permits
 from limiter.stream import Stream

@@ -1,7 +1,4 @@
-"""An entry that has to wait, of which not all parts have come.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-"""
+"""An entry that has to wait, of which not all parts have come."""
 
 from limiter.stream import Entry, Stream
 from proxy.sessions.holdings import Holdings

@@ -1,7 +1,4 @@
-"""One TCP connection of a session: the client's, or the broker's.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-"""
+"""One TCP connection of a session: the client's, or the broker's."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""What one leg sends: to the kernel at once as long as it takes it, then by the transport.
-
-Compiled by mypyc where a C compiler is at hand; plain Python otherwise.
-"""
+"""What one leg sends: to the kernel at once as long as it takes it, then by the transport."""
 
 import asyncio
 from os import write, writev
