@@ -57,6 +57,7 @@ class Session:
         finished: Called when both of its connections are gone.
 
     Attributes:
+        max_frame: Bytes of the longest frame that either side may send.
         traffic: What goes between client and broker; None as long as that is their greetings only.
     """
 
@@ -73,7 +74,7 @@ class Session:
         self._finished = finished
         self._greeting = bytearray()
         self._greeted: Greeting | None = None
-        self._max_frame = _MAX_FRAME
+        self.max_frame = _MAX_FRAME
         self._last_word: End | None = None
         """Why it ends, whichever connection goes first."""
         self._started_at = engine.clock()
@@ -174,9 +175,9 @@ class Session:
         """The broker accepted the client; its frame size holds on both legs."""
         self._engine.dialler.finish(self)
         if command.max_message_size > 0:
-            self._max_frame = max_frame_size(command.max_message_size)
+            self.max_frame = max_frame_size(command.max_message_size)
             if self.traffic is not None:
-                self.traffic.limit_frames(self._max_frame)
+                self.traffic.limit_frames(self.max_frame)
 
     def _greet(self, chunk: bytes) -> None:
         self._greeting += chunk
@@ -185,7 +186,7 @@ class Session:
             return
         if self._admittance.waits():
             return
-        self._greeted = read_greeting(self._greeting, self._max_frame)
+        self._greeted = read_greeting(self._greeting, self.max_frame)
         if self._greeted is None:
             return
         self.connection.client_version = self._greeted.client_version
@@ -244,7 +245,6 @@ class Session:
             greeting = b"" if self._greeted is None else self._greeted.frame
             legs = self.client, self.broker
             self.traffic = Traffic(self, self._engine, legs, self._admittance, greeting)
-            self.traffic.limit_frames(self._max_frame)
         if self.state is State.RELAYING:
             self.client.relay, self.broker.relay = self.traffic.to_broker, self.traffic.to_client
         return self.traffic

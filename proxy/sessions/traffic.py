@@ -8,7 +8,6 @@ from typing import Protocol
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from protocol.scanner import MESSAGE, SEND
 from proxy.engine import Engine
@@ -32,13 +31,13 @@ from proxy.sessions.streams import Streams
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
-_MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 
 
 class TrafficOwner(Protocol):
     """The session, whose traffic it is."""
 
     connection: Connection
+    max_frame: int
 
     def greeted(self, command: CommandConnected) -> None:
         """The broker accepted the client."""
@@ -91,8 +90,8 @@ class Traffic:
         self._client, broker = client, _ = legs
         self._tasks = tasks = Tasks()
         connection = owner.connection
-        self.to_broker = Relay(SEND, _MAX_FRAME, Outlet(broker.sender), engine.gate, engine.clock)
-        self.to_client = Relay(MESSAGE, _MAX_FRAME, Outlet(client.sender), engine.gate, engine.clock)
+        self.to_broker = Relay(SEND, owner.max_frame, Outlet(broker.sender), engine.gate, engine.clock)
+        self.to_client = Relay(MESSAGE, owner.max_frame, Outlet(client.sender), engine.gate, engine.clock)
         relays = self.to_broker, self.to_client
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
         self._streams = Streams(engine, connection, admittance, relays, partial(owner.broke_protocol, client))
