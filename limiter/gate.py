@@ -17,6 +17,7 @@ from mypy_extensions import mypyc_attr
 from limiter.journal import Notes
 from limiter.limiter import Limiter
 from limiter.lines import Lines
+from limiter.passage import Passage
 from limiter.stream import Entry, Stream
 from limiter.turns import next_turn, obstacle_of, refusing
 
@@ -27,7 +28,7 @@ TURN_SIZE = 2048
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Gate:
+class Gate(Passage):
     """Lets entries pass or wait, exactly within all limits of their streams.
 
     Args:
@@ -73,8 +74,7 @@ class Gate:
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
 
-        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused. `messages` are,
-        here and in `withdraw`, those that are charged (`Stream.charged`).
+        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused.
         """
         if stream.held:
             return False

@@ -15,13 +15,6 @@ class Notes(Protocol):
         """`stream`, and with it its limiters, did something."""
 
 
-class Unnoted:
-    """For a gate whose streams are noted elsewhere."""
-
-    def note(self, stream: "Stream") -> None:
-        """They are."""
-
-
 class Journal:
     """The streams and limiters that have something to report.
 

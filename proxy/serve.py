@@ -29,7 +29,7 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config
 from proxy.config.reload import Reloader
 from proxy.config.watching import fingerprints
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.addresses import AddressKeyError
 from proxy.observe.counters import Counters
@@ -93,7 +93,7 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access, self.intervals)
-        self.engine = Engine(config, Policies(), counters, self.intervals.activity)
+        self.engine = NearEngine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.book = self._open_book(file)

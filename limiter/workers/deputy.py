@@ -9,9 +9,7 @@ It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a 
 
 from collections.abc import Callable, Iterable
 
-from limiter.gate import Gate
-from limiter.journal import Unnoted
-from limiter.limiter import Limiter
+from limiter.passage import Passage
 from limiter.stream import Answering, Entry, Stream
 from limiter.workers.account import Account
 from limiter.workers.letters import (
@@ -40,8 +38,10 @@ from limiter.workers.questions import Questions
 from limiter.workers.tickets import Tickets
 
 
-class Deputy(Gate):
+class Deputy(Passage):
     """Lets entries pass or wait as it was told.
+
+    Its streams have no limiters here; so nothing is ever refused here, and `count_rejected` is not for it.
 
     Args:
         alert: Told that there is something to tell the judge.
@@ -49,7 +49,6 @@ class Deputy(Gate):
     """
 
     def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
-        super().__init__(_never, Unnoted())
         self._alert = alert
         self._mail = Mail(alert, tells_all=tells_all)
         self._accounts: dict[Stream, Account] = {}
@@ -119,9 +118,9 @@ class Deputy(Gate):
         accounts = [self._accounts.get(stream) for stream in streams]
         self._tickets.when_decided([account for account in accounts if account is not None], then)
 
-    # ---- the gate
+    # ---- the passage
 
-    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as the gate's
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:  # noqa: ARG002 - as a Passage
         """Take a chunk's worth of what was lent, if all of it fits and nothing is held; else nothing."""
         account = self._accounts[stream]
         return not stream.held and not account.by_ticket and account.take(messages, size)
@@ -152,14 +151,14 @@ class Deputy(Gate):
         account = self._accounts.get(stream)
         self._mail.tell(Discarded(0 if account is None else account.number, 1, messages, size))
 
-    def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as the gate's
+    def hold(self, stream: Stream, entry: Entry, now: int) -> None:  # noqa: ARG002 - as a Passage
         """Keep `entry` until the judge releases it, or until what is before it has gone."""
         stream.held.append(entry)
         if entry.is_free:
             return
         self._tickets.hold(self._accounts[stream], entry)
 
-    def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as the gate's
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:  # noqa: ARG002 - as a Passage
         """Forget what is held of a stream, and give it back."""
         dropped = list(stream.held)
         stream.held.clear()
@@ -222,7 +221,3 @@ class Deputy(Gate):
 
 def _nothing_granted(_permits: int) -> None:
     """Who is about to end has no use for them."""
-
-
-def _never(limiter: Limiter, at_ns: int) -> None:
-    """A worker waits for nothing but its judge."""

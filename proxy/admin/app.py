@@ -24,7 +24,7 @@ from proxy.admin.status_rest import Counts, Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.config.reload import Reloader
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.policies.book import Book
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -69,7 +69,7 @@ class Parts:
 
 
 def admin_app(
-    engine: Engine,
+    engine: NearEngine,
     metrics: CollectorRegistry,
     readiness: Readiness,
     parts: Parts,
@@ -106,7 +106,7 @@ def admin_app(
     return app
 
 
-def _counts(engine: Engine) -> Counts:
+def _counts(engine: NearEngine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 

@@ -12,7 +12,7 @@ from proxy.admin.forwarding.outcome import Outcome
 from proxy.admin.refused import Why
 from proxy.admission import What
 from proxy.blocking.rules import Kind
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import LATENESS_NS, Counters
 from proxy.observe.totals import NamespaceTotals, Totals
@@ -53,7 +53,9 @@ class SluiceCollector(Collector):
         settle: Called first, so that the totals are as of now.
     """
 
-    def __init__(self, engine: Engine, totals: NamespaceTotals, access: AccessLog, settle: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: NearEngine, totals: NamespaceTotals, access: AccessLog, settle: Callable[[], None]
+    ) -> None:
         self._engine = engine
         self._totals = totals
         self._access = access
@@ -235,7 +237,7 @@ def _reloads(counters: Counters) -> Metric:
     )
 
 
-def _workers(engine: Engine) -> Iterator[Metric]:
+def _workers(engine: NearEngine) -> Iterator[Metric]:
     """A process that serves its clients itself is one."""
     counters, alone = engine.counters, engine.config.workers == 1
     yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)

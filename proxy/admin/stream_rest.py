@@ -13,7 +13,7 @@ from proxy.admin.openapi.described import described
 from proxy.admin.questions import Either, Number, Query, Text, asked, explaining
 from proxy.admin.stream_shape import ShownStream, Totals
 from proxy.admin.stream_view import Choice, Wanted, view
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 
 _LOOKED_AT_ONCE = 5000
 _SHOWN_AT_ONCE = 250
@@ -41,7 +41,7 @@ class StreamRest:
         engine: Where they are.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: NearEngine) -> None:
         self._engine = engine
 
     def routes(self) -> list[web.RouteDef]:

@@ -11,7 +11,7 @@ Frames come in parts. Whatever becomes of the first one, becomes of the others.
 
 from collections.abc import Callable
 
-from limiter.gate import Gate
+from limiter.passage import Passage
 from limiter.stream import Entry, Stream, StreamName
 from limiter.turns import refusal_of, rejecting
 from protocol.pieces import Piece
@@ -38,7 +38,7 @@ class ExactWay:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, streams: dict[int, Stream], outlet: Outlet, gate: Gate, clock: Callable[[], int]) -> None:
+    def __init__(self, streams: dict[int, Stream], outlet: Outlet, gate: Passage, clock: Callable[[], int]) -> None:
         self.sent: PendingPublishes | None = None
         self.handle: CommandHandler = lambda _kind, _command, frame: frame
         self.rejections: Rejections

@@ -7,7 +7,7 @@ chunk ─▶ scan ─▶ all fits ───────────────�
 
 from collections.abc import Callable
 
-from limiter.gate import Gate
+from limiter.passage import Passage
 from limiter.permits import Permits
 from limiter.stream import Stream
 from protocol.pieces import TAIL, Tally
@@ -40,7 +40,9 @@ class Relay:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, payload_kind: int, max_frame: int, outlet: Outlet, gate: Gate, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, payload_kind: int, max_frame: int, outlet: Outlet, gate: Passage, clock: Callable[[], int]
+    ) -> None:
         self.streams: dict[int, Stream] = {}
         self.scanner = FrameScanner(payload_kind, max_frame)
         self.exact = ExactWay(self.streams, outlet, gate, clock)

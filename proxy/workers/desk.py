@@ -16,7 +16,7 @@ from protocol.topic_name import parse_topic
 from proxy.blocking.blocklist import NOTHING_ENDED
 from proxy.blocking.blocklist import Ended as EndedByRule
 from proxy.blocking.rules import Key, Kind, Rule
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import Span
@@ -62,7 +62,7 @@ class Desk:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: NearEngine,
         access: AccessLog,
         court: Court,
         lost: Callable[[], None],

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from limiter.levels import ANYBODY, Client, Topic
-from limiter.observed import Observer
-from limiter.policies import Policies
-from limiter.registry import Registry
+from limiter.levels import Client, Topic
 from limiter.stream import Answering, Entry, Stream
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
@@ -19,19 +16,17 @@ from proxy.sessions.leg import Leg
 from proxy.workers.far_admission import FarAdmission, FarAdmittance
 
 
-class FarRegistry(Registry):
-    """Where streams begin and end.
+class FarRegistry:
+    """Where streams begin and end: an `Enrolment`.
 
     Args:
         deputy: Whom that is told.
-        observer: Of no use here; limits that are observed are the judge's, too.
     """
 
-    def __init__(self, deputy: Deputy, observer: Observer) -> None:
-        super().__init__(Policies(), deputy, observer)
+    def __init__(self, deputy: Deputy) -> None:
         self._deputy = deputy
 
-    def open(self, stream: Stream, topic: Topic, now: int, client: Client = ANYBODY) -> None:  # noqa: ARG002 - as Registry
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:  # noqa: ARG002 - as Enrolment
         """A stream of `topic` begins."""
         whose = stream.connection
         assert isinstance(whose, Connection), "streams of a worker belong to its connections"
@@ -47,7 +42,7 @@ class FarRegistry(Registry):
         """A stream that has been opened is a producer."""
         self._deputy.answer(stream, answering)
 
-    def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Registry
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:  # noqa: ARG002 - as Enrolment
         """The broker accepted a producer, and perhaps named it."""
         if stream.name.producer_name != producer_name:
             stream.name = replace(stream.name, producer_name=producer_name)
@@ -74,8 +69,8 @@ class FarEngine(Engine):
     """
 
     def __init__(self, config: Config, counters: Counters, deputy: Deputy, far: FarAdmission) -> None:
-        super().__init__(config, Policies(), counters, _nothing)
-        self.registry = FarRegistry(deputy, Observer(_never, self.journal, (1, 0)))
+        super().__init__(config, counters)
+        self.registry = FarRegistry(deputy)
         self.gate = deputy
         self._far = far
 
@@ -98,11 +93,3 @@ def share_of(config: Config, index: int) -> Config:
     publish = config.publish.model_copy(update={"hold_total": share(config.publish.hold_total)})
     lookups = share(config.max_lookups_in_flight)
     return config.model_copy(update={"max_lookups_in_flight": lookups, "publish": publish})
-
-
-def _nothing() -> None:
-    """What a worker does is told by its deputy."""
-
-
-def _never(*_wake_up: object) -> None:
-    """Nobody waits there."""

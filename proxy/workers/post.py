@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.tasks import Tasks
 from proxy.workers.desk import Desk
 from proxy.workers.letters import Hello, Stop
@@ -51,7 +51,7 @@ class Post:
         up: Set when it listens.
     """
 
-    def __init__(self, index: int, engine: Engine, new_desk: Callable[["Post"], Desk]) -> None:
+    def __init__(self, index: int, engine: NearEngine, new_desk: Callable[["Post"], Desk]) -> None:
         self.index = index
         self.desk: Desk | None = None
         self.up = asyncio.Event()

@@ -14,7 +14,7 @@ from limiter.stream import Stream
 from limiter.workers.court import Court
 from proxy.blocking.rules import Key
 from proxy.brokers.targets import split_address
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.workers.desk import Desk
 from proxy.workers.post import Post
@@ -33,7 +33,7 @@ class Supervisor:
         access: The access log of all.
     """
 
-    def __init__(self, engine: Engine, access: AccessLog) -> None:
+    def __init__(self, engine: NearEngine, access: AccessLog) -> None:
         self._engine = engine
         self._access = access
         self._court = Court(engine.gate, self._recall)

@@ -23,7 +23,7 @@ from proxy.brokers.targets import split_address
 from proxy.config.file_policies import file_policies
 from proxy.config.model import Config, ConfigError
 from proxy.config.reload import Reloader
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Writer
@@ -44,7 +44,7 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = Engine(config, Policies(), Counters(), lambda: None)
+        self.engine = NearEngine(config, Policies(), Counters(), lambda: None)
         kept = KeptBlocks(self.engine.blocklist)
         around = Around(self._before_change, self.engine.policies_changed, keepers={Kind.BLOCK: kept})
         self.store = Store(config.policies.store)

@@ -21,7 +21,7 @@ from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.counters import Counters
@@ -175,7 +175,7 @@ class World:
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
-        self.engine = Engine(self.config, policies, self.counters, self.intervals.activity, self.clock)
+        self.engine = NearEngine(self.config, policies, self.counters, self.intervals.activity, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access)
         self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
         self.sessions: list[Session] = []

@@ -9,7 +9,7 @@ from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import SLICE
 from proxy.config.model import Config
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.counters import Counters
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import TOPIC, producer, sends
@@ -18,7 +18,7 @@ Make = Callable[..., World]
 
 
 def test_the_configured_broker_is_the_one_that_clients_may_reach() -> None:
-    engine = Engine(Config(), Policies(), Counters(), lambda: None)
+    engine = NearEngine(Config(), Policies(), Counters(), lambda: None)
     assert engine.broker == ("127.0.0.1", 6651)
     assert engine.lookups.limit == Config().max_lookups_in_flight
 

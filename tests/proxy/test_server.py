@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from proxy.config.model import Config
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
@@ -22,7 +22,7 @@ def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
-    engine = Engine(config, policies_of(config.limits), counters, intervals.activity)
+    engine = NearEngine(config, policies_of(config.limits), counters, intervals.activity)
     return Server(engine, SessionLog(counters, intervals, access))
 
 

@@ -10,7 +10,7 @@ from limiter.workers.court import Court
 from limiter.workers.letters import Closed, Letter, Opened, Passed, Ticket
 from proxy.admission import What
 from proxy.config.model import Config
-from proxy.engine import Engine
+from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.workers.desk import Desk
@@ -27,7 +27,7 @@ class Office:
         config = Config.model_validate({"workers": 2, "admission": {"max_producers_per_topic": 1}})
         policies = Policies()
         policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(100)), "file"))
-        self.engine = Engine(config, policies, Counters(), lambda: None)
+        self.engine = NearEngine(config, policies, Counters(), lambda: None)
         self.told: list[str] = []
         self.desk = Desk(
             self.engine,

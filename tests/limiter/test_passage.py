@@ -1,0 +1,20 @@
+"""What sessions ask: both who decide it here and who asks elsewhere answer all of it."""
+
+from limiter.gate import Gate
+from limiter.passage import Passage
+from limiter.workers.deputy import Deputy
+
+ASKED = {name for name in vars(Passage) if not name.startswith("_")}
+
+
+def left_open(answering: type[Passage]) -> set[str]:
+    return {name for name in ASKED if getattr(answering, name) is getattr(Passage, name)}
+
+
+def test_the_gate_answers_all_that_is_asked() -> None:
+    assert len(ASKED) == 9
+    assert left_open(Gate) == set()
+
+
+def test_a_worker_refuses_nothing_itself() -> None:
+    assert left_open(Deputy) == {"count_rejected"}
