@@ -74,6 +74,11 @@ def text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
+def command_in(frame: bytes) -> bytes:
+    """The BaseCommand of a whole frame that a scanner has found, not decoded yet."""
+    return frame[SIZES.size : SIZES.size + SIZES.unpack_from(frame)[1]]
+
+
 def split(frame: bytes) -> tuple[BaseCommand, bytes]:
     """A whole frame's command and what stands behind it (magic, checksum, metadata, payload).
 

@@ -7,11 +7,9 @@ Until then it is held; what is heard of it here comes in the order of the messag
 from collections.abc import Callable
 
 from limiter.stream import Entry, Stream
+from protocol.commands import command_in
 from protocol.errors import ProtocolError
 from proxy.sessions.exact_way import ExactWay
-
-_HEAD = 8
-"""Bytes of a frame before its command: the size of the rest, and the command's."""
 
 
 class LateAnswers:
@@ -30,16 +28,12 @@ class LateAnswers:
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """A message that a limit might have refused is about to go on."""
-        self._exact.rejections.accepted(stream, _command_of(entry.frame))
+        self._exact.rejections.accepted(stream, command_in(entry.frame))
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
         """A limit refuses this message, which is not held any more."""
         self._exact.give_back(stream, [entry])
         try:
-            self._exact.rejections.refused(stream, reason, _command_of(entry.frame))
+            self._exact.rejections.refused(stream, reason, command_in(entry.frame))
         except ProtocolError as error:
             self._broke(error)
-
-
-def _command_of(frame: bytes) -> bytes:
-    return frame[_HEAD : _HEAD + int.from_bytes(frame[4:_HEAD], "big")]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import body_of, decode, encode, encode_with_payload, split, wrap
+from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, split, wrap
 from protocol.errors import MalformedFrame, ProtocolError
 from protocol.pulsar_pb2 import BaseCommand, CommandFlow, CommandPing, CommandProducer, CommandSend
 from tests.protocol import fields as wire
@@ -34,6 +34,12 @@ def test_a_command_comes_back_from_its_frame(consumer_id: int, permits: int) -> 
 def test_a_payload_comes_back_untouched(payload: bytes) -> None:
     envelope, behind = split(encode_with_payload(CommandSend(producer_id=1, sequence_id=2), payload))
     assert (envelope.send.producer_id, behind) == (1, payload)
+
+
+@given(payload=st.binary())
+def test_a_command_is_cut_out_of_its_frame_as_it_came(payload: bytes) -> None:
+    command = CommandSend(producer_id=1, sequence_id=2)
+    assert command_in(encode_with_payload(command, payload)) == wrap(command).SerializeToString()
 
 
 def test_a_frame_is_laid_out_as_pulsar_lays_it_out() -> None:
