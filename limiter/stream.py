@@ -74,7 +74,7 @@ class Stream:
         name: Who it is.
         chain: Its limiters, outermost first. Empty: unlimited.
         release: Called with each held entry that may pass, in order.
-        connection: The caller's own; not looked at here.
+        connection: The caller's own; of what is only played, the stream beside which it is (`observed.py`).
         by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:

@@ -206,7 +206,7 @@ class Deputy(Passage):
     @property
     def is_at_rest(self) -> bool:
         """Whether there is nothing that `report` would tell."""
-        return not self._mail.only_counts and self._purses.are_closed
+        return not self._mail.has_counts and self._purses.are_closed
 
     def take(self) -> list[Letter]:
         """What is to be told soon."""

@@ -35,7 +35,7 @@ class Mail:
         self._waiting: dict[Account, None] = {}
 
     @property
-    def only_counts(self) -> bool:
+    def has_counts(self) -> bool:
         """Whether there are counts that nobody waits for."""
         return bool(self._counted or self._waiting)
 

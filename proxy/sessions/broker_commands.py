@@ -26,7 +26,7 @@ from proxy.sessions.streams import Streams
 
 
 class BrokerEvents(Protocol):
-    """What a session wants to hear of, and answers."""
+    """What a session's traffic wants to hear of, and answers."""
 
     def connected(self, command: CommandConnected) -> None:
         """The handshake is over."""
@@ -42,7 +42,7 @@ class BrokerCommands:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
         looked_up: Takes the answer to a LOOKUP; the frame that goes on to the client, or None.
-        events: The session.
+        events: Told of what concerns the connections themselves.
         counters: Told of removed addresses.
     """
 

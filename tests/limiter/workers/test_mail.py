@@ -31,7 +31,7 @@ def test_letters_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_on
     mail.count(one, is_consumer=False)
     mail.count(one, is_consumer=False)
     assert bell.rang == ["sometime"]
-    assert mail.only_counts
+    assert mail.has_counts
     assert mail.take() == []
     mail.tell(Closed(1))
     mail.tell(Closed(2))
@@ -39,7 +39,7 @@ def test_letters_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_on
     assert mail.take() == [Closed(1), Closed(2)]
     mail.settle_all()
     assert mail.take() == [Passed(4, 1, 3, 10, 3, 10)]
-    assert not mail.only_counts
+    assert not mail.has_counts
 
 
 def test_what_metered_consumers_pass_is_told_soon() -> None:
@@ -87,11 +87,11 @@ def test_what_waits_without_a_ticket_is_told_until_nothing_does() -> None:
     mail.wait(one)
     mail.settle_all()
     assert mail.take() == [Behind(4, 2, 10)]
-    assert mail.only_counts
+    assert mail.has_counts
     one.behind.clear()
     mail.settle_all()
     assert mail.take() == [Behind(4, 0, 0)]
-    assert not mail.only_counts
+    assert not mail.has_counts
     mail.wait(one)
     mail.forget(one)
-    assert not mail.only_counts
+    assert not mail.has_counts
