@@ -24,10 +24,8 @@ from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
 from proxy.change_log import ChangeLog, FileSays, Told, difference
-from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
 from proxy.config.model import Config
-from proxy.config.reload import Reloader
 from proxy.config.watching import fingerprints
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
@@ -38,10 +36,12 @@ from proxy.observe.open_log import open_access_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.book import Around, Book
+from proxy.policies.file_policies import file_policies
 from proxy.policies.key import Kind
 from proxy.policies.layers import FilePolicies
 from proxy.policies.store import Store, StoreError
 from proxy.policies.who import Who
+from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
 from proxy.tasks import Tasks

@@ -23,9 +23,9 @@ from proxy.admin.refusal import refusal
 from proxy.admin.status_rest import Counts, Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.blocking.kept import BlockDesk
-from proxy.config.reload import Reloader
 from proxy.engine import NearEngine
 from proxy.policies.book import Book
+from proxy.reload import Reloader
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fresh = Callable[[], Awaitable[None]]

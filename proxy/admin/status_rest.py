@@ -12,7 +12,7 @@ from aiohttp import web
 
 from proxy.admin.openapi.described import described
 from proxy.admin.pulsar.answers import caller_of
-from proxy.config.reload import Outcome, Reloader
+from proxy.reload import Outcome, Reloader
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from limiter.levels import About, Setting
 from limiter.policies import Value
 from limiter.rates import Limit
 from protocol.topic_name import parse_topic
-from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
 from proxy.config.yaml_text import Taken
 from proxy.policies.contents import Contents
+from proxy.policies.file_policies import file_policies
 from proxy.policies.layers import FilePolicies, Layer, Place
 from proxy.policies.sections import section_of
 

@@ -20,18 +20,18 @@ from proxy.admin.refused import Refused
 from proxy.admin.status_rest import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
-from proxy.config.file_policies import file_policies
 from proxy.config.model import Config, ConfigError
-from proxy.config.reload import Reloader
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.book import Around, Book
+from proxy.policies.file_policies import file_policies
 from proxy.policies.key import Kind
 from proxy.policies.store import Store
 from proxy.policies.who import Who
+from proxy.reload import Reloader
 
 
 class Admin:

@@ -1,8 +1,8 @@
 """The limits of a configuration, alone in force."""
 
 from limiter.policies import Policies
-from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
+from proxy.policies.file_policies import file_policies
 
 
 def policies_of(limits: Limits, subscribe: tuple[int, int] | None = None) -> Policies:

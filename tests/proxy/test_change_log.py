@@ -8,11 +8,11 @@ import pytest
 from accesslog.record import ChangeLine, HeartbeatLine, LimitLine
 from limiter.levels import Setting
 from proxy.change_log import ChangeLog, FileSays, difference, differing
-from proxy.config.file_policies import file_policies
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import Span, Writer
+from proxy.policies.file_policies import file_policies
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.store import Change
 from proxy.policies.who import Who

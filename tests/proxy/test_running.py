@@ -14,8 +14,8 @@ import structlog
 
 from proxy.config import watching
 from proxy.config.model import Config, load_config
-from proxy.config.reload import Outcome, Reloader
 from proxy.policies.store import StoreError
+from proxy.reload import Outcome, Reloader
 from proxy.running import _serve
 from proxy.serve import Source
 

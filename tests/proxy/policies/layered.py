@@ -9,10 +9,10 @@ from limiter.levels import Client, Setting
 from limiter.policies import Policies
 from limiter.rates import DIRECTIONS
 from protocol.topic_name import parse_topic
-from proxy.config.file_policies import file_policies
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.book import Around, Book
+from proxy.policies.file_policies import file_policies
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import FilePolicies, Place
 from proxy.policies.store import Store

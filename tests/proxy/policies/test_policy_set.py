@@ -3,8 +3,8 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
+from proxy.policies.file_policies import file_policies
 from proxy.policies.layers import FilePolicies
 from proxy.policies.policy_set import Attached, PolicySet, as_tree, in_force, of_file, path_of, split_subscription
 from tests.proxy.policies.layered import ORDERS, a_book

@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
-from proxy.config.reload import Reloader
 from proxy.observe.counters import Counters
 from proxy.policies.store import StoreError
 from proxy.policies.who import Who
+from proxy.reload import Reloader
 
 
 class Desk:

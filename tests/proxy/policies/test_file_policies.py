@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.config.file_policies import file_policies
 from proxy.config.limits import Limits
+from proxy.policies.file_policies import file_policies
 from proxy.policies.layers import FilePolicies
 
 _TOPIC = "persistent://acme/shop/orders"
