@@ -5,7 +5,7 @@ import contextlib
 import itertools
 
 from proxy.brokers.targets import split_address
-from proxy.engine import Engine
+from proxy.sessions.engine import Engine
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 

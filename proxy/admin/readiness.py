@@ -5,7 +5,7 @@ import asyncio
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandConnect
 from proxy.brokers.targets import TargetRefusedError
-from proxy.engine import Engine
+from proxy.sessions.engine import Engine
 
 _PATIENCE_S = 3.0
 _CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_version=20))

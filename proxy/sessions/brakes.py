@@ -1,8 +1,8 @@
 """What stops the reading of a session's two legs, as it is configured."""
 
 from proxy.budget import Budget
-from proxy.engine import Engine
 from proxy.observe.connection import Connection
+from proxy.sessions.engine import Engine
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.leg import Leg
 from proxy.sessions.pending import PendingPublishes

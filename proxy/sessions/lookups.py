@@ -13,9 +13,9 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.admission import NotAdmittedError
 from proxy.brokers.lookup import Redirected, follow, through_proxy, too_many
-from proxy.engine import Engine
 from proxy.refusals import lookup_refused, metadata_refused, request_refused
 from proxy.sessions.admittance import Admittance
+from proxy.sessions.engine import Engine
 from proxy.sessions.replies import Replies
 from proxy.tasks import Tasks
 

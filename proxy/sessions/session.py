@@ -19,11 +19,11 @@ from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandConnected, CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
-from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
+from proxy.sessions.engine import Engine
 from proxy.sessions.handshake import Greeting, read_greeting, read_welcome
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog

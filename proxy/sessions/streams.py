@@ -18,9 +18,9 @@ from protocol.pulsar_pb2 import (
     CommandSubscribe,
 )
 from protocol.topic_name import TopicName, parse_topic
-from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.sessions.admittance import Admittance
+from proxy.sessions.engine import Engine
 from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.relay import Relay
 

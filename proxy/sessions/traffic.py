@@ -10,7 +10,6 @@ from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from protocol.scanner import MESSAGE, SEND
-from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
@@ -19,6 +18,7 @@ from proxy.sessions.broker_commands import BrokerCommands
 from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.departing import Departing
 from proxy.sessions.ends import End
+from proxy.sessions.engine import Engine
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups

@@ -8,10 +8,10 @@ from limiter.stream import Answering, Entry, Stream
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config
-from proxy.engine import Engine
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.sessions.admittance import Admittance
+from proxy.sessions.engine import Engine
 from proxy.sessions.leg import Leg
 from proxy.workers.far_admission import FarAdmission, FarAdmittance
 

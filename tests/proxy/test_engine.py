@@ -1,26 +1,17 @@
-"""What all sessions of a process share."""
+"""What sessions share where their limits are kept, too."""
 
 import asyncio
 from collections.abc import Callable
 
 from limiter.changes import Change, change_of
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Value
 from limiter.rates import Limit, rate
 from limiter.registry import SLICE
-from proxy.config.model import Config
-from proxy.engine import NearEngine
-from proxy.observe.counters import Counters
 from tests.proxy.conversation import Peer, World, publisher
 from tests.proxy.wire import TOPIC, producer, sends
 
 Make = Callable[..., World]
-
-
-def test_the_configured_broker_is_the_one_that_clients_may_reach() -> None:
-    engine = NearEngine(Config(), Policies(), Counters(), lambda: None)
-    assert engine.broker == ("127.0.0.1", 6651)
-    assert engine.lookups.limit == Config().max_lookups_in_flight
 
 
 def test_changed_policies_reach_the_streams_that_are_open(make_world: Make) -> None:

@@ -1,0 +1,89 @@
+"""What all sessions of a process share: budgets, allow-list, counters, and whoever keeps their limits.
+
+Engine ◀── NearEngine: the limits are in this process  (`proxy/engine.py`)
+◀── FarEngine: they are in another one          (`workers/far.py`)
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from limiter.levels import Client, Topic
+from limiter.passage import Passage
+from limiter.stream import Answering, Entry, Stream
+from proxy.blocking.blocklist import Blockable, Blocklist
+from proxy.brokers.lookup import LookupSlots
+from proxy.brokers.targets import Targets, split_address
+from proxy.config.model import Config
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+from proxy.observe.disbelief import Disbelief
+from proxy.observe.hold_log import HoldLog
+from proxy.observe.rejects import Rejects
+from proxy.sessions.admittance import Admittance
+from proxy.sessions.dialler import Dialler
+from proxy.sessions.leg import Leg
+from proxy.sessions.read_buffer import ReadBuffer
+from proxy.sessions.reading_line import ReadingLine
+from proxy.shared_budget import SharedBudget
+
+
+class Enrolment(Protocol):
+    """Where streams begin and end: a `Registry`, or whoever tells one in another process."""
+
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:
+        """A stream of `topic` begins."""
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that has been opened is a producer."""
+
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:
+        """The broker accepted a producer, and perhaps named it."""
+
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends. Gives back what it held."""
+
+
+class Engine:
+    """The parts that outlive a session, whoever decides what passes.
+
+    Args:
+        config: The configuration.
+        counters: What the data path counts into.
+        clock: Monotonic nanoseconds.
+
+    Attributes:
+        gate: What of their entries passes; a subclass sets it, and the next.
+        registry: Told of their streams.
+    """
+
+    gate: Passage
+    registry: Enrolment
+
+    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.config = config
+        self.clock = clock
+        self.counters = counters
+        self.disbelief = Disbelief(counters, clock)
+        self.dispatch_rules = config.dispatch.rules()
+        self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
+        self.reading_line = ReadingLine()
+        self.read_buffer = ReadBuffer()
+        self.rejects = Rejects()
+        self.lookups = LookupSlots(config.max_lookups_in_flight)
+        self.broker = split_address(config.broker)
+        self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
+        self.dialler = Dialler(config, self.targets)
+        self.sessions: set[Blockable] = set()
+        """Those that are connected."""
+        self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
+
+    def admittance(self, connection: Connection, client: Leg) -> Admittance:
+        """What a session asks whether its client, its lookups and its streams may come in."""
+        raise NotImplementedError
