@@ -1,6 +1,7 @@
 """What a process that serves asks of Python and of the C library, once, before it serves."""
 
 import ctypes
+import os
 import sys
 
 SWITCH_S = 0.0005
@@ -22,6 +23,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 def set_up_runtime() -> None:
     """Set all of it; a C library that has no such options goes on as it is."""
     sys.setswitchinterval(SWITCH_S)
+    os.environ.setdefault("UV_USE_IO_URING", "0")
     options = getattr(ctypes.CDLL(None), "mallopt", None)
     if options is not None:
         options(_M_MMAP_THRESHOLD, LARGE)

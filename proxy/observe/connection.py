@@ -12,7 +12,7 @@ class Connection:
 
     __slots__ = ("broker", "client_address", "client_role", "client_version", "connection_id", "role")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a record, and no dataclass: compiled, these have no slots
         self,
         connection_id: int,
         client_address: str = "",

@@ -2,12 +2,16 @@
 
 import asyncio
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config
+from proxy.sessions.attempt import Attempt
 from proxy.sessions.deadlines import Deadlines
 from proxy.sessions.ends import End, EndCause
+
+_EXPECTED = (TargetRefusedError, OSError)
+"""How a dial may fail."""
 
 
 class Caller(Protocol):
@@ -30,7 +34,7 @@ class Dialler:
         self._targets = targets
         self._handshakes = Deadlines[Caller](config.handshake_timeout, self._not_greeted)
         self._answers = Deadlines[Caller](config.connect_timeout, self._not_answered)
-        self._dials: dict[Caller, tuple[asyncio.Task[Any], str]] = {}
+        self._dials: dict[Caller, tuple[Attempt, str]] = {}
 
     @property
     def under_way(self) -> int:
@@ -49,9 +53,9 @@ class Dialler:
         """All is over, be it before, while or after the broker is dialled."""
         self._handshakes.end(caller)
         if caller in self._dials:
-            task, _ = self._dials.pop(caller)
+            attempt, _ = self._dials.pop(caller)
             self._answers.end(caller)
-            task.cancel()
+            attempt.cancel()
 
     def wanted(self, target: str | None) -> str:
         """The broker that a client gets: the one that it named, else the configured one."""
@@ -62,30 +66,27 @@ class Dialler:
         loop = asyncio.get_running_loop()
         connect = partial(loop.create_connection, lambda: protocol)
         address = self._targets.at_once(wanted)
-        task: asyncio.Task[Any] = loop.create_task(
-            self._targets.connect(wanted, connect) if address is None else connect(*address)
-        )
-        self._dials[caller] = task, wanted
+        coroutine = self._targets.connect(wanted, connect) if address is None else connect(*address)
+        attempt = Attempt(coroutine, partial(self._dialled, caller), _EXPECTED)
+        self._dials[caller] = attempt, wanted
         self._answers.begin(caller)
-        task.add_done_callback(partial(self._dialled, caller))
+        attempt.start()
 
-    def _dialled(self, caller: Caller, task: "asyncio.Task[Any]") -> None:
-        if self._dials.get(caller, (None, ""))[0] is not task:
+    def _dialled(self, caller: Caller, attempt: Attempt, error: Exception | None) -> None:
+        if self._dials.get(caller, (None, ""))[0] is not attempt:
             return
         _, wanted = self._dials.pop(caller)
         self._answers.end(caller)
-        if task.cancelled():  # the loop ends
+        if error is None:
             return
-        try:
-            task.result()
-        except TargetRefusedError as error:
+        if isinstance(error, TargetRefusedError):
             caller.not_connected(End(EndCause.TARGET_REFUSED, str(error)))
-        except OSError as error:
+        else:
             caller.not_connected(End(EndCause.BROKER_UNREACHABLE, f"{wanted}: {str(error) or self._too_long()}"))
 
     def _not_answered(self, caller: Caller) -> None:
-        task, wanted = self._dials.pop(caller)
-        task.cancel()
+        attempt, wanted = self._dials.pop(caller)
+        attempt.cancel()
         caller.not_connected(End(EndCause.BROKER_UNREACHABLE, f"{wanted}: {self._too_long()}"))
 
     def _not_greeted(self, caller: Caller) -> None:

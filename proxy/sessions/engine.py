@@ -1,12 +1,14 @@
 """What all sessions of a process share: budgets, allow-list, counters, and whoever keeps their limits.
 
-Engine ◀── NearEngine: the limits are in this process  (`proxy/engine.py`)
-◀── FarEngine: they are in another one          (`workers/far.py`)
+NearEngine is the one whose limits are in this process (`proxy/engine.py`), FarEngine the one whose limits are in
+another (`workers/far.py`).
 """
 
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+from mypy_extensions import mypyc_attr
 
 from limiter.levels import Client, Topic
 from limiter.passage import Passage
@@ -50,6 +52,7 @@ class Enrolment(Protocol):
         """A stream ends. Gives back what it held."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     """The parts that outlive a session, whoever decides what passes.
 

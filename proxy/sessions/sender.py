@@ -34,7 +34,6 @@ class Sender:
 
     def open(self, transport: asyncio.Transport) -> None:
         """There is a connection."""
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         self._transport = transport
         self._descriptor = _UNKNOWN
 
@@ -82,6 +81,7 @@ class Sender:
         sent = 0
         if self._descriptor == _UNKNOWN:
             self._descriptor = descriptor_of(transport)
+            transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
         if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             try:
                 sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])

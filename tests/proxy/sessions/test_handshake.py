@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from protocol.errors import FrameTooLarge, ProtocolError
+from protocol.errors import FrameTooLarge, NotConnect, ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
 from proxy.brokers.targets import split_address
