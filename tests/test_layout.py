@@ -28,7 +28,6 @@ WITHOUT_TEST = {
     "limiter/workers/letters.py": "values only",
     "limiter/workers/mirror.py": "values only, seen through test_judge.py",
     "limiter/workers/purses.py": "seen through test_deputy.py",
-    "loadgen/bench/errors.py": "one exception",
     "loadgen/bench_limits/errors.py": "one exception",
     "loadgen/commands.py": "hangs up options; tests/sluice/test_cli.py reads its help",
     "loadgen/real/errors.py": "one exception",

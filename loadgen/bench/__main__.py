@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from loadgen.bench import arguments as accepted
 from loadgen.bench import page, run
 from loadgen.bench.errors import BenchError
 from loadgen.bench.native import Native
@@ -37,6 +38,7 @@ from loadgen.bench.sink import Sink
 from loadgen.bench.stage import Stage
 from loadgen.bench.table import MARKS, Found, beyond, losses, missed, table, unguarded, unlisted
 from loadgen.bench_limits.page import machine
+from loadgen.bench_limits.page_file import text_of
 from loadgen.bench_limits.table import PageError, put_between
 from loadgen.real import jars
 from loadgen.real.perf import Traffic
@@ -115,7 +117,9 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
 
 def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) -> int:
     if arguments.write:
-        _put(arguments.write, "")  # before the minutes of measuring: a page that has lost a mark is told at once
+        _put(
+            arguments.write, ""
+        )  # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
     for name, why in without.items() if arguments.real else ():
         sys.stderr.write(f"without {name}: {why}\n")
     found, missing = _measure(arguments, chosen)
@@ -135,7 +139,7 @@ def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) 
 
 
 def _put(to: Path, section: str) -> str:
-    return put_between(to.read_text(encoding="utf-8") if to.exists() else "", MARKS, section)
+    return put_between(text_of(to), MARKS, section)
 
 
 def _measure(arguments: argparse.Namespace, chosen: Sequence[Row]) -> tuple[Found, Absent]:
@@ -180,8 +184,10 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
         "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
     )
     parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each row and peer (default: 3)")
-    parser.add_argument("--seconds", type=float, default=1.5, help="how long each sends (default: 1.5)")
+    parser.add_argument(
+        "--rounds", type=accepted.count, default=3, help="measurements of each row and peer (default: 3)"
+    )
+    parser.add_argument("--seconds", type=accepted.seconds, default=1.5, help="how long each sends (default: 1.5)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
     return parser
 

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from google.protobuf.message import Message
 
@@ -77,10 +77,10 @@ def broker_of(topic: str, port: int) -> str:
     return str(found.broker_service_url).removeprefix("pulsar://")
 
 
-def wait_listening(port: int, longest_s: float) -> bool:
-    """Whether somebody listens there in time."""
+def wait_listening(port: int, longest_s: float, may_come: Callable[[], bool] = lambda: True) -> bool:
+    """Whether somebody listens there in time; no more is waited for once nobody `may_come`."""
     deadline = time.monotonic() + longest_s
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and may_come():
         try:
             socket.create_connection(("127.0.0.1", port)).close()
         except OSError:

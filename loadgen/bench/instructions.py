@@ -7,6 +7,7 @@ one in a hundred, whatever else the machine does. Chunks go one by one, so each 
 import argparse
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from socket import socket
 
+from loadgen.bench import arguments as accepted
 from loadgen.bench import frames
-from loadgen.bench.errors import BenchError
+from loadgen.bench.errors import BenchError, last_line
 from loadgen.bench.native import Native
 from loadgen.bench.peers import sluice
 from loadgen.bench.peers.plan import Command, Place, Plan, running
@@ -100,31 +102,34 @@ def _send(native: Native, ends: tuple[socket, socket], chunk: bytes, per_chunk: 
 def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - valgrind's own tools
     if done.returncode:
-        raise BenchError(f"{command[0]} failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise BenchError(f"{command[0]} failed: {last_line(done.stderr)}")
     return done.stdout
 
 
-def _kind(text: str) -> tuple[int, int]:
-    count, _, size = text.partition("x")
-    return int(count), int(size)
+def _fail(line: str) -> int:
+    sys.stderr.write(f"instructions: {line}\n")
+    return 1
 
 
 def main() -> int:
     """Count and print; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench.instructions", description=__doc__)
-    parser.add_argument("--chunks", type=int, default=200, help="of each kind (default: 200)")
-    parser.add_argument("--kind", dest="kinds", action="append", type=_kind, metavar="FRAMESxBYTES", help="only this")
+    parser.add_argument("--chunks", type=accepted.count, default=200, help="of each kind (default: 200)")
+    parser.add_argument(
+        "--kind", dest="kinds", action="append", type=accepted.kind, metavar="FRAMESxBYTES", help="only this"
+    )
     arguments = parser.parse_args()
     chunks, arguments.kinds = arguments.chunks, arguments.kinds or CHUNKS
     if shutil.which("valgrind") is None:
-        sys.stderr.write("instructions: valgrind is needed: install the package valgrind\n")
-        return 1
+        return _fail("valgrind is needed: install the package valgrind")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
     try:
         native = Native()
         counted = {(count, size): _count(native, count, size, chunks) for count, size in arguments.kinds}
-    except BenchError as error:
-        sys.stderr.write(f"instructions: {error}\n")
-        return 1
+    except (BenchError, OSError) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted")
     print(table(counted))  # noqa: T201 - what the command is for
     return 0
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadgen.bench.errors import BenchError
+from loadgen.bench.errors import BenchError, last_line
 
 SOURCE = Path(__file__).with_name("ends.c")
 PATIENCE_MS = 5000
@@ -26,7 +27,10 @@ _NS = 1_000_000_000
 
 def compiler() -> list[str] | None:
     """The C compiler of this machine: $CC, else `cc`; None if there is none."""
-    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    try:
+        command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    except ValueError:  # a quotation that is not closed names none
+        return None
     return command if shutil.which(command[0]) else None
 
 
@@ -220,14 +224,22 @@ def _compiled() -> Path:
         raise BenchError("no C compiler: install one (for example the package gcc), or name it in $CC")
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     made = Path(tempfile.gettempdir()) / f"sluice-bench-{os.getuid()}" / f"ends-{digest}.so"
+    _keep_to_ourselves(made.parent)
     if not made.exists():
-        made.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished = made.with_suffix(f".{os.getpid()}")
         done = subprocess.run(  # noqa: S603 - the user's own compiler, fixed arguments
             [*command, "-O2", "-shared", "-fPIC", "-o", str(unfinished), str(SOURCE)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise BenchError(f"{SOURCE.name} does not compile: {done.stderr.strip().splitlines()[-1:]}")
+            raise BenchError(f"{SOURCE.name} does not compile: {last_line(done.stderr)}")
         unfinished.replace(made)
     return made
+
+
+def _keep_to_ourselves(folder: Path) -> None:
+    """Everybody may make that folder where all have their temporary files, and what lies in it is executed."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise BenchError(f"{folder}: others can write there: remove it, or set $TMPDIR to a folder of your own")

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from loadgen.bench_limits import page, peers, run
 from loadgen.bench_limits.errors import BenchError
+from loadgen.bench_limits.page_file import text_of
 from loadgen.bench_limits.rows import neighbour, patience, raised, shares, sustained
 from loadgen.bench_limits.rows.dispatch import backlog, batches, beside, gap, group, sizes, twenty
 from loadgen.bench_limits.rows.row import Row
@@ -84,7 +85,7 @@ def _chosen(arguments: argparse.Namespace) -> dict[str, list[Row]]:
 
 
 def _put(to: Path, sections: dict[str, str]) -> str:
-    text = to.read_text(encoding="utf-8") if to.exists() else ""
+    text = text_of(to)
     for about, section in sections.items():
         text = put_into(text, about, section)
     return text

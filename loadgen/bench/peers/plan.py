@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadgen.bench.client import wait_listening
-from loadgen.bench.errors import BenchError
+from loadgen.bench.errors import BenchError, last_line
 from loadgen.real.ports import free_ports
 from loadgen.real.tethered_process import TetheredProcess
 
@@ -81,15 +81,16 @@ def running(plan: Plan, folder: Path, broker_port: int) -> Iterator[Peer]:
     """Start it, and end it with the block.
 
     Raises:
-        BenchError: If it cannot be had, or does not listen in time.
+        BenchError: If it cannot be had, ends, or does not listen in time.
     """
     home = Path(tempfile.mkdtemp(prefix=plan.name.partition(" ")[0], dir=folder))
     port, spare_port = free_ports(0, 0)
     command = plan.command(Place(home, port, spare_port, broker_port))
     process = TetheredProcess(command.line, home / "log", command.env)
     try:
-        if not wait_listening(port, _START_S):
-            raise BenchError(f"{plan.name} does not listen: {process.last_lines().splitlines()[-1:]}")
+        if not wait_listening(port, _START_S, lambda: process.exit_code is None):
+            how = "does not listen" if process.exit_code is None else f"ended with code {process.exit_code}"
+            raise BenchError(f"{plan.name} {how}: {last_line(process.last_lines())}")
         yield Peer(plan.name, port, process.pid, spare_port)
     finally:
         process.stop()

@@ -10,7 +10,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from loadgen.bench.errors import BenchError
+from loadgen.bench.errors import BenchError, last_line
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.peers import sluice
 from loadgen.bench.rows.row import Row
@@ -76,7 +76,7 @@ def _inside() -> float:
         mypyc = [sys.executable, "-c", "from mypyc.__main__ import main; main()", *sources]
         done = subprocess.run(mypyc, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
         if done.returncode:
-            raise BenchError(f"the bucket does not compile: {(done.stdout + done.stderr).strip().splitlines()[-1:]}")
+            raise BenchError(f"the bucket does not compile: {last_line(done.stdout + done.stderr)}")
         return _run(_INSIDE, folder)
 
 
@@ -85,5 +85,5 @@ def _run(script: str, folder: Path | None) -> float:
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     if done.returncode:
-        raise BenchError(f"the bucket cannot be timed: {done.stderr.strip().splitlines()[-1:]}")
+        raise BenchError(f"the bucket cannot be timed: {last_line(done.stderr)}")
     return float(done.stdout)

@@ -1,3 +1,4 @@
+import shutil
 import sys
 
 import pytest
@@ -44,3 +45,25 @@ def test_without_valgrind_it_says_so(monkeypatch, capsys):
 def test_a_tool_that_fails_is_an_error():
     with pytest.raises(BenchError, match="failed"):
         instructions._run([sys.executable, "-c", "raise SystemExit('no such process')"])
+
+
+@pytest.mark.parametrize(("error", "said"), [(KeyboardInterrupt(), "interrupted"), (OSError(28, "full"), "full")])
+def test_what_ends_it_is_one_line(monkeypatch, capsys, error, said):
+    def fails():
+        raise error
+
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(instructions, "Native", fails)
+    monkeypatch.setattr(sys, "argv", ["instructions"])
+    assert instructions.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith("instructions: ")
+    assert told.endswith(f"{said}\n")
+
+
+@pytest.mark.parametrize("argument", ["--kind=8", "--chunks=0"])
+def test_chunks_have_to_be_some(monkeypatch, capsys, argument):
+    monkeypatch.setattr(sys, "argv", ["instructions", argument])
+    with pytest.raises(SystemExit, match="2"):
+        instructions.main()
+    assert "belongs here" in capsys.readouterr().err

@@ -42,6 +42,18 @@ def test_a_page_that_has_lost_a_mark_is_told_before_anything_is_measured(called,
     assert "only one of the lines" in capsys.readouterr().err
 
 
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_measured(called, capsys, tmp_path):
+    assert called("--write", str(tmp_path / "nowhere" / "page.md")) == bench.BAD_INPUT
+    assert "nowhere: make it, or name another page" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argument", ["--rounds=0", "--seconds=nan", "--seconds=-1"])
+def test_nothing_is_measured_for_no_time_or_no_times(called, capsys, argument):
+    with pytest.raises(SystemExit, match="2"):
+        called("--only", "send-100-1", argument)
+    assert "belong" in capsys.readouterr().err
+
+
 def measured(_arguments, chosen):
     slow = {bare.NAME: [{"rate": 100.0, "cpu": 1.0}], sluice.NAME: [{"rate": 1.0, "cpu": 1.0}]}
     return {row.name: slow for row in chosen}, {}

@@ -1,4 +1,6 @@
+import os
 import socket
+import tempfile
 import threading
 
 import pytest
@@ -146,6 +148,25 @@ def test_without_a_compiler_nothing_can_be_measured(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     assert native.compiler() is None
     with pytest.raises(BenchError, match="install one"):
+        native.Native()
+
+
+def test_a_compiler_whose_quotation_is_not_closed_is_none(monkeypatch):
+    monkeypatch.setenv("CC", "cc '-O2")
+    assert native.compiler() is None
+
+
+def test_nothing_is_executed_that_others_could_have_put_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"sluice-bench-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(BenchError, match="others can write there: remove it"):
+        native.Native()
+    folder.rmdir()
+    folder.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(BenchError, match="others can write there: remove it"):
         native.Native()
 
 
