@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -48,13 +48,15 @@ class Post:
 
     Attributes:
         desk: That of the worker that runs.
-        up: Set when it listens.
+        up: Set when it listens, or has ended before.
+        why: Why there is none, for people; empty as long as none has ended.
     """
 
     def __init__(self, index: int, engine: NearEngine, new_desk: Callable[["Post"], Desk]) -> None:
         self.index = index
         self.desk: Desk | None = None
         self.up = asyncio.Event()
+        self.why = ""
         self._engine = engine
         self._new_desk = new_desk
         self._tasks = Tasks()
@@ -113,6 +115,7 @@ class Post:
             how = await self._employ()
             if self._is_ending:
                 break
+            self.why = _in_words(how)
             self.up.set()
             self._engine.counters.workers_lost += 1
             pause = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(2 * pause, LONGEST_PAUSE_S)
@@ -182,3 +185,9 @@ class Post:
         if last_id == 0:
             return self._next_id
         return last_id + IDS_APART * self._engine.config.workers
+
+
+def _in_words(how: Mapping[str, object]) -> str:
+    if "error" in how:
+        return f"no process can be had for it: {how['error']}"
+    return f"it ended with code {how['code']}; the lines before this one say why"

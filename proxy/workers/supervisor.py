@@ -58,8 +58,9 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(post.up.wait(), START_S)
             if not post.is_up:
+                why = post.why or f"it is not there within {START_S:g} s"
                 await self.stop(0)
-                raise OSError(f"worker {post.index} does not come up")
+                raise OSError(f"worker {post.index} does not come up: {why}")
         return f"{split_address(self._engine.config.listen)[0]}:{port}"
 
     async def stop(self, patience_s: float) -> None:

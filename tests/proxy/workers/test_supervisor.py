@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections import Counter
 from pathlib import Path
 from struct import pack
@@ -188,3 +189,25 @@ async def test_a_port_where_somebody_else_listens_is_not_shared() -> None:
         with pytest.raises(StartError, match="listen"):
             await proxy.start()
         await proxy.stop()
+
+
+async def no_room(*_command: object, **_options: object) -> None:
+    raise OSError(24, "Too many open files")
+
+
+async def test_a_worker_that_cannot_be_had_at_the_start_is_told_with_the_reason(monkeypatch) -> None:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_room)
+    await refused_with("worker 0 does not come up: no process can be had for it: .*Too many open files")
+
+
+async def test_a_worker_that_ends_at_the_start_is_told_with_its_code(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    await refused_with("worker 0 does not come up: it ended with code 1; the lines before this one say why")
+
+
+async def refused_with(reason: str) -> None:
+    config = Config.model_validate({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "workers": 2})
+    proxy = Proxy(Source(None, lambda: config))
+    with pytest.raises(StartError, match=reason):
+        await proxy.start()
+    await proxy.stop()
