@@ -24,7 +24,7 @@ from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.engine import Engine
-from proxy.sessions.handshake import Greeting, read_greeting, read_welcome
+from proxy.sessions.handshake import read_greeting, read_welcome
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.throttle import Cause
@@ -73,7 +73,8 @@ class Session:
         self._log = log
         self._finished = finished
         self._greeting = bytearray()
-        self._greeted: Greeting | None = None
+        self._connect = b""
+        """What the client greeted with, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
         self._last_word: End | None = None
         """Why it ends, whichever connection goes first."""
@@ -87,6 +88,8 @@ class Session:
         """A leg is connected."""
         if leg is self.broker:
             self._start_relaying()
+        elif self.state is State.ENDING:
+            leg.close(0)
         else:
             self.connection.client_address = leg.address
             self._engine.sessions.add(self)
@@ -112,13 +115,16 @@ class Session:
         self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def half_closed(self, leg: Leg) -> None:
-        """One side will send no more: what passed goes on, what is held is dropped, then the other side is told."""
+        """One side will send no more: what passed goes on, what is held is dropped, then the other side is told.
+
+        Without traffic there is nothing that anybody could wait for.
+        """
         if leg is self.broker:
             self._end(End(EndCause.BROKER_CLOSED))
-        elif self.state is not State.RELAYING:
-            self._end(End(EndCause.CLIENT_CLOSED))
+        elif self.state is State.RELAYING and self.traffic is not None:
+            self.traffic.departing.half_closed()
         else:
-            self._traffic().departing.half_closed()
+            self._end(End(EndCause.CLIENT_CLOSED))
 
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
@@ -186,19 +192,19 @@ class Session:
             return
         if self._admittance.waits():
             return
-        self._greeted = read_greeting(self._greeting, self.max_frame)
-        if self._greeted is None:
+        greeting = read_greeting(self._greeting, self.max_frame)
+        if greeting is None:
             return
-        self.connection.client_version = self._greeted.client_version
-        self.connection.client_role = self._greeted.client_role
-        del self._greeting[: self._greeted.size]
+        self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
+        self.connection.client_version = greeting.client_version
+        self.connection.client_role = greeting.client_role
         rule = client_blocks.refuses(self._engine.blocklist, self.connection)
         if rule is not None:
-            self._turn_away(self._greeted, End(EndCause.BLOCKED, str(rule)))
+            self._turn_away(End(EndCause.BLOCKED, str(rule)))
             return
         self.state = State.DIALLING
-        self._log.role_found(self.connection, "data" if self._greeted.target else "lookup")
-        wanted = self._engine.dialler.wanted(self._greeted.target)
+        self._log.role_found(self.connection, "data" if greeting.target else "lookup")
+        wanted = self._engine.dialler.wanted(greeting.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
         self._engine.dialler.dial(self, wanted, self.broker.protocol)
         self._wait_for_broker()
@@ -208,21 +214,25 @@ class Session:
         if self._greeting:
             self.client.throttle(Cause.CONNECTING)
 
-    def _turn_away(self, greeting: Greeting, end: End) -> None:
+    def _turn_away(self, end: End) -> None:
         """The client may stay for as long as a handshake may take."""
         self.state, self._last_word = State.TURNED_AWAY, end
         rule = partial(client_blocks.of, self._engine.blocklist, self.connection)
-        self._turned_away = TurnedAway(greeting.frame, rule, self._traffic().replies.send, partial(self._end, end))
-        self._turned_away.feed(bytes(self._greeting))
+        self._turned_away = TurnedAway(self._connect, rule, self._traffic().replies.send, partial(self._end, end))
+        self._turned_away.feed(self._take_rest())
+
+    def _take_rest(self) -> bytes:
+        """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""
+        rest, self._greeting = bytes(self._greeting), bytearray()
+        return rest
 
     def _start_relaying(self) -> None:
-        greeting = self._greeted
-        if self.state is not State.DIALLING or greeting is None:
+        if self.state is not State.DIALLING:
             self.broker.close(0)
             return
         self.state = State.RELAYING
-        self.broker.sender.write_plainly(greeting.frame)
-        early, self._greeting = bytes(self._greeting), bytearray()
+        self.broker.sender.write_plainly(self._connect)
+        early = self._take_rest()
         if early:
             self._hear_first(self.client, early)
         self.client.unthrottle(Cause.CONNECTING)
@@ -242,9 +252,8 @@ class Session:
     def _traffic(self) -> Traffic:
         """From now on there is some; it goes by the relays if the broker is there."""
         if self.traffic is None:
-            greeting = b"" if self._greeted is None else self._greeted.frame
             legs = self.client, self.broker
-            self.traffic = Traffic(self, self._engine, legs, self._admittance, greeting)
+            self.traffic = Traffic(self, self._engine, legs, self._admittance, self._connect)
         if self.state is State.RELAYING:
             self.client.relay, self.broker.relay = self.traffic.to_broker, self.traffic.to_client
         return self.traffic
@@ -253,6 +262,9 @@ class Session:
 
     def shut_down(self) -> None:
         """The process ends."""
+        if self.state is State.GREETING and not self.client.is_connected:
+            self.state = State.ENDING  # the loop has accepted the client and says so next: it is closed then
+            return
         self._end(End(EndCause.SHUTDOWN))
 
     def finish(self, end: End) -> None:

@@ -8,6 +8,7 @@ from proxy.sessions.keepalive import SELDOM_S
 from proxy.sessions.leg import Leg
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.session import Session
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.kernel_transport import ROOM
 from tests.proxy.wire import (
@@ -18,6 +19,7 @@ from tests.proxy.wire import (
     body,
     connect,
     connected,
+    lookup,
     message,
     producer,
     producer_success,
@@ -128,17 +130,35 @@ def test_a_client_that_half_closes_still_gets_its_answers(world: World) -> None:
 
 
 def test_a_broker_that_never_answers_a_half_closed_client_is_left_after_the_linger_time(world: World) -> None:
-    client, broker = world.pair()
+    client, broker = publisher(world)
     client.half_close()
-    world.advance(world.config.linger + 0.1)
+    world.advance(world.config.linger - 0.1)
+    assert not client.is_gone
+    world.advance(0.2)
     assert broker.is_gone
     assert client.is_gone
+
+
+@pytest.mark.parametrize("is_greeted", [False, True])
+def test_a_client_that_half_closes_without_traffic_waits_for_nobody(world: World, *, is_greeted: bool) -> None:
+    client = world.client()
+    client >> connect()
+    broker = world.dialled()
+    if is_greeted:
+        broker >> connected()
+        client >> PING
+    client.half_close()
+    assert client.is_gone
+    assert broker.is_gone
+    assert +world.counters.connections_ended == {"client_closed": 1}
 
 
 def test_nothing_is_written_to_a_broker_behind_the_end_of_the_client(make_world) -> None:
     """A PONG in the client's place would come after the end that was already told."""
     world = make_world(linger="60s")
     client, broker = world.pair()
+    client >> lookup()
+    broker << lookup()
     client.half_close()
     client.stop_reading()
     for number in range(8):
@@ -236,6 +256,17 @@ def test_the_end_is_written_into_the_access_log_with_what_was_read(world: World)
     assert line.bytes_from_client == len(connect("127.0.0.1:6651")) + len(PING)
     assert line.bytes_from_broker == len(connected()) + len(PONG)
     assert line.duration_ms == 2000
+
+
+def test_a_client_that_the_loop_has_accepted_when_the_process_ends_is_closed(world: World) -> None:
+    session = Session(world.engine, 1, world.session_log, world.finished.append)
+    world.sessions.append(session)
+    world.loop.run(session.shut_down)
+    transport = world.loop.transports(world.loop, ("192.0.2.7", 40_001))
+    world.loop.run(transport.connect, session.client)
+    assert transport.is_lost
+    assert world.finished == [session]
+    assert not world.engine.sessions
 
 
 def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:

@@ -1,5 +1,7 @@
 """From the first byte of a client to its broker's CONNECTED."""
 
+import tracemalloc
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -103,6 +105,27 @@ def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
     client.send_bytes(frames[20:])
     broker = world.accept()
     broker << [connect(), PING, producer(), subscribe(), lookup()]
+
+
+@pytest.mark.parametrize("blocks", [[], [{"role": "blocked"}]])
+def test_of_what_a_client_says_behind_its_greeting_nothing_is_kept(make_world, blocks: list[object]) -> None:
+    """Else each of ten thousand could have a quarter of a megabyte kept for as long as it stays."""
+    world = make_world(blocks=blocks)
+    said = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 15_000
+    tracemalloc.start()
+    try:
+        clients = [world.client() for _ in range(5)]
+        before, _ = tracemalloc.get_traced_memory()
+        for client in clients:
+            client.send_bytes(said)
+            client.transport.written.clear()
+        for dial in world.dials:
+            dial.transport.written.clear()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(world.dials) == (0 if blocks else 5)
+    assert after - before < len(said)
 
 
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_the_operator(world: World) -> None:
