@@ -1,6 +1,7 @@
 """Many who each have the same time for something: one timer for all of them."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -21,7 +22,8 @@ class Deadlines(Generic[T]):
     def __init__(self, seconds: float, late: Callable[[T], None]) -> None:
         self.seconds = seconds
         self._late = late
-        self._due: dict[T, float] = {}
+        self._due: OrderedDict[T, float] = OrderedDict()
+        """A plain dictionary's first is found behind all gaps of those who were before it: with many, ever slower."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:

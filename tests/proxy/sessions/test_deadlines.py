@@ -1,5 +1,6 @@
 """One timer for many who have the same time."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +63,30 @@ def test_what_goes_wrong_with_one_keeps_no_other_from_being_told(loop: ManualLoo
     assert told == [1, 2, 3]
     assert len(loop.trouble) == 1
     assert "of the caller" in loop.trouble[0]
+
+
+def _time_of(many: int) -> float:
+    loop = ManualLoop(ManualClock())
+    late: list[int] = []
+    deadlines = Deadlines(5.0, late.append)
+
+    def begin() -> None:
+        for who in range(many):
+            deadlines.begin(who)
+
+    loop.run(begin)
+    started_at = time.thread_time()
+    loop.advance(5)
+    taken = time.thread_time() - started_at
+    assert late == list(range(many)), "in the order in which they began"
+    loop.close()
+    return taken
+
+
+def test_to_tell_ten_times_as_many_takes_ten_times_as_long() -> None:
+    """And not a hundred times: all others would wait meanwhile."""
+    few, many = (min(_time_of(number) for _ in range(3)) for number in (8_000, 80_000))
+    assert many < 40 * few
 
 
 @given(
