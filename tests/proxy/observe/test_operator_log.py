@@ -1,7 +1,9 @@
 """The operator's log."""
 
+import io
 import json
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -24,6 +26,25 @@ def test_each_line_is_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None
     assert captured.out == ""
     assert line.pop("timestamp").endswith("Z")
     assert line == {"event": "connection closed", "level": "warning", "cause": "frame_error", "connection": 7}
+
+
+def test_each_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All workers write there; unbuffered, as containers have it, a line in two writes would be torn by another."""
+    written: list[bytes] = []
+
+    class Unbuffered(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            written.append(bytes(data))
+            return len(data)
+
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(cast("Any", Unbuffered()), write_through=True))
+    set_up_operator_log()
+    structlog.get_logger().warning("connection closed")
+    (line,) = written
+    assert line.endswith(b"}\n")
 
 
 def test_an_exception_is_told_with_its_traceback_in_the_same_line(capsys: pytest.CaptureFixture[str]) -> None:
