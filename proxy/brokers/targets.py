@@ -1,15 +1,15 @@
 """Which brokers clients may be connected to, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
 
-import asyncio
 import contextlib
 import fnmatch
 import ipaddress
 import re
-import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import TypeVar
+
+from proxy.brokers.names import Names, UnresolvedError
 
 _MOST_LEARNED = 10_000
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+)):(?P<port>[0-9]{1,5})")
@@ -64,6 +64,7 @@ class Targets:
         self._patterns = [split_address(pattern.lower()) for pattern in patterns]
         self._networks = networks
         self._learned: OrderedDict[Address, None] = OrderedDict()
+        self._names = Names()
 
     def learn(self, url: str) -> None:
         """A broker named this address in a lookup answer."""
@@ -113,7 +114,7 @@ class Targets:
         is_named = self._is_named(host.lower(), port)
         if not is_named and not self._matches(host.lower(), port):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
-        hosts = [host] if _is_address(host) else await _addresses(host, port)
+        hosts = [host] if _is_address(host) else await self._addresses(host, port, is_named=is_named)
         allowed = [(each, port) for each in hosts if is_named or self._is_inside(each)]
         if not allowed:
             raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
@@ -127,6 +128,12 @@ class Targets:
             return False
         return self._is_named(host, port) or self._matches(host, port)
 
+    async def _addresses(self, host: str, port: int, *, is_named: bool) -> list[str]:
+        try:
+            return await self._names.addresses(host, port, is_named=is_named)
+        except UnresolvedError as error:
+            raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
+
     def _is_named(self, host: str, port: int) -> bool:
         return (host, port) in self._known or (host, port) in self._learned
 
@@ -136,14 +143,6 @@ class Targets:
     def _is_inside(self, address: str) -> bool:
         ip = ipaddress.ip_address(address.partition("%")[0])
         return not self._networks or any(ip in network for network in self._networks)
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the latter for names that DNS cannot have
-        raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
-    return [str(address[0]) for *_, address in found]
 
 
 @lru_cache(_MOST_LEARNED)
