@@ -30,7 +30,8 @@ class Readiness:
         return None if answered else f"broker {broker} closed the connection without an answer"
 
     async def _broker_answers(self) -> bool:
-        reader, writer = await self._engine.targets.connect(self._engine.config.broker, asyncio.open_connection)
+        broker, connect = self._engine.config.broker, asyncio.open_connection
+        reader, writer = await self._engine.targets.connect(broker, connect, _PATIENCE_S)
         try:
             writer.write(_CONNECT)
             return bool(await reader.read(1))

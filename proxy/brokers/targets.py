@@ -1,5 +1,6 @@
 """Which brokers clients may be connected to, so that nobody uses the proxy to reach anything else (CVE-2022-24280)."""
 
+import asyncio
 import contextlib
 import fnmatch
 import ipaddress
@@ -88,17 +89,26 @@ class Targets:
         is_allowed = self._is_named(host, port) or (self._matches(host, port) and self._is_inside(host))
         return (host, port) if is_allowed else None
 
-    async def connect(self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]]) -> Connected:
+    async def connect(
+        self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]], patience: float | None = None
+    ) -> Connected:
         """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.
+
+        Args:
+            wanted: The broker.
+            connect: Connects to one address.
+            patience: Seconds in all. Each but the last has its share: one that is silent leaves time for the others.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
             OSError: If none of its addresses answers.
         """
         *others, last = await self.resolve(wanted)
+        share = None if patience is None else patience / (len(others) + 1)
         for address in others:
             with contextlib.suppress(OSError):
-                return await connect(*address)
+                async with asyncio.timeout(share):
+                    return await connect(*address)
         return await connect(*last)
 
     async def resolve(self, wanted: str) -> list[Address]:

@@ -1,8 +1,9 @@
 """From clients' connections to the brokers': where they may go, and how long it may take. One for all sessions."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config
@@ -66,11 +67,16 @@ class Dialler:
         loop = asyncio.get_running_loop()
         connect = partial(loop.create_connection, lambda: protocol)
         address = self._targets.at_once(wanted)
-        coroutine = self._targets.connect(wanted, connect) if address is None else connect(*address)
+        coroutine = self._by_name(wanted, connect) if address is None else connect(*address)
         attempt = Attempt(coroutine, partial(self._dialled, caller), _EXPECTED)
         self._dials[caller] = attempt, wanted
         self._answers.begin(caller)
         attempt.start()
+
+    async def _by_name(self, wanted: str, connect: Callable[[str, int], Coroutine[Any, Any, object]]) -> None:
+        """In a task: a timeout of one address among others needs one."""
+        targets, patience = self._targets, self._answers.seconds
+        await asyncio.get_running_loop().create_task(targets.connect(wanted, connect, patience))
 
     def _dialled(self, caller: Caller, attempt: Attempt, error: Exception | None) -> None:
         if self._dials.get(caller, (None, ""))[0] is not attempt:

@@ -140,7 +140,7 @@ def test_the_first_address_that_answers_is_used_and_only_checked_ones_are_tried(
 
     loop.names["b3.example"] = ["10.2.0.9", "8.8.8.8", "10.2.0.1", "10.2.0.3"]
     allowed = Targets([], ("*.example:6650",), (ipaddress.ip_network("10.2.0.0/16"),))
-    task = loop.run(lambda: loop.create_task(allowed.connect("b3.example:6650", connect)))
+    task = loop.run(lambda: loop.create_task(allowed.connect("b3.example:6650", connect, 9)))
     assert task.result() == "connected to 10.2.0.1"
     assert tried == ["10.2.0.9", "10.2.0.1"]
 
@@ -149,7 +149,7 @@ def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> No
     async def connect(host: str, _port: int) -> None:
         raise ConnectionRefusedError(host)
 
-    task = loop.run(lambda: loop.create_task(Targets([("b2.example", 1)]).connect("b2.example:1", connect)))
+    task = loop.run(lambda: loop.create_task(Targets([("b2.example", 1)]).connect("b2.example:1", connect, 9)))
     assert str(task.exception()) == "10.2.0.1"
 
 

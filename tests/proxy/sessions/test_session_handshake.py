@@ -77,6 +77,25 @@ def test_the_addresses_of_a_broker_are_tried_one_after_the_other(make_world) -> 
     broker << connect()
 
 
+def test_an_address_that_is_silent_leaves_time_for_the_others(make_world) -> None:
+    world = make_world(broker="pulsar://localhost:6651", connect_timeout="6s")
+    world.loop.names = {"localhost": ["192.0.2.1", "192.0.2.2", "192.0.2.3"]}
+    world.broker_answers = False
+    client = world.client()
+    client >> connect()
+    world.advance(1.9)
+    assert [dial.address[0] for dial in world.dials] == ["192.0.2.1"]
+    world.advance(0.2)
+    assert [dial.address[0] for dial in world.dials] == ["192.0.2.1", "192.0.2.2"]
+    assert world.dials[0].transport.is_closing()
+    world.advance(2)
+    broker = world.accept()
+    assert world.dials[-1].address[0] == "192.0.2.3"
+    broker << connect()
+    world.advance(10)
+    client << NOTHING
+
+
 @pytest.mark.parametrize("name", ["nowhere.example", "a..example", "x" * 70 + ".example"])
 def test_a_name_that_leads_nowhere_is_told_at_once(make_world, name: str) -> None:
     world = make_world(allowed_brokers=["*.example:6650"])
