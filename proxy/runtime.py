@@ -19,17 +19,13 @@ _KEPT = 1024 * 1024
 """Bytes that stay the process's at the end of its memory, or each entry that is held there would be asked for anew."""
 RESOLVERS = 8
 """Threads that may resolve names at once: libuv gives half of its own to what is slow, and has four if nobody asks."""
-_LIBUV = {"UV_THREADPOOL_SIZE": str(2 * RESOLVERS), "UV_USE_IO_URING": "0"}
-"""Unless the operator says otherwise. To have io_uring change what epoll watches is one call of the system, as without
-it, and a dearer one: a connection that is opened costs two of them, 3 % of its CPU."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
 def set_up_runtime() -> None:
     """Set all of it; a C library that has no such options goes on as it is."""
     sys.setswitchinterval(SWITCH_S)
-    for name, value in _LIBUV.items():
-        os.environ.setdefault(name, value)
+    os.environ.setdefault("UV_THREADPOOL_SIZE", str(2 * RESOLVERS))
     options = getattr(ctypes.CDLL(None), "mallopt", None)
     if options is not None:
         options(_M_MMAP_THRESHOLD, LARGE)

@@ -48,29 +48,6 @@ def test_as_many_names_are_resolved_at_once_as_are_asked_for() -> None:
     assert done.stdout.strip() == "True"
 
 
-_USES_NO_RING = """
-import asyncio, os, uvloop
-from proxy.runtime import set_up_runtime
-
-async def opened():
-    listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    await asyncio.open_connection(*listener.sockets[0].getsockname())
-    return [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.lexists(link.path)]
-
-set_up_runtime()
-print(sorted({name for name in uvloop.run(opened()) if name.startswith("anon_inode:")}))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are named as Linux names them")
-def test_connections_are_watched_by_epoll_itself() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "UV_USE_IO_URING"}
-    command = [sys.executable, "-c", _USES_NO_RING]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert "[eventpoll]" in done.stdout
-    assert "[io_uring]" not in done.stdout
-
-
 def test_large_pieces_of_memory_are_apart_and_threads_let_the_loop_go_on_soon() -> None:
     """In a process of its own, which is not to be changed by that for all other tests."""
     done = subprocess.run([sys.executable, "-c", _LARGE_IS_GIVEN_BACK], capture_output=True, text=True, check=True)
