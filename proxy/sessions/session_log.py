@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 import structlog
+from mypy_extensions import mypyc_attr
 
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
@@ -32,6 +33,7 @@ class Lines(Protocol):
         """A reason not to read ended."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # a worker's tells its supervisor
 class SessionLog:
     """Shared by all sessions.
 
