@@ -76,6 +76,7 @@ class SharedBudget:
     Attributes:
         used: Bytes of entries that are held.
         aside: Bytes that wait for more, or for a pause to end.
+        most: Of both together, the most that there have been.
 
     Args:
         limit: Bytes.
@@ -86,6 +87,7 @@ class SharedBudget:
         self.limit = limit
         self.used = 0
         self.aside = 0
+        self.most = 0
         self._pool = max(limit * 2 // 3, 1)
         self._turned = turned
         self._accounts: dict[str, _Account] = {}
@@ -98,6 +100,12 @@ class SharedBudget:
         They leave less free for all, and stop nobody: those are stopped already, these need to be read on.
         """
         self.aside += more
+        self._note_most()
+
+    def hold_elsewhere(self, more: int) -> None:
+        """So many bytes more (less: negative) are held by another process, which has a budget of its own."""
+        self.used += more
+        self._note_most()
 
     @property
     def memory(self) -> int:
@@ -118,6 +126,7 @@ class SharedBudget:
         account.shares[share] = before + size
         account.held += size
         self.used += size
+        self._note_most()
         if before == 0 and account.is_over:
             share.tenants_over += 1
             share.tell()
@@ -140,6 +149,9 @@ class SharedBudget:
         if left == 0:
             share.tell()
         self._sweep()
+
+    def _note_most(self) -> None:
+        self.most = max(self.most, self.used + self.aside)
 
     def _judge(self, account: _Account) -> None:
         threshold = self._threshold()

@@ -79,7 +79,7 @@ def rows() -> list[Row]:
     alone = [
         *(held.row(load) for load in HELD),
         *(access_log.row(load) for load in ACTIVE),
-        workers.row(64, 40),
+        *workers.rows(64, 40),
         interpreted.row(),
         bucket.row(),
     ]

@@ -41,6 +41,16 @@ def resident_bytes(pid: int, proc: Path = PROC) -> int:
     return field_of(_text(proc / str(pid) / "status"), "VmRSS") * 1024
 
 
+def forget_peak(pid: int, proc: Path = PROC) -> None:
+    """From now on `peak_bytes` is the most since now."""
+    (proc / str(pid) / "clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_bytes(pid: int, proc: Path = PROC) -> int:
+    """The most memory of the process that was in RAM at once."""
+    return field_of(_text(proc / str(pid) / "status"), "VmHWM") * 1024
+
+
 def cpu_of(schedstat: str) -> int:
     """Nanoseconds on a CPU; empty (the thread has just ended): 0."""
     return int(schedstat.split(maxsplit=1)[0]) if schedstat else 0

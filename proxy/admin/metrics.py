@@ -128,8 +128,8 @@ class SluiceCollector(Collector):
                 held.count(stream)
         yield from held.metrics()
         budget = self._engine.held
-        used = "Bytes of memory of held frames, and read behind them"
-        yield _gauge("sluice_hold_budget_used_bytes", used, budget.memory)
+        yield _gauge("sluice_hold_budget_used_bytes", "Bytes of held frames, and read behind them", budget.memory)
+        yield _gauge("sluice_hold_budget_most_bytes", "Most that it has used since the start", budget.most)
         yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
 
 

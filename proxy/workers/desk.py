@@ -194,7 +194,7 @@ class Desk:
 
     def _add_elsewhere(self, name: str, more: int) -> None:
         if name == "held_used":
-            self._engine.held.used += more
+            self._engine.held.hold_elsewhere(more)
         elif name == "lookups_in_flight":
             self._engine.lookups.in_flight += more
         else:

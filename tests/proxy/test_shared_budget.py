@@ -51,6 +51,20 @@ def test_one_tenant_alone_gets_half() -> None:
     assert rig.turns == [("a", True)]
 
 
+def test_the_most_that_was_there_at_once_is_remembered() -> None:
+    rig = Rig()
+    holder = rig.holder()
+    holder.take("a", 100)
+    holder.share.set_aside(50)
+    holder.give_one()
+    assert (rig.budget.memory, rig.budget.most) == (50, 150)
+    rig.budget.hold_elsewhere(70)
+    assert (rig.budget.memory, rig.budget.most) == (120, 150)
+    rig.budget.hold_elsewhere(40)
+    rig.budget.hold_elsewhere(-110)
+    assert (rig.budget.memory, rig.budget.most) == (50, 160)
+
+
 def test_what_is_set_aside_leaves_less_free_for_all() -> None:
     rig = Rig()
     reader, other, holder = rig.holder(), rig.holder(), rig.holder()

@@ -2,10 +2,11 @@
 
 from functools import partial
 
-from loadgen.bench import frames
+from loadgen.bench import frames, proc
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.native import Answer
 from loadgen.bench.peers import bare
+from loadgen.bench.peers.plan import Peer
 from loadgen.bench.rows.row import Row
 from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
 
@@ -24,19 +25,24 @@ def row(size: int) -> Row:
 
 
 def _measure(size: int, stage: Stage, name: str) -> Sample:
-    peer = stage.peers[name]
+    return measured(stage, stage.peers[name], size, 1)
+
+
+def measured(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
+    """What the peer, all its processes together, does with frames of `size` bytes on so many connections."""
     frame = frames.message_frame(size)
-    (here,), (there,) = stage.consumers(peer.port, 1)
-    here.sendall(frames.flow(QUEUE))
-    clock = CpuClock(peer.pid)
+    here, there = stage.consumers(peer.port, connections)
+    for consumer in here:
+        consumer.sendall(frames.flow(QUEUE))
+    clocks = [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
     more = Answer(frames.flow(QUEUE // 2), every=QUEUE // 2)
-    with Beside(lambda: stage.native.receive([here], more)) as receiving:
-        begun, sent = stage.native.send_for([there], frames.many(frame), len(frame), stage.seconds, obeys=True)
-    received, used = receiving.result, clock.read()
-    close_all([here, there])
+    with Beside(lambda: stage.native.receive(here, more)) as receiving:
+        begun, sent = stage.native.send_for(there, frames.many(frame), len(frame), stage.seconds, obeys=True)
+    received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
+    close_all([*here, *there])
     arrived = sum(received.frames)
     return {
         "rate": arrived / (received.last_at - begun),
-        "cpu": used.cpu_s / arrived * 1e6,
+        "cpu": used / arrived * 1e6,
         "lost": sum(sent) - arrived,
     }

@@ -18,11 +18,7 @@ from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
 
 _SETTLE_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
-_LOOKS, _BETWEEN_LOOKS_S = 10, 0.05
-"""At the memory, before and after the window: a reading of the metrics is work of the loop, and none of the load's."""
-_LOOKING_S = 6.0
-"""So long the load goes on for them."""
-_MEMORY = "sluice_hold_budget_used_bytes"
+_MEMORY = "sluice_hold_budget_most_bytes"
 _ENTRY = 100
 """Bytes of the entries where messages are limited."""
 
@@ -90,15 +86,13 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
     with stage.started(sluice.plan(limits(load))) as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
         empty, live = proc.resident_bytes(peer.pid), Live(len(there))
-        with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s + _LOOKING_S):
-            looks = _looks(peer)
+        proc.forget_peak(peer.pid)
+        with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s):
             time.sleep(_SETTLE_S)
             before, clock = scrape(peer.spare_port), CpuClock(peer.pid)
             rate = _rate(load, live)
             used, after = clock.read(), scrape(peer.spare_port)
-            looks += _looks(peer)
-    # each at its most: what is held goes up and down, RAM mostly up
-    memory, held = max(ram for ram, _ in looks), max(held for _, held in looks)
+        memory, held = proc.peak_bytes(peer.pid), after.values[_MEMORY]
     return {
         "share": rate / load.rate * 100,
         "cpu": used.cpu_s / load.window_s * 100,
@@ -136,12 +130,3 @@ def _rate(load: Held, live: Live) -> float:
     begun, before = time.monotonic(), live.frames
     time.sleep(load.window_s)
     return (live.frames - before) * load.cost / (time.monotonic() - begun)
-
-
-def _looks(peer: Peer) -> list[tuple[int, float]]:
-    """Bytes of RAM, and bytes that are held, some times."""
-    looks: list[tuple[int, float]] = []
-    for _ in range(_LOOKS):
-        time.sleep(_BETWEEN_LOOKS_S)
-        looks.append((proc.resident_bytes(peer.pid), scrape(peer.spare_port).values[_MEMORY]))
-    return looks

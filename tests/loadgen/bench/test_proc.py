@@ -23,6 +23,16 @@ def test_memory_is_in_bytes(tmp_path):
     assert proc.resident_bytes(12, tmp_path) == 300 * 1024
 
 
+def test_the_most_memory_is_that_since_it_was_forgotten():
+    before = proc.peak_bytes(os.getpid())
+    large = bytearray(64 << 20)
+    at_most = proc.peak_bytes(os.getpid())
+    del large
+    proc.forget_peak(os.getpid())
+    assert before + (60 << 20) < at_most
+    assert proc.peak_bytes(os.getpid()) < at_most - (32 << 20)
+
+
 def test_a_field_that_is_not_there_is_0():
     assert proc.field_of("Name:\tx\n", "VmRSS") == 0
 

@@ -49,6 +49,7 @@ def test_what_passed_and_what_is_held_is_told_by_namespace_and_direction(make_wo
     assert found["sluice_messages_passed_total", DISPATCH] == 1
     assert found["sluice_held_messages", DISPATCH] == 1
     assert found["sluice_hold_budget_used_bytes", labels()] == world.engine.held.used > 200
+    assert found["sluice_hold_budget_most_bytes", labels()] == world.engine.held.most >= world.engine.held.used
     assert found["sluice_hold_budget_limit_bytes", labels()] == 64 * 1024**2
     assert found["sluice_limiters", labels()] == 2
     client.leave()
