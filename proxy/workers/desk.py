@@ -126,12 +126,15 @@ class Desk:
             told.set()
         else:
             self._questions.append(told)
+            self._pulse.watch()
         self.channel.send([Tell()])
         return told
 
     def _is_owing(self) -> bool:
         """Whether anybody waits for what the worker does."""
-        return not self.is_listening or self._sums.connections > 0 or not self.judge.is_at_rest
+        if not self.is_listening or self._questions:
+            return True
+        return self._sums.connections > 0 or not self.judge.is_at_rest
 
     def _is_pressing(self) -> bool:
         """Whether it has not confirmed what it was told to let go: that is missing to all workers."""

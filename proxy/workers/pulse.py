@@ -53,6 +53,12 @@ class Pulse:
             self._is_heard = False
             self._look_later()
 
+    def watch(self) -> None:
+        """Somebody has asked it something: from now on it matters whether anything is heard."""
+        if self._timer is None:
+            self._asked, self._is_heard = 0, False
+            self._look_later()
+
     def hurry(self) -> None:
         """Somebody waits for it who is not its client."""
         if not self._is_urgent:

@@ -135,3 +135,16 @@ async def test_it_is_asked_for_a_sign_of_life_only_while_somebody_depends_on_it(
     desk._lost()
     assert desk._pulse.is_at_rest
     await asyncio.sleep(0)
+
+
+async def test_a_worker_without_clients_that_does_not_answer_is_watched_and_one_that_does_is_not() -> None:
+    desk = Office().desk
+    desk._heard(Ready())
+    desk._pulse.stop()
+    assert not desk._is_owing()
+    desk.ask()
+    assert desk._is_owing()
+    assert not desk._pulse.is_at_rest
+    desk._heard(Told())
+    assert not desk._is_owing()
+    desk._pulse.stop()

@@ -96,6 +96,25 @@ def test_as_long_as_nobody_waits_for_it_there_is_no_timer(watched: Watched) -> N
     assert not watched.pulse.is_at_rest
 
 
+def test_who_is_asked_something_is_watched_until_something_is_heard(watched: Watched) -> None:
+    watched.pulse.watch()
+    watched.pulse.watch()
+    assert watched.time_passes() == CALM_S
+    for _ in range(ASKED_AT_MOST):
+        assert watched.time_passes() == PATIENCE_S
+    assert (watched.asked, watched.given_up) == (ASKED_AT_MOST, 1)
+    assert watched.pulse.is_at_rest
+
+
+def test_who_answers_what_it_is_asked_is_left_alone(watched: Watched) -> None:
+    watched.pulse.watch()
+    watched.pulse.heard()
+    watched.matters = False
+    assert watched.time_passes() == CALM_S
+    assert watched.pulse.is_at_rest
+    assert watched.asked == 0
+
+
 def test_one_that_is_gone_is_not_looked_for(watched: Watched) -> None:
     watched.pulse.heard()
     watched.pulse.stop()
