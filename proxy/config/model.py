@@ -77,7 +77,7 @@ class Config(_Section):
     allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
     allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")
-    connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker; of a name with several addresses each has its share")
+    connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker, all its addresses together")
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
     max_connections: int = Field(10_000, gt=0, description="client connections at once")
     max_lookups_in_flight: int = Field(50_000, gt=0, description="lookups without an answer at once")
