@@ -6,7 +6,7 @@ WORKDIR /src
 COPY requirements-proxy.lock requirements-build.lock ./
 RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements-proxy.lock
 RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r requirements-build.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy
 COPY loadgen loadgen

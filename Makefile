@@ -8,7 +8,6 @@ BUILT  := $(VENV)/.built
 # What mypyc compiles, as pyproject.toml lists it: an edited source must not be shadowed by its old machine code.
 HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
 MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
-CC     ?= cc
 BROKER ?= standin
 
 .PHONY: help env demo bench bench-short bench-limits bench-compliance test lint format types imports unit locks proto clean
@@ -25,12 +24,11 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@$(BIN)/python -m compliance.java --installed || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock
 	@touch $@
 
-$(BUILT): $(STAMP) $(HOT)
+$(BUILT): $(STAMP) $(HOT) hatch_build.py
 	@rm -f $(MACHINE_CODE)
-	@if command -v $(CC) >/dev/null; then echo "building Sluice, its hot modules compiled"; else \
-	  echo "building Sluice, interpreted: there is no C compiler ($(CC)), so it will be several times slower"; fi
-	@command -v $(CC) >/dev/null || export HATCH_BUILD_NO_HOOKS=true; \
-	  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "building Sluice, its hot modules compiled if there is a C compiler (a minute)"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/sluice version
 	@touch $@
 
 demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)

@@ -4,7 +4,7 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY requirements.lock ./
 RUN python -m venv /opt/sluice && /opt/sluice/bin/pip install --require-hashes -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy
 COPY loadgen loadgen

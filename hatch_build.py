@@ -1,0 +1,34 @@
+"""How Sluice is built: its hot modules compiled by mypyc where there is a C compiler, else as they are."""
+
+import os
+import shlex
+import shutil
+import sysconfig
+from typing import Any
+
+from hatch_mypyc.plugin import MypycBuildHook  # type: ignore[import-untyped]
+
+
+class CompiledWhereItCanBe(MypycBuildHook):  # type: ignore[misc]  # hatch-mypyc has no types
+    """hatch-mypyc's hook, which without a C compiler does nothing and says so."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before it builds."""
+        compiler = missing_compiler()
+        if compiler is None:
+            super().initialize(version, build_data)
+        elif self.target_name == "wheel":
+            remedy = "install one, or name it in $CC, for the compiled form"
+            self.app.display_warning(f"no C compiler ({compiler}): built interpreted, several times slower; {remedy}")
+
+
+def missing_compiler() -> str | None:
+    """The C compiler that setuptools would call and that is not there; None if it is there."""
+    wanted = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    command = shlex.split(wanted)[0]
+    return None if shutil.which(command) else command
+
+
+def get_build_hook() -> type[MypycBuildHook]:
+    """Asked by hatchling, as this module knows two hooks."""
+    return CompiledWhereItCanBe
