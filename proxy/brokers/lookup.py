@@ -102,7 +102,7 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
 
 
 async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
-    reader, writer = await targets.connect(url, asyncio.open_connection)
+    reader, writer = await targets.connect(url, asyncio.open_connection, _PATIENCE_S)
     try:
         cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
         writer.write(connect)

@@ -103,9 +103,11 @@ class Targets:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
             OSError: If none of its addresses answers.
         """
+        clock = asyncio.get_running_loop().time
+        deadline = None if patience is None else clock() + patience
         *others, last = await self.resolve(wanted)
-        share = None if patience is None else patience / (len(others) + 1)
-        for address in others:
+        for left, address in zip(range(len(others) + 1, 1, -1), others, strict=True):
+            share = None if deadline is None else (deadline - clock()) / left
             with contextlib.suppress(OSError):
                 async with asyncio.timeout(share):
                     return await connect(*address)
@@ -124,7 +126,7 @@ class Targets:
         is_named = self._is_named(host.lower(), port)
         if not is_named and not self._matches(host.lower(), port):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
-        hosts = [host] if _is_address(host) else await self._addresses(host, port, is_named=is_named)
+        hosts = [host] if _is_address(host) else await self._addresses(host.lower(), port, is_named=is_named)
         allowed = [(each, port) for each in hosts if is_named or self._is_inside(each)]
         if not allowed:
             raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Attempt:
-    """One try at something that may fail; begins with `start`.
+    """One try at something that may fail; begins with `start`. It awaits futures, and nothing that asks for its task.
 
     Args:
         coroutine: What is tried.

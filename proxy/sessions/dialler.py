@@ -50,6 +50,14 @@ class Dialler:
         """The broker accepted the client."""
         self._handshakes.end(caller)
 
+    def connected(self, caller: Caller) -> None:
+        """The broker is there: what is left of the dial ends by itself.
+
+        Were it cancelled now, the loop would drop the connection and never say that it is gone.
+        """
+        if self._dials.pop(caller, None) is not None:
+            self._answers.end(caller)
+
     def give_up(self, caller: Caller) -> None:
         """All is over, be it before, while or after the broker is dialled."""
         self._handshakes.end(caller)

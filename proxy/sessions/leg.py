@@ -234,6 +234,13 @@ class Leg:
             transport.close()
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
 
+    def disown(self) -> None:
+        """Drop a connection that came after its dial was cancelled; the loop may never say that it is gone."""
+        transport, self._transport = self._transport, None
+        self.sender.shut()
+        if transport is not None:
+            transport.abort()
+
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
 

@@ -76,6 +76,7 @@ class Session:
         self._connect = b""
         """What the client greeted with, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
+        self._is_over = False
         self._last_word: End | None = None
         """Why it ends, whichever connection goes first."""
         self._started_at = engine.clock()
@@ -112,7 +113,7 @@ class Session:
     def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
         """One side sent what nobody can take."""
         self._engine.counters.frame_errors[f"{leg.side} {error.cause}"] += 1
-        self._end(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
+        self.finish(End(EndCause.FRAME_ERROR, f"{leg.side} {leg.address}: {error.cause}: {error}"))
 
     def half_closed(self, leg: Leg) -> None:
         """One side will send no more: what passed goes on, what is held is dropped, then the other side is told.
@@ -120,11 +121,11 @@ class Session:
         Without traffic there is nothing that anybody could wait for.
         """
         if leg is self.broker:
-            self._end(End(EndCause.BROKER_CLOSED))
+            self.finish(End(EndCause.BROKER_CLOSED))
         elif self.state is State.RELAYING and self.traffic is not None:
             self.traffic.departing.half_closed()
         else:
-            self._end(End(EndCause.CLIENT_CLOSED))
+            self.finish(End(EndCause.CLIENT_CLOSED))
 
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
@@ -132,9 +133,8 @@ class Session:
         if leg is self.client and self.state is State.RELAYING and self.traffic is not None:
             self.traffic.departing.lost(end)
         else:
-            self._end(end)
-        if not self.client.is_connected and not self.broker.is_connected:
-            self._finished(self)
+            self.finish(end)
+        self._look_whether_it_is_over()
 
     def writable(self, leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Back pressure: who does not take bytes stops the other side's reading."""
@@ -190,9 +190,7 @@ class Session:
         if self.state is State.DIALLING:
             self._wait_for_broker()
             return
-        if self._admittance.waits():
-            return
-        greeting = read_greeting(self._greeting, self.max_frame)
+        greeting = None if self._admittance.waits() else read_greeting(self._greeting, self.max_frame)
         if greeting is None:
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
@@ -218,7 +216,7 @@ class Session:
         """The client may stay for as long as a handshake may take."""
         self.state, self._last_word = State.TURNED_AWAY, end
         rule = partial(client_blocks.of, self._engine.blocklist, self.connection)
-        self._turned_away = TurnedAway(self._connect, rule, self._traffic().replies.send, partial(self._end, end))
+        self._turned_away = TurnedAway(self._connect, rule, self._traffic().replies.send, partial(self.finish, end))
         self._turned_away.feed(self._take_rest())
 
     def _take_rest(self) -> bytes:
@@ -228,8 +226,10 @@ class Session:
 
     def _start_relaying(self) -> None:
         if self.state is not State.DIALLING:
-            self.broker.close(0)
+            self.broker.disown()
+            self._look_whether_it_is_over()
             return
+        self._engine.dialler.connected(self)
         self.state = State.RELAYING
         self.broker.sender.write_plainly(self._connect)
         early = self._take_rest()
@@ -265,11 +265,7 @@ class Session:
         if self.state is State.GREETING and not self.client.is_connected:
             self.state = State.ENDING  # the loop has accepted the client and says so next: it is closed then
             return
-        self._end(End(EndCause.SHUTDOWN))
-
-    def finish(self, end: End) -> None:
-        """Its client has left, and all that was to be done for it has been."""
-        self._end(end)
+        self.finish(End(EndCause.SHUTDOWN))
 
     def not_connected(self, end: End) -> None:
         """It may not stay, or there is no broker for it: end, and tell the client why."""
@@ -278,9 +274,15 @@ class Session:
             self.client.sender.write_soon(refusal)
         else:
             self.traffic.to_client.outlet.insert(refusal)
-        self._end(end)
+        self.finish(end)
 
-    def _end(self, end: End) -> None:
+    def _look_whether_it_is_over(self) -> None:
+        if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
+            self._is_over = True
+            self._finished(self)
+
+    def finish(self, end: End) -> None:
+        """Close both connections, after what is written; the first reason counts."""
         if self.state is State.ENDING:
             return
         self.state, self._turned_away = State.ENDING, None

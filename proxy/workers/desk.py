@@ -255,7 +255,7 @@ class Desk:
         letters: list[Letter] = self.judge.take() + self._doorkeeper.take()
         if letters:
             self.channel.send(letters)
-        if self.judge.awaits_confirmation:
+        if self.judge.awaits_confirmation and not self._is_gone:
             self._pulse.hurry()
 
     def _lost(self) -> None:

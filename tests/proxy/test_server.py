@@ -1,8 +1,10 @@
 """Accepting clients, on real sockets."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
+import uvloop
 
 from proxy.config.model import Config
 from proxy.engine import NearEngine
@@ -12,6 +14,7 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import Server
+from proxy.sessions.session import State
 from proxy.sessions.session_log import SessionLog
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import broker_on_loopback, connect_to
@@ -83,3 +86,41 @@ async def test_a_broker_that_is_not_there_is_told_to_the_client() -> None:
     assert await client.hear() is None
     client.writer.close()
     await server.stop(1)
+
+
+async def _leave_in_the_turn_in_which_the_broker_comes(server: Server) -> None:
+    client = await connect_to(await server.start())
+    client.send(connect(), b"\xff" * 64)
+    while await client.hear() is not None:
+        pass
+    client.writer.close()
+
+
+async def _end_while_the_broker_is_about_to_be_there(server: Server) -> None:
+    client = await connect_to(await server.start())
+    client.send(connect())
+    while not (sessions := server._open) or next(iter(sessions)).state is not State.DIALLING:  # noqa: ASYNC110 - each turn
+        await asyncio.sleep(0)
+    for session in sessions:
+        asyncio.get_running_loop().call_soon(session.shut_down)  # the loop has not told yet of what it has
+    while await client.hear() is not None:
+        pass
+    client.writer.close()
+
+
+@pytest.mark.parametrize(
+    "leave", [_leave_in_the_turn_in_which_the_broker_comes, _end_while_the_broker_is_about_to_be_there]
+)
+def test_a_session_that_ends_when_its_broker_comes_is_gone(leave: Callable[[Server], Awaitable[None]]) -> None:
+    """As uvloop has it: of a connection whose dial is cancelled when it is there, it never says that it is gone."""
+
+    async def serve() -> None:
+        async with broker_on_loopback() as broker:
+            for _ in range(20):
+                server = make_server(broker)
+                async with asyncio.timeout(10):
+                    await leave(server)
+                    await server.stop(60)
+                assert not server._open
+
+    uvloop.run(serve())

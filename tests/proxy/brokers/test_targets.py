@@ -145,6 +145,42 @@ def test_the_first_address_that_answers_is_used_and_only_checked_ones_are_tried(
     assert tried == ["10.2.0.9", "10.2.0.1"]
 
 
+def test_what_resolving_has_taken_is_not_shared_out_again(loop: ManualLoop) -> None:
+    tried: list[tuple[str, float]] = []
+
+    async def connect(host: str, _port: int) -> str:
+        tried.append((host, loop.time()))
+        if host != "10.2.0.3":
+            await loop.create_future()
+        return host
+
+    async def slowly(host: str, port: int, **more: object) -> object:
+        await asyncio.sleep(6)
+        return await found(host, port, **more)
+
+    loop.names["b3.example"] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
+    found, loop.getaddrinfo = loop.getaddrinfo, slowly  # type: ignore[method-assign]
+    task = loop.run(lambda: loop.create_task(Targets([("b3.example", 1)]).connect("b3.example:1", connect, 9)))
+    loop.advance(8.5)
+    assert task.result() == "10.2.0.3"
+    assert tried == [("10.2.0.1", 6), ("10.2.0.2", 7), ("10.2.0.3", 8)]
+
+
+def test_a_name_is_the_same_however_it_is_written(loop: ManualLoop) -> None:
+    asked: list[str] = []
+
+    async def find(host: str, port: int, **more: object) -> object:
+        asked.append(host)
+        return await found(host, port, **more)
+
+    loop.names["b1.example"] = ["10.2.0.1"]
+    found, loop.getaddrinfo = loop.getaddrinfo, find  # type: ignore[method-assign]
+    targets = Targets([("b1.example", 1)])
+    for name in ("b1.example:1", "B1.Example:1"):
+        assert resolve(loop, targets, name) == [("10.2.0.1", 1)]
+    assert asked == ["b1.example", "b1.example"]
+
+
 def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> None:
     async def connect(host: str, _port: int) -> None:
         raise ConnectionRefusedError(host)

@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.pulsar_pb2 import ServiceNotReady
+from proxy.sessions.session import Session
 from tests.proxy.conversation import NOTHING, Peer, World
 from tests.proxy.wire import NO_REQUEST, PING, body, connect, lookup, producer, subscribe
 
@@ -245,3 +246,14 @@ def test_what_a_broker_says_before_it_is_greeted_never_counts_as_the_clients(wor
     world.loop.run(accept_and_speak)
     assert client.is_gone
     assert +world.counters.frame_errors == {"broker too_large": 1}
+
+
+def test_a_broker_that_comes_when_its_session_is_over_is_dropped_and_leaves_nothing(world: World) -> None:
+    session = Session(world.engine, 1, world.session_log, world.finished.append)
+    world.sessions.append(session)
+    client, broker = (world.loop.transports(world.loop, ("192.0.2.7", port)) for port in (40_001, 6650))
+    world.loop.run(client.connect, session.client)
+    world.loop.run(session.shut_down)
+    world.loop.run(broker.connect, session.broker)
+    assert broker.is_lost
+    assert not session.broker.is_connected

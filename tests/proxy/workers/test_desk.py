@@ -148,3 +148,18 @@ async def test_a_worker_without_clients_that_does_not_answer_is_watched_and_one_
     desk._heard(Told())
     assert not desk._is_owing()
     desk._pulse.stop()
+
+
+async def test_what_is_released_when_a_worker_is_lost_has_nobody_watched() -> None:
+    """Or its successor would be taken for silent, and killed."""
+    office = Office()
+    office.desk._heard(Ready())
+    office.open(1)
+    office.desk._heard(Ticket(1, 1, 10, 0))
+    office.desk._lost()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert office.desk._pulse.is_at_rest
+    office.desk.write_off()
+    await asyncio.sleep(0)
+    assert office.desk._pulse.is_at_rest
