@@ -117,9 +117,8 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
 
 def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) -> int:
     if arguments.write:
-        _put(
-            arguments.write, ""
-        )  # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
+        # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
+        _put(arguments.write, "")
     for name, why in without.items() if arguments.real else ():
         sys.stderr.write(f"without {name}: {why}\n")
     found, missing = _measure(arguments, chosen)

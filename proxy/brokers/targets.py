@@ -90,7 +90,7 @@ class Targets:
         return (host, port) if is_allowed else None
 
     async def connect(
-        self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]], patience: float | None = None
+        self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]], patience: float
     ) -> Connected:
         """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.
 
@@ -104,12 +104,11 @@ class Targets:
             OSError: If none of its addresses answers.
         """
         clock = asyncio.get_running_loop().time
-        deadline = None if patience is None else clock() + patience
+        deadline = clock() + patience
         *others, last = await self.resolve(wanted)
         for left, address in zip(range(len(others) + 1, 1, -1), others, strict=True):
-            share = None if deadline is None else (deadline - clock()) / left
             with contextlib.suppress(OSError):
-                async with asyncio.timeout(share):
+                async with asyncio.timeout((deadline - clock()) / left):
                     return await connect(*address)
         return await connect(*last)
 

@@ -6,7 +6,7 @@ what was just read is not read again.
 
 from functools import lru_cache
 
-from protocol.commands import SIZES, decode, framed, text
+from protocol.commands import SIZES, command_in, decode, framed, text
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
@@ -72,7 +72,7 @@ def read_welcome(chunk: bytes) -> CommandConnected | None:
 
 
 def _greeting(own: bytes) -> Greeting:
-    envelope = decode(own[SIZES.size : SIZES.size + SIZES.unpack_from(own)[1]])
+    envelope = decode(command_in(own))
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
     connect, frame = envelope.connect, own

@@ -49,15 +49,12 @@ class Pulse:
         """It said something, or begins."""
         self._is_heard = True
         if self._timer is None or self._asked:
-            self._asked = 0
-            self._is_heard = False
-            self._look_later()
+            self._begin()
 
     def watch(self) -> None:
         """Somebody has asked it something: from now on it matters whether anything is heard."""
         if self._timer is None:
-            self._asked, self._is_heard = 0, False
-            self._look_later()
+            self._begin()
 
     def hurry(self) -> None:
         """Somebody waits for it who is not its client."""
@@ -70,6 +67,10 @@ class Pulse:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _begin(self) -> None:
+        self._asked, self._is_heard = 0, False
+        self._look_later()
 
     def _look_later(self) -> None:
         self._is_urgent = self._presses()

@@ -2,13 +2,14 @@
 
 from functools import partial
 
-from loadgen.bench import frames, proc
+from loadgen.bench import frames
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.native import Answer
 from loadgen.bench.peers import bare
 from loadgen.bench.peers.plan import Peer
 from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
+from loadgen.bench.rows.send import carried, clocks_of
+from loadgen.bench.stage import Beside, Stage, close_all
 
 QUEUE = 200_000
 """Permits of the consumer, given anew by halves as a client with such a receiver queue does: so many never run out."""
@@ -34,15 +35,10 @@ def measured(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
     here, there = stage.consumers(peer.port, connections)
     for consumer in here:
         consumer.sendall(frames.flow(QUEUE))
-    clocks = [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
+    clocks = clocks_of(peer)
     more = Answer(frames.flow(QUEUE // 2), every=QUEUE // 2)
     with Beside(lambda: stage.native.receive(here, more)) as receiving:
         begun, sent = stage.native.send_for(there, frames.many(frame), len(frame), stage.seconds, obeys=True)
     received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
     close_all([*here, *there])
-    arrived = sum(received.frames)
-    return {
-        "rate": arrived / (received.last_at - begun),
-        "cpu": used / arrived * 1e6,
-        "lost": sum(sent) - arrived,
-    }
+    return carried(begun, sent, received, used)

@@ -4,6 +4,7 @@ from functools import partial
 
 from loadgen.bench import frames, proc
 from loadgen.bench.figures import Figure, Goal, Sample
+from loadgen.bench.native import Received
 from loadgen.bench.peers import bare, haproxy, official
 from loadgen.bench.peers.plan import Peer
 from loadgen.bench.rows.row import Row
@@ -36,11 +37,21 @@ def measured(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
     """What the peer, all its processes together, does with frames of `size` bytes on so many connections."""
     frame = frames.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
-    clocks = [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
+    clocks = clocks_of(peer)
     with Beside(lambda: stage.native.receive(there)) as receiving:
         begun, sent = stage.native.send_for(here, frames.many(frame), len(frame), stage.seconds)
     received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
     close_all(there)
+    return carried(begun, sent, received, used)
+
+
+def clocks_of(peer: Peer) -> list[CpuClock]:
+    """Of all its processes, from now on."""
+    return [CpuClock(pid) for pid in (peer.pid, *proc.children(peer.pid))]
+
+
+def carried(begun: float, sent: list[int], received: Received, used: float) -> Sample:
+    """What was sent from `begun` on has arrived, for `used` CPU seconds."""
     arrived = sum(received.frames)
     return {
         "rate": arrived / (received.last_at - begun),
