@@ -79,11 +79,10 @@ class Gate(Passage):
         if stream.held:
             return False
         for position, limiter in enumerate(stream.chain):
-            if limiter.waiters or limiter.is_rejecting or not limiter.fits(messages, size, now):
+            if limiter.waiters or limiter.is_rejecting or not limiter.pay(messages, size, now):
                 for charged in stream.chain[:position]:
                     charged.refund(messages, size)
                 return False
-            limiter.charge(messages, size, now)
         if stream.observed is not None and not stream.observed.admit(messages, size, now):
             for charged in stream.chain:
                 charged.refund(messages, size)

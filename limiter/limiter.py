@@ -73,19 +73,28 @@ class Limiter:
         self._weighing: tuple[TokenBucket, ...] = ()
         self._put_in_force(limit, now)
 
-    def fits(self, messages: int, size: int, now: int) -> bool:
-        """Whether all of it can pass without a debt."""
-        for bucket in self._counting:
-            if not bucket.holds(messages, now):
+    def pay(self, messages: int, size: int, now: int) -> bool:
+        """Take the tokens for all of it, if they are there, so that no debt is left; else none. Whether they were."""
+        for position, bucket in enumerate(self._counting):
+            if not bucket.pay(messages, now):
+                _give_back(self._counting[:position], messages)
                 return False
-        for bucket in self._weighing:  # noqa: SIM110 - a generator costs more than the buckets
-            if not bucket.holds(size, now):
+        for position, bucket in enumerate(self._weighing):
+            if not bucket.pay(size, now):
+                _give_back(self._weighing[:position], size)
+                _give_back(self._counting, messages)
                 return False
         return True
 
     def is_open(self, now: int) -> bool:
         """Whether the next entry, however large, may pass: there is a token, and the entry may leave a debt."""
-        return self.fits(1, 1, now)
+        for bucket in self._counting:
+            if not bucket.holds(1, now):
+                return False
+        for bucket in self._weighing:  # noqa: SIM110 - a generator costs more than the buckets
+            if not bucket.holds(1, now):
+                return False
+        return True
 
     def charge(self, messages: int, size: int, now: int) -> None:
         """Take the tokens for what passes."""
@@ -96,10 +105,8 @@ class Limiter:
 
     def refund(self, messages: int, size: int) -> None:
         """Undo a charge of the same instant."""
-        for bucket in self._counting:
-            bucket.give_back(messages)
-        for bucket in self._weighing:
-            bucket.give_back(size)
+        _give_back(self._counting, messages)
+        _give_back(self._weighing, size)
 
     def lend(self, messages: int, size: int) -> None:
         """What was charged for so much is not used yet; see `TokenBucket`."""
@@ -227,6 +234,11 @@ def _changed(bucket: TokenBucket | None, rate: Rate | None, now: int, *, follows
     elif bucket.rate != rate:
         bucket.change(rate, now)
     return bucket
+
+
+def _give_back(buckets: tuple[TokenBucket, ...], tokens: int) -> None:
+    for bucket in buckets:
+        bucket.give_back(tokens)
 
 
 def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:

@@ -1,5 +1,7 @@
 """A token bucket whose balance may go negative, after Pulsar's AsyncTokenBucket (PIP-322)."""
 
+from math import gcd
+
 from limiter.rates import SMALLEST_BURST_NS, Rate
 
 
@@ -8,10 +10,11 @@ class TokenBucket:
 
     The caller asks (`holds`) and then takes; taking more than there is leaves a debt that later refills pay.
 
-    The balance is kept in tokens times nanoseconds of the period: in `t` nanoseconds a bucket of `rate.tokens` earns
-    exactly `t · rate.tokens` of these, so nothing is ever rounded away, at one token a day or 10**12 a second. What a
-    nanosecond earns and what a token costs in these stands in the bucket itself: it is read for each entry, and from
-    the rate, another object, reading would cost as much as reckoning.
+    The balance is kept in parts of a token, of which a nanosecond earns a whole number: of `tokens` in `period_ns` that
+    would be `tokens` parts of `1 / period_ns`, but both are divided by what divides both. So nothing is ever rounded
+    away, at one token a day or 10**12 a second, and at 10 GB/s, where a part is a byte of which a nanosecond earns ten,
+    the numbers are as small as at any other rate. What a nanosecond earns and what a token costs stands in the bucket
+    itself: it is read for each entry, and from the rate, another object, reading would cost as much as reckoning.
 
     Whoever waits for a token is woken late by some milliseconds. What a bucket earns meanwhile is kept even where the
     burst has no room for it, up to 20 ms' worth and always less than a token: else 19/s, whose burst is 1, would pass
@@ -33,10 +36,9 @@ class TokenBucket:
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
         self.lent = 0
-        self._per_ns = rate.tokens
-        self._per_token = rate.period_ns
+        self._per_ns, self._per_token = _parts(rate)
         self._capacity = _capacity(rate)
-        self._balance = rate.burst * rate.period_ns
+        self._balance = rate.burst * self._per_token
         self._earned_at = now
         self._made_at = rate
         self._paid_at = now
@@ -57,6 +59,18 @@ class TokenBucket:
             self._earned_at = now
             balance = min(self._capacity, balance + elapsed * self._per_ns)
         self._balance = balance - tokens * self._per_token
+
+    def pay(self, tokens: int, now: int) -> bool:
+        """Take `tokens`, if they are there; whether they were."""
+        balance = self._balance
+        elapsed = now - self._earned_at
+        if elapsed > 0:
+            self._earned_at = now
+            balance = min(self._capacity, balance + elapsed * self._per_ns)
+        rest = balance - tokens * self._per_token
+        is_held = rest >= 0
+        self._balance = rest if is_held else balance
+        return is_held
 
     def give_back(self, tokens: int) -> None:
         """Undo a `take` of the same instant."""
@@ -95,12 +109,13 @@ class TokenBucket:
         old, balance = self.rate, self._earn(now)
         if now >= self._paid_at:
             self._made_at = old
+        _, per_token = _parts(rate)
         if balance < 0:
             before, after = _slower(old, self._made_at), _slower(rate, self._made_at)
-            owed = -balance * rate.period_ns * after.tokens * before.period_ns
-            balance = -(owed // (old.period_ns * after.period_ns * before.tokens))
+            owed = -balance * per_token * after.tokens * before.period_ns
+            balance = -(owed // (self._per_token * after.period_ns * before.tokens))
         else:
-            balance = balance * rate.period_ns // old.period_ns
+            balance = balance * per_token // self._per_token
         self._go_on(rate, balance)
 
     def follow(self, rate: Rate, now: int) -> None:
@@ -109,15 +124,14 @@ class TokenBucket:
         So no interval, whatever changes within, sees more than burst, rates over time and one taking.
         """
         self._made_at = rate
-        self._go_on(rate, self._earn(now) * rate.period_ns // self._per_token)
+        self._go_on(rate, self._earn(now) * _parts(rate)[1] // self._per_token)
 
     def _go_on(self, rate: Rate, balance: int) -> None:
         self.rate = rate
-        self._per_ns = rate.tokens
-        self._per_token = rate.period_ns
-        self._capacity = _capacity(rate) - self.lent * rate.period_ns
+        self._per_ns, self._per_token = _parts(rate)
+        self._capacity = _capacity(rate) - self.lent * self._per_token
         self._balance = min(balance, self._capacity)
-        self._paid_at = self._earned_at + max(0, -(self._balance // rate.tokens))
+        self._paid_at = self._earned_at + max(0, -(self._balance // self._per_ns))
 
     def is_full(self, now: int) -> bool:
         """Whether a new bucket would hold as much."""
@@ -135,8 +149,15 @@ def _slower(one: Rate, other: Rate) -> Rate:
     return one if one.tokens * other.period_ns <= other.tokens * one.period_ns else other
 
 
+def _parts(rate: Rate) -> tuple[int, int]:
+    """What a nanosecond earns, and what a token costs, in parts of a token: the fewest that are whole numbers."""
+    common = gcd(rate.tokens, rate.period_ns)
+    return rate.tokens // common, rate.period_ns // common
+
+
 def _capacity(rate: Rate) -> int:
-    """The burst, and room for a late look at the clock; below one token more than the burst."""
-    full = rate.burst * rate.period_ns
-    late = rate.period_ns + rate.tokens * SMALLEST_BURST_NS - full
-    return full + max(0, min(late, rate.period_ns - 1))
+    """The burst, and room for a late look at the clock; below one token more than the burst. In parts of a token."""
+    per_ns, per_token = _parts(rate)
+    full = rate.burst * per_token
+    late = per_token + per_ns * SMALLEST_BURST_NS - full
+    return full + max(0, min(late, per_token - 1))

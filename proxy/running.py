@@ -9,7 +9,7 @@ import uvloop
 from proxy.collector import keep_for_ever, paused_collector, search_seldom
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.runtime import set_up_runtime
+from proxy.runtime import be_scheduled, set_up_runtime
 from proxy.serve import Proxy, Source
 from proxy.tasks import Tasks
 
@@ -33,6 +33,9 @@ async def _serve(source: Source) -> None:
         keep_for_ever()
         search_seldom()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
+    problem = be_scheduled(config.scheduling)
+    if problem is not None:
+        log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)

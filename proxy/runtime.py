@@ -1,4 +1,4 @@
-"""What a process that serves asks of Python and of the C library, once, before it serves."""
+"""What a process that serves asks of Python, of the C library and of the system, once, before it serves."""
 
 import ctypes
 import os
@@ -30,3 +30,20 @@ def set_up_runtime() -> None:
     if options is not None:
         options(_M_MMAP_THRESHOLD, LARGE)
         options(_M_TRIM_THRESHOLD, _KEPT)
+
+
+def be_scheduled(scheduling: str) -> str | None:
+    """Have Linux schedule this thread, and all threads and processes that it starts, as `Config.scheduling` says.
+
+    One that was started under another policy than the usual one keeps it. Returns what is in the way.
+
+    Source: sched(7), SCHED_BATCH: no wake-up interrupts whoever runs.
+    """
+    if scheduling != "batch" or not hasattr(os, "SCHED_BATCH"):
+        return None
+    try:
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except OSError as error:  # as some sandboxes have it
+        return str(error)
+    return None

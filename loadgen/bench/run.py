@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from loadgen.bench.errors import BenchError
 from loadgen.bench.figures import Sample
 from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Stage
+from loadgen.bench.stage import Stage, settle
 
 Progress = Callable[[str], None]
 Measured = dict[str, list[Sample | None]]
@@ -35,6 +35,9 @@ def _one(row: Row, stage: Stage, name: str, progress: Progress) -> Sample | None
     except (BenchError, OSError, ZeroDivisionError) as error:
         progress(f"{row.name}: {name} failed: {error or type(error).__name__}")
         return None
+    finally:
+        if name in stage.peers:
+            settle(stage.peers[name].pid)
 
 
 def _told(row: Row, sample: Sample | None) -> str:

@@ -1,8 +1,9 @@
 """Where measurements take place: both ends, and the peers that run."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -14,6 +15,9 @@ from loadgen.bench.peers.plan import Peer, Plan, running
 from loadgen.bench.sink import Sink
 
 Result = TypeVar("Result")
+_LOOK_S = 0.1
+_AT_REST = 0.02
+"""Of a core: more than any peer needs that has nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,20 @@ class CpuClock:
         """So far."""
         now = proc.used(self._pid)
         return proc.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
+
+
+def settle(pid: int, most_s: float = 10.0) -> None:
+    """Wait until a process has nothing to do, or is gone, but no longer than so many seconds.
+
+    What it does behind one measurement, as for thousands of connections that have ended, is not to be part of the next.
+    """
+    over = time.monotonic() + most_s
+    with suppress(OSError):
+        while time.monotonic() < over:
+            clock = CpuClock(pid)
+            time.sleep(_LOOK_S)
+            if clock.read().cpu_s <= _AT_REST * _LOOK_S:
+                return
 
 
 def close_all(connections: Sequence[socket]) -> None:

@@ -64,6 +64,12 @@ class Config(_Section):
     workers: int = Field(
         1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
     )
+    scheduling: Literal["batch", "normal"] = Field(
+        "batch",
+        description="batch: Linux lets whoever runs go on when something comes for Sluice (SCHED_BATCH), which saves "
+        "CPU beside others on its cores; normal: it may interrupt them, see "
+        "[Sharing cores](operating.md#sharing-cores)",
+    )
     broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
     admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
     metrics: ListenAddress | None = Field(

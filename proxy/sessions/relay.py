@@ -118,18 +118,21 @@ class Relay:
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
         """Charge the whole chunk, or nothing."""
-        for position, tally in enumerate(tallies):
+        admitted: list[Stream] = []
+        for tally in tallies:
             stream = self.streams.get(tally.owner)
             if (
                 stream is None
                 or not stream.is_accepted
                 or not self._gate.admit(stream, _charged(stream, tally), tally.size, now)
             ):
-                self._withdraw(tallies[:position])
+                for position, one in enumerate(admitted):
+                    self._gate.withdraw(one, _charged(one, tallies[position]), tallies[position].size)
                 return False
+            admitted.append(stream)
         delivered: list[tuple[Permits, Tally]] = []
-        for tally in tallies:
-            stream = self.streams[tally.owner]
+        for position, stream in enumerate(admitted):
+            tally = tallies[position]
             self._gate.count_admitted(
                 stream,
                 (tally.entries, tally.messages, tally.size),
@@ -140,11 +143,6 @@ class Relay:
         for permits, tally in delivered:  # when all are counted: this may change who is limited, and end streams
             permits.crossed(tally.entries, tally.messages, tally.size)
         return True
-
-    def _withdraw(self, tallies: list[Tally]) -> None:
-        for tally in tallies:
-            stream = self.streams[tally.owner]
-            self._gate.withdraw(stream, _charged(stream, tally), tally.size)
 
     def _forward(self, data: bytes, size: int) -> None:
         scanner = self.scanner

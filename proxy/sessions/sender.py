@@ -1,4 +1,4 @@
-"""What one leg sends: to the kernel at once as long as it takes it, then by the transport."""
+"""What one leg sends: to the kernel at once as long as it takes it; what it does not take, the transport keeps."""
 
 import asyncio
 from os import write, writev
@@ -53,7 +53,10 @@ class Sender:
             self._gathered_size += len(part)
             self.flush()
         elif self._transport is not None:
-            self._send(self._transport, [part], len(part))
+            if isinstance(part, bytes) and self._descriptor != _UNKNOWN:
+                self._transport.write(part)
+            else:
+                self._send(self._transport, [part], len(part))
 
     def write_soon(self, part: bytes) -> None:
         """Send bytes together with what else is to be sent in this turn of the loop; they are kept until then.
@@ -77,16 +80,27 @@ class Sender:
             self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
 
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
-        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy."""
-        sent = 0
+        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy.
+
+        One `bytes` needs no copy, so it goes by the transport, which asks the kernel, too, with less ado.
+        """
         if self._descriptor == _UNKNOWN:
-            self._descriptor = descriptor_of(transport)
-            transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+            self._begin(transport)
+        only = parts[0] if len(parts) == 1 else None
+        if isinstance(only, bytes):
+            transport.write(only)
+            return
+        sent = 0
         if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
             try:
                 sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
             except OSError:  # it has no room; or the connection is broken, which the transport will find, too
                 sent = 0
         if sent < size:
-            rest = parts[0] if len(parts) == 1 else b"".join(parts)
-            transport.write(bytes(memoryview(rest)[sent:]) if sent or not isinstance(rest, bytes) else rest)
+            rest = b"".join(parts)
+            transport.write(rest[sent:] if sent else rest)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        """There is traffic: from now on it matters how much may wait, and where the kernel takes it from."""
+        self._descriptor = descriptor_of(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)

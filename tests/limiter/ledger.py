@@ -69,7 +69,12 @@ def named(chain: Iterable[Limiter]) -> list[tuple[Hashable, Limit]]:
 def capacity(rate: Rate) -> Fraction:
     """Tokens that a bucket may hold: the burst; with a small one, a token and 20 ms' worth, but not a token more."""
     late = 1 + Fraction(rate.tokens * 20_000_000, rate.period_ns)
-    return max(Fraction(rate.burst), min(late, rate.burst + 1 - Fraction(1, rate.period_ns)))
+    return max(Fraction(rate.burst), min(late, rate.burst + 1 - grain(rate)))
+
+
+def grain(rate: Rate) -> Fraction:
+    """The part of a token in which a bucket reckons: at most what it earns in a nanosecond."""
+    return Fraction(1, Fraction(rate.tokens, rate.period_ns).denominator)
 
 
 def within(rate: Rate, passed: list[tuple[int, int]]) -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from limiter.rates import NANOS_PER_SECOND, Rate
 from limiter.token_bucket import TokenBucket
-from tests.limiter.ledger import capacity, within_all
+from tests.limiter.ledger import capacity, grain, within_all
 from tests.limiter.long_run import Counted, long_run
 
 MINUTE, DAY = 60 * NANOS_PER_SECOND, 86_400 * NANOS_PER_SECOND
@@ -83,10 +83,9 @@ class Bucket(Counted):
         self.judge()
         old, before = self.rate, self.balance
         self.bucket.change(rate, self.now)
-        left = Fraction(self.bucket._balance, rate.period_ns)
+        left = self.bucket._balance * grain(rate)
         expected = min(capacity(rate), before * part(rate, self.made_at, before) / part(old, self.made_at, before))
-        grain = Fraction(1, rate.period_ns)
-        assert expected - grain < left < expected + grain
+        assert expected - grain(rate) < left < expected + grain(rate)
         assert left <= expected or before < 0, "no token that was not there"
         longest = -before / part(old, self.made_at, before) / speed(self.made_at)
         assert -left / speed(rate) <= max(longest, Fraction(0)), "no debt takes longer"
@@ -96,9 +95,9 @@ class Bucket(Counted):
     @rule(rate=RATES)
     def follow(self, rate: Rate) -> None:
         self.bucket.follow(rate, self.now)
-        left = Fraction(self.bucket._balance, rate.period_ns)
+        left = self.bucket._balance * grain(rate)
         expected = min(capacity(rate), self.balance)
-        assert expected - Fraction(1, rate.period_ns) < left <= expected
+        assert expected - grain(rate) < left <= expected
         self.rate, self.balance, self.made_at = rate, left, rate
         self.steps.append((self.now, rate))
 
@@ -110,7 +109,7 @@ class Bucket(Counted):
     def it_is_the_rational_model(self) -> None:
         if hasattr(self, "bucket"):
             assert self.bucket.tokens(self.now) == floor(self.balance)
-            assert self.bucket._balance == self.balance * self.rate.period_ns
+            assert self.bucket._balance * grain(self.rate) == self.balance
             assert self.bucket.is_full(self.now) == (self.balance >= self.rate.burst)
 
     def judge(self) -> None:

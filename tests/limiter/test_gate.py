@@ -9,6 +9,7 @@ from limiter.limiter import Limiter
 from limiter.lines import LEAST_SLEEP_NS
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry, Stream
+from tests.limiter.fitting import fits
 from tests.limiter.ledger import Charge, Ledger, named, within
 from tests.limiter.world import World, limiter
 
@@ -41,12 +42,12 @@ def test_a_chunk_is_charged_whole_or_not_at_all() -> None:
     stream = world.stream(outer, inner)
     assert not world.gate.admit(stream, 6, 6, 0)
     assert outer.is_idle(0) is False, "it is in use"
-    assert outer.fits(10, 1, 0)
+    assert fits(outer, 10, 1, 0)
     assert world.gate.admit(stream, 5, 5, 0)
-    assert not outer.fits(6, 1, 0)
+    assert not fits(outer, 6, 1, 0)
     world.gate.withdraw(stream, 5, 5)
-    assert outer.fits(10, 1, 0)
-    assert inner.fits(5, 1, 0)
+    assert fits(outer, 10, 1, 0)
+    assert fits(inner, 5, 1, 0)
 
 
 def test_nobody_overtakes_in_the_moment_between_tokens_and_alarm() -> None:
@@ -104,7 +105,7 @@ def test_what_is_dropped_is_given_back_and_neither_passed_nor_charged() -> None:
     assert (usage.dropped_messages, usage.dropped_size, usage.held_messages, usage.held_size) == (3, 21, 0, 0)
     world.run(1)
     assert world.messages_of(stream) == 1
-    assert one.fits(1, 1, world.clock.now)
+    assert fits(one, 1, 1, world.clock.now)
 
 
 def test_what_never_was_held_can_be_counted_as_dropped_too() -> None:

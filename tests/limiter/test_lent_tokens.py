@@ -1,5 +1,7 @@
 """Tokens that were taken and not used yet: see `TokenBucket.lend`."""
 
+from fractions import Fraction
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from tests.limiter.test_token_bucket import AMOUNTS, RATES, SECOND, SPANS
 @given(value=RATES, steps=st.lists(st.tuples(st.sampled_from(["lend", "take", "used", "unused"]), AMOUNTS, SPANS)))
 def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, steps) -> None:
     bucket, now = TokenBucket(value, 0), 0
-    most = bucket._capacity
+    most, part = bucket._capacity, Fraction(value.tokens, value.period_ns).denominator
     for what, tokens, span in steps:
         now += span
         if what == "lend" and bucket.holds(tokens, now):
@@ -26,8 +28,8 @@ def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, st
             bucket.come_back(0, tokens, now)
         bucket.tokens(now)
         assert bucket.lent >= 0
-        assert bucket._balance + bucket.lent * value.period_ns <= most
-        assert bucket._capacity == most - bucket.lent * value.period_ns
+        assert bucket._balance + bucket.lent * part <= most
+        assert bucket._capacity == most - bucket.lent * part
 
 
 def test_what_could_not_be_earned_while_tokens_were_lent_is_not_earned_afterwards() -> None:

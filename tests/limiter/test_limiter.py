@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from limiter.limiter import MOST_GATHERING_NS, Limiter
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Entry
+from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 
 SECOND = 1_000_000_000
@@ -26,9 +27,9 @@ def of(limit: Limit) -> Limiter:
 
 def test_a_chunk_fits_if_messages_and_bytes_do() -> None:
     one = limiter(100, 1000)
-    assert one.fits(10, 100, 0)
-    assert not one.fits(11, 1, 0)
-    assert not one.fits(1, 101, 0)
+    assert fits(one, 10, 100, 0)
+    assert not fits(one, 11, 1, 0)
+    assert not fits(one, 1, 101, 0)
 
 
 def test_it_is_open_while_one_message_and_one_byte_are_there_and_the_last_entry_may_leave_a_debt() -> None:
@@ -43,7 +44,7 @@ def test_it_is_open_while_one_message_and_one_byte_are_there_and_the_last_entry_
 
 def test_no_limit_of_one_kind_never_refuses_that_kind() -> None:
     one = limiter(size=100)
-    assert one.fits(10**9, 1, 0)
+    assert fits(one, 10**9, 1, 0)
     one.charge(10**9, 1, 0)
     assert one.is_open(0)
 

@@ -7,6 +7,7 @@ from limiter.limiter import Limiter
 from limiter.rates import Limit, Mode, rate
 from limiter.stream import Entry, Stream
 from limiter.turns import rejecting
+from tests.limiter.fitting import fits
 from tests.limiter.world import Governed, World, limiter
 
 SECOND = 1_000_000_000
@@ -58,8 +59,8 @@ def test_what_is_refused_costs_no_tokens_anywhere_and_is_counted_once_by_stream_
     world, total, one = World(), limiter(1000, name="total"), strict(10)
     stream = world.stream(total, one)
     assert [offer(world, stream, each) for each in (1, 70, 8)] == ["passed", "refused", "refused"]
-    assert total.fits(99, 1, 0)
-    assert one.fits(1, 1, SECOND // 10)
+    assert fits(total, 99, 1, 0)
+    assert fits(one, 1, 1, SECOND // 10)
     assert (stream.usage.rejected_messages, stream.usage.rejected_size) == (78, 2)
     assert (one.usage.rejected_messages, one.usage.rejected_size) == (78, 2)
     assert total.usage.rejected_messages == 0

@@ -11,6 +11,7 @@ from limiter.limiter import Limiter
 from limiter.observed import Observed
 from limiter.rates import Limit, rate
 from limiter.stream import Stream
+from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 
 SECOND = 1_000_000_000
@@ -49,10 +50,10 @@ def test_a_chunk_over_an_observed_limit_goes_entry_by_entry_and_is_charged_nowhe
     world, enforced, one = World(), limiter(1000), observing(10)
     stream, beside = watched(world, one, enforced=(enforced,))
     assert not world.gate.admit(stream, 50, 50, 0)
-    assert enforced.fits(100, 1, 0)
-    assert one.fits(1, 1, 0)
+    assert fits(enforced, 100, 1, 0)
+    assert fits(one, 1, 1, 0)
     assert world.offer(stream, 50, 50)
-    assert not enforced.fits(51, 1, 0)
+    assert not fits(enforced, 51, 1, 0)
     assert beside.usage.passed_messages == 50
 
 
@@ -61,10 +62,10 @@ def test_a_chunk_within_it_is_counted_for_both_and_can_be_withdrawn() -> None:
     stream, beside = watched(world, one, enforced=(enforced,))
     assert world.gate.admit(stream, 9, 90, 0)
     world.gate.withdraw(stream, 9, 90)
-    assert one.fits(10, 1, 0)
+    assert fits(one, 10, 1, 0)
     assert world.gate.admit(stream, 9, 90, 0)
     world.gate.count_admitted(stream, (3, 9, 90), (5, 40))
-    assert not one.fits(2, 1, 0)
+    assert not fits(one, 2, 1, 0)
     assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 9, 90)
     assert (one.usage.largest_messages, one.usage.largest_size) == (5, 40)
     assert beside.usage.offered_entries == beside.usage.passed_entries == stream.usage.passed_entries == 3

@@ -11,6 +11,7 @@ from limiter.limiter import Limiter
 from limiter.lines import LEAST_SLEEP_NS
 from limiter.rates import Limit, Rate, rate
 from limiter.stream import Stream
+from tests.limiter.fitting import fits
 from tests.limiter.ledger import within
 from tests.limiter.world import World, jain, limiter
 
@@ -95,8 +96,8 @@ def test_a_peak_that_goes_takes_its_debt_along_and_leaves_the_sustained_rates() 
     assert one.wait_ns(0) == 401 * SECOND // 200
     one.retune(Limit(SUSTAINED), "no peak", 0)
     assert one.is_open(0)
-    assert not one.fits(100, 1, 0)
-    assert one.fits(99, 1, 0)
+    assert not fits(one, 100, 1, 0)
+    assert fits(one, 99, 1, 0)
 
 
 def test_a_raised_peak_frees_who_waited_for_the_old_one() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limiter.rates import Rate, rate
 from limiter.token_bucket import TokenBucket
-from tests.limiter.ledger import capacity
+from tests.limiter.ledger import capacity, grain
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
@@ -48,7 +48,7 @@ def drained(value: Rate, left: int = 0) -> TokenBucket:
 
 def until_paid(bucket: TokenBucket) -> Fraction:
     """Nanoseconds until the debt is paid, exactly."""
-    return max(Fraction(0), Fraction(-bucket._balance, bucket.rate.tokens))
+    return max(Fraction(0), -bucket._balance * grain(bucket.rate) * bucket.rate.period_ns / bucket.rate.tokens)
 
 
 @settings(max_examples=300)
@@ -123,12 +123,12 @@ def test_a_change_never_makes_a_debt_last_longer_nor_forgives_it(old: Rate, new:
     bucket = drained(old, -debt)
     bucket.tokens(span)
     assume(bucket._balance < 0)
-    owed, time = Fraction(-bucket._balance, old.period_ns), until_paid(bucket)
+    owed, time = -bucket._balance * grain(old), until_paid(bucket)
     bucket.change(new, span)
     rises = new.tokens * old.period_ns >= old.tokens * new.period_ns
     expected = owed if rises else time * new.tokens / new.period_ns
-    left = Fraction(-bucket._balance, new.period_ns)
-    assert expected - Fraction(1, new.period_ns) < left <= expected
+    left = -bucket._balance * grain(new)
+    assert expected - grain(new) < left <= expected
     assert until_paid(bucket) <= time
 
 
@@ -146,7 +146,7 @@ def test_a_change_gives_no_free_burst(old: Rate, new: Rate, tokens: int) -> None
 def test_after_a_change_it_earns_at_the_new_rate_up_to_the_new_capacity(old, new, debt, span) -> None:
     bucket = drained(old, -debt)
     bucket.change(new, 0)
-    start = Fraction(bucket._balance, new.period_ns)
+    start = bucket._balance * grain(new)
     assert bucket.tokens(span) == floor(min(new.burst, start + Fraction(span * new.tokens, new.period_ns)))
 
 

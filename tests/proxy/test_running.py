@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
+from proxy import running
 from proxy.config import watching
 from proxy.config.model import Config, load_config
 from proxy.policies.store import StoreError
@@ -27,6 +28,19 @@ FLAGS = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_LOOK_S", 0.01)
+
+
+@pytest.fixture(autouse=True)
+def scheduled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How it wanted to be: the tests' own process stays as it is."""
+    wanted: list[str] = []
+
+    def forbid(scheduling: str) -> str:
+        wanted.append(scheduling)
+        return "forbidden here"
+
+    monkeypatch.setattr(running, "be_scheduled", forbid)
+    return wanted
 
 
 class Operator:
@@ -117,3 +131,19 @@ async def test_a_reload_that_fails_does_not_end_the_watching(
         assert (await operator.hear("reload failed"))["cause"] == "file changed"
         file.write_text(LIMITED)
         assert (await operator.hear("configuration reloaded"))["cause"] == "file changed"
+
+
+async def test_what_keeps_it_from_being_scheduled_as_configured_is_said(tmp_path: Path, scheduled: list[str]) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+    operator = Operator()
+    structlog.configure(processors=[operator.take])
+    serving = asyncio.get_running_loop().create_task(_serve(source_of(file)))
+    line = await operator.hear("not scheduled as configured")
+    assert (line["scheduling"], line["error"], scheduled) == ("batch", "forbidden here", ["batch"])
+    await operator.hear("serving")
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(_PATIENCE_S):
+        await serving
+    structlog.reset_defaults()
+    gc.unfreeze()

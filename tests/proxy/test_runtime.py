@@ -1,6 +1,7 @@
 """What a process that serves asks of Python and of the C library."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -52,3 +53,40 @@ def test_large_pieces_of_memory_are_apart_and_threads_let_the_loop_go_on_soon() 
     """In a process of its own, which is not to be changed by that for all other tests."""
     done = subprocess.run([sys.executable, "-c", _LARGE_IS_GIVEN_BACK], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in {"1 True", "no such C library"}
+
+
+_IS_SCHEDULED = """
+import os, sys, threading
+from proxy.runtime import be_scheduled
+
+if sys.argv[2] == "forbidden":
+    def forbid(*_): raise PermissionError(1, "Operation not permitted")
+    os.sched_setscheduler = forbid
+elif sys.argv[2] == "idle":
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+said, found = be_scheduled(sys.argv[1]), []
+thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+thread.start()
+thread.join()
+names = {os.SCHED_OTHER: "usual", os.SCHED_BATCH: "batch", os.SCHED_IDLE: "idle"}
+print(names[os.sched_getscheduler(0)], names[found[0]], said)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="this system has no such policies")
+@pytest.mark.parametrize(
+    ("scheduling", "before", "after"),
+    [
+        ("batch", "usual", "batch batch None"),
+        ("normal", "usual", "usual usual None"),
+        ("batch", "idle", "idle idle None"),
+        ("batch", "forbidden", "usual usual [Errno 1] Operation not permitted"),
+    ],
+)
+def test_it_is_scheduled_as_it_is_configured_unless_it_was_started_otherwise(
+    scheduling: str, before: str, after: str
+) -> None:
+    command = [sys.executable, "-c", _IS_SCHEDULED, scheduling, before]
+    usual = ["chrt", "--other", "0"] if shutil.which("chrt") else []
+    done = subprocess.run([*usual, *command], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == after

@@ -1,7 +1,10 @@
 """Accepting clients, on real sockets."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 import uvloop
@@ -13,7 +16,7 @@ from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
-from proxy.server import Server
+from proxy.server import DOORS, Server
 from proxy.sessions.session import State
 from proxy.sessions.session_log import SessionLog
 from tests.proxy.file_limits import policies_of
@@ -42,6 +45,26 @@ async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
         assert [await client.hear() for client in clients] == [None] * 3
         for client in clients:
             client.writer.close()
+
+
+def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_one_door() -> None:
+    async def serve() -> None:
+        server = make_server("127.0.0.1:1")
+        host, _, port = (await server.start()).rpartition(":")
+        let_in = [0]
+        with ExitStack() as clients:
+            for _ in range(3 * DOORS):
+                clients.enter_context(socket.create_connection((host, int(port))))
+            async with asyncio.timeout(10):
+                while let_in[-1] < 3 * DOORS:
+                    await asyncio.sleep(0)
+                    let_in.append(len(server._open))
+            await asyncio.sleep(0)
+            assert len(server._open) == 3 * DOORS
+            assert max(after - before for before, after in pairwise(let_in)) == DOORS
+            await server.stop(1)
+
+    uvloop.run(serve())
 
 
 async def test_stopped_it_accepts_nobody() -> None:

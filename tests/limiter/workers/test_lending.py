@@ -5,6 +5,7 @@ import pytest
 from limiter.limiter import Limiter
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.workers.lending import Lending
+from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 
 SECOND = NANOS_PER_SECOND
@@ -46,10 +47,10 @@ def test_what_is_lent_fills_the_bucket_until_it_comes_back() -> None:
     one, worker = limiter(100, burst=40), Lending()
     assert worker.lend(one, 0) == (10, None)
     assert one.spare(60 * SECOND) == (10, None)
-    assert not one.fits(31, 0, 60 * SECOND)
+    assert not fits(one, 31, 0, 60 * SECOND)
     worker.spent(one, (10, 0), (0, 0), 60 * SECOND, is_answer=False)
-    assert not one.fits(31, 0, 60 * SECOND)
-    assert one.fits(40, 0, 61 * SECOND)
+    assert not fits(one, 31, 0, 60 * SECOND)
+    assert fits(one, 40, 0, 61 * SECOND)
     assert not worker.loans
 
 
@@ -57,8 +58,8 @@ def test_what_is_given_back_is_there_at_once() -> None:
     one, worker = limiter(100, burst=40), Lending()
     worker.lend(one, 0)
     worker.spent(one, (3, 0), (7, 0), 0, is_answer=False)
-    assert one.fits(37, 0, 0)
-    assert not one.fits(38, 0, 0)
+    assert fits(one, 37, 0, 0)
+    assert not fits(one, 38, 0, 0)
 
 
 def test_who_is_asked_to_give_back_gets_no_more_until_he_has_answered() -> None:
@@ -77,7 +78,7 @@ def test_what_a_lost_worker_had_counts_as_used() -> None:
     worker.lend(one, 0)
     assert worker.lose(0) == (10, 0)
     assert lent(one) == [0]
-    assert not one.fits(31, 0, 0)
+    assert not fits(one, 31, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_nobody_gives_back_more_than_he_has(used: tuple[int, int], unused: tuple
     worker.spent(one, used, unused, 0, is_answer=False)
     worker.spent(one, used, unused, 0, is_answer=False)
     assert lent(one) == [50]
-    assert one.fits(250, 0, 0)
-    assert not one.fits(351, 0, 0)
+    assert fits(one, 250, 0, 0)
+    assert not fits(one, 351, 0, 0)
 
 
 def test_a_limiter_knows_how_many_workers_have_something_of_it() -> None:

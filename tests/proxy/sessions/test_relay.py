@@ -10,6 +10,7 @@ from protocol.errors import FrameTooLarge
 from protocol.scanner import MESSAGE, SEND
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
+from tests.limiter.fitting import fits
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import PING, PONG, message, send, sends, unknown_command
 
@@ -34,8 +35,8 @@ def test_a_chunk_that_does_not_fit_is_cut_and_charged_once() -> None:
     assert (usage.offered_entries, usage.passed_entries) == (4, 4)
     assert rig.relay.streams[1].chain[0].usage.messages == 4
     (limiter,) = rig.relay.streams[1].chain
-    assert limiter.fits(96, 0, rig.clock()), "the first attempt was taken back: 4 + 96 are the burst of 100"
-    assert not limiter.fits(97, 0, rig.clock())
+    assert fits(limiter, 96, 0, rig.clock()), "the first attempt was taken back: 4 + 96 are the burst of 100"
+    assert not fits(limiter, 97, 0, rig.clock())
 
 
 def test_a_pause_leaves_the_rest_of_what_was_read_for_later() -> None:
