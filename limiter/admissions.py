@@ -6,7 +6,7 @@ refused by one of several bounds has taken nothing from the others.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from limiter.rates import Rate
 from limiter.token_bucket import TokenBucket
@@ -15,14 +15,16 @@ MOST_KEYS = 100_000
 """Buckets of one bound that are remembered."""
 
 
-class Bound(Protocol):
+class Bound:
     """What may refuse."""
 
     def admits(self, key: Hashable, now: int) -> bool:
         """Whether one more of `key` may come in; nothing changes."""
+        raise NotImplementedError
 
     def take(self, key: Hashable, now: int) -> None:
         """One more of `key` comes in."""
+        raise NotImplementedError
 
 
 B = TypeVar("B", bound=Bound)
@@ -80,7 +82,7 @@ class Buckets:
             del self._buckets[oldest]
 
 
-class KeyedBuckets:
+class KeyedBuckets(Bound):
     """A bucket for each key: in t seconds at most `rate.burst + rate · t` of one key come in.
 
     Where a key's bucket has another rate, it changes: what has come in still counts, so of a larger burst there is at
@@ -123,7 +125,7 @@ class KeyedBuckets:
             bucket.give_back(grown_by)
 
 
-class Places:
+class Places(Bound):
     """At most `most` of one key at once; whoever took a place gives it back.
 
     It remembers as many keys as have a place taken, and no others.

@@ -115,7 +115,7 @@ class Admission:
         refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
             raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)
-        return tuple(partial(one.bound.give_back, key) for one, key, _ in in_force if isinstance(one.bound, Places))
+        return tuple([partial(one.bound.give_back, key) for one, key, _ in in_force if isinstance(one.bound, Places)])
 
     def subscribe_rates_changed(self) -> None:
         """Others are in force from now on."""

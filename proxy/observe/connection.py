@@ -1,8 +1,11 @@
 """Whom a session serves."""
 
+from mypy_extensions import mypyc_attr
+
 from limiter.networks import counted_as
 
 
+@mypyc_attr(acyclic=True)
 class Connection:
     """One client connection, as logs name it.
 

@@ -72,10 +72,12 @@ class Dialler:
 
     def dial(self, caller: Caller, wanted: str, protocol: asyncio.BaseProtocol) -> None:
         """Connect `protocol` to an address of the wanted broker, if that is allowed."""
-        loop = asyncio.get_running_loop()
-        connect = partial(loop.create_connection, lambda: protocol)
-        address = self._targets.at_once(wanted)
-        coroutine = self._by_name(wanted, connect) if address is None else connect(*address)
+        connect, address = asyncio.get_running_loop().create_connection, self._targets.at_once(wanted)
+        coroutine: Coroutine[Any, Any, object]
+        if address is None:
+            coroutine = self._by_name(wanted, partial(connect, lambda: protocol))
+        else:
+            coroutine = connect(lambda: protocol, *address)
         attempt = Attempt(coroutine, partial(self._dialled, caller), _EXPECTED)
         self._dials[caller] = attempt, wanted
         self._answers.begin(caller)

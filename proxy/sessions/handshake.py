@@ -4,20 +4,16 @@ Clients of one application say the same, byte for byte, and so do brokers of one
 what was just read is not read again.
 """
 
-from functools import lru_cache
-
 from protocol.commands import SIZES, command_in, decode, framed, text
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
+from proxy.sessions.known import Known
 
 MOST_SAID = 512
 """Characters of what a client says of itself that are kept: its version is in each line of the access log about its
 streams. A wanted broker's address that is cut is too long to be allowed all the same."""
-_REMEMBERED, _LONGEST_REMEMBERED = 64, 2048
-"""First frames of each side, and bytes of each: a CONNECT with a token has some 500. So a token stays in memory until
-64 other clients have come; that of a client that is connected is there anyway."""
 
 
 class Greeting:
@@ -57,8 +53,7 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
         raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
     if len(data) < length:
         return None
-    frame = bytes(data[:length])
-    return _greeting_lately(frame) if length <= _LONGEST_REMEMBERED else _greeting(frame)
+    return GREETINGS.read(bytes(data[:length]))
 
 
 def read_welcome(chunk: bytes) -> CommandConnected | None:
@@ -68,7 +63,7 @@ def read_welcome(chunk: bytes) -> CommandConnected | None:
     size, command_size = SIZES.unpack_from(chunk)
     if size + 4 != len(chunk) or command_size + SIZES.size != len(chunk):
         return None
-    return _welcome_lately(chunk) if len(chunk) <= _LONGEST_REMEMBERED else _welcome(chunk)
+    return WELCOMES.read(chunk)
 
 
 def _greeting(own: bytes) -> Greeting:
@@ -89,5 +84,6 @@ def _welcome(frame: bytes) -> CommandConnected | None:
     return envelope.connected if envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected") else None
 
 
-_greeting_lately = lru_cache(_REMEMBERED)(_greeting)
-_welcome_lately = lru_cache(_REMEMBERED)(_welcome)
+GREETINGS = Known(_greeting)
+WELCOMES = Known(_welcome)
+"""Clients of one application greet in the same words, and so do brokers of one cluster."""

@@ -11,7 +11,7 @@ from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Sender
 from proxy.sessions.sockets import address_of, has_left
-from proxy.sessions.throttle import Cause, ThrottleTracker
+from proxy.sessions.throttle import Cause, Throttled
 
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
@@ -49,7 +49,38 @@ class LegOwner(Protocol):
         """No reason is left."""
 
 
-class Leg:
+class _Nobody:
+    """Owns the legs of sessions that are over."""
+
+    def arrived(self, leg: "Leg", chunk: bytes) -> None:
+        pass
+
+    def broke_protocol(self, leg: "Leg", error: ProtocolError) -> None:
+        pass
+
+    def writable(self, leg: "Leg", is_writable: bool) -> None:  # noqa: FBT001 - as in LegOwner
+        pass
+
+    def opened(self, leg: "Leg") -> None:
+        leg.disown()
+
+    def half_closed(self, leg: "Leg") -> None:
+        pass
+
+    def lost(self, leg: "Leg", error: Exception | None) -> None:
+        pass
+
+    def throttle_changed(self, leg: "Leg", cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as in LegOwner
+        pass
+
+    def read_on(self, leg: "Leg") -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
+class Leg(Throttled):
     """Gives what is read to its relay, or else to its owner, and counts the reasons not to read.
 
     It is an `asyncio.BufferedProtocol` without the name, which compiled classes cannot inherit from; uvloop looks for
@@ -79,15 +110,14 @@ class Leg:
         "relay",
         "sender",
         "side",
-        "tracker",
     )
 
     def __init__(self, side: str, owner: LegOwner, line: ReadingLine, buffer: ReadBuffer) -> None:
+        super().__init__()
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
         self.sender = Sender()
-        self.tracker = ThrottleTracker(self._throttle_changed, self._read_on)
         self.owner = owner
         self._line = line
         self._buffer = buffer
@@ -101,6 +131,10 @@ class Leg:
         self._transport = cast("asyncio.Transport", transport)
         self.sender.open(self._transport)
         self.owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Not called by the loop, as there is a buffer; but it asks for the name, and not to find it costs it more."""
+        raise NotImplementedError
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Called by the loop, which reads into it."""
@@ -152,6 +186,7 @@ class Leg:
         self.sender.shut()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
+            self._abort_timer = None
         self.owner.lost(self, exc)
 
     @property
@@ -178,11 +213,11 @@ class Leg:
 
     def is_throttled(self) -> bool:
         """Whether there is a reason not to read."""
-        return bool(self.tracker.causes)
+        return bool(self.causes)
 
     def is_stopped(self) -> bool:
         """Whether there is one that ends only when something has happened: not that it is the others' turn."""
-        return bool(self.tracker.causes) and self.tracker.causes != _TURN
+        return bool(self.causes) and self.causes != _TURN
 
     def set_throttle(self, cause: Cause, *, on: bool) -> None:
         """A reason not to read comes or goes."""
@@ -198,11 +233,11 @@ class Leg:
     def throttle(self, cause: Cause) -> None:
         """Do not read, for this reason."""
         if self._transport is not None and not self._transport.is_closing():
-            self.tracker.throttle(cause, self._transport)
+            self.raise_cause(cause, self._transport)
 
     def unthrottle(self, cause: Cause) -> None:
         """This reason is gone."""
-        self.tracker.unthrottle(cause)
+        self.end_cause(cause)
 
     def yield_turn(self) -> None:
         """Read on when the loop has looked after everybody else."""
@@ -211,7 +246,7 @@ class Leg:
 
     def turn_came(self) -> bool:
         """Read on, if nothing else is against it by now. Whether it did."""
-        is_stopped = len(self.tracker.causes) > 1
+        is_stopped = len(self.causes) > 1
         self.unthrottle(Cause.TURN)
         return not is_stopped
 
@@ -221,7 +256,7 @@ class Leg:
 
     def resume_reading(self) -> None:
         """Read again, if there is still no reason against it."""
-        if self._transport is not None and not self._transport.is_closing() and not self.tracker.causes:
+        if self._transport is not None and not self._transport.is_closing() and not self.causes:
             self._transport.resume_reading()
 
     def close(self, patience: float) -> None:
@@ -241,13 +276,19 @@ class Leg:
         if transport is not None:
             transport.abort()
 
+    def let_go_of_owner(self) -> None:
+        """All is over. Two that know each other are gone only when Python searches for such; now they do not."""
+        self.owner = _NOBODY
+
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
 
-    def _throttle_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason not to read came or went."""
         self.owner.throttle_changed(self, cause, is_raised)
 
-    def _read_on(self, last: Cause) -> None:
+    def causes_ended(self, last: Cause) -> None:
+        """Read on, unless many want to at once."""
         if last not in _OF_MANY:
             self._line.leave(self)
         elif not self._line.goes_first(self):

@@ -10,8 +10,8 @@ when a broker comes back, are let in sooner, and those that only exist stay smal
 """
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
+from typing import Final
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
@@ -24,9 +24,10 @@ from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.engine import Engine
-from proxy.sessions.handshake import read_greeting, read_welcome
+from proxy.sessions.handshake import GREETINGS, WELCOMES, read_greeting, read_welcome
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog
+from proxy.sessions.state import State
 from proxy.sessions.throttle import Cause
 from proxy.sessions.traffic import Traffic
 from proxy.sessions.turned_away import TurnedAway
@@ -37,14 +38,9 @@ _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Until the broker says what it takes."""
 
 
-class State(Enum):
-    """Where a session stands."""
-
-    GREETING = "greeting"
-    DIALLING = "dialling"
-    TURNED_AWAY = "turned away"
-    RELAYING = "relaying"
-    ENDING = "ending"
+_DIALLING: Final = State.DIALLING  # compiled, to look one up in its class costs as much as ten comparisons
+_RELAYING: Final = State.RELAYING
+_ENDING: Final = State.ENDING
 
 
 class Session:
@@ -89,7 +85,7 @@ class Session:
         """A leg is connected."""
         if leg is self.broker:
             self._start_relaying()
-        elif self.state is State.ENDING:
+        elif self.state is _ENDING:
             leg.close(0)
         else:
             self.connection.client_address = leg.address
@@ -101,11 +97,11 @@ class Session:
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read, and the leg has no relay: none yet, or none any more."""
         try:
-            if self.state is State.RELAYING:
+            if self.state is _RELAYING:
                 self._hear_first(leg, chunk)
             elif self._turned_away is not None:
                 self._turned_away.feed(chunk)
-            elif self.state is not State.ENDING:
+            elif self.state is not _ENDING:
                 self._greet(chunk)
         except ProtocolError as error:
             self.broke_protocol(leg, error)
@@ -122,7 +118,7 @@ class Session:
         """
         if leg is self.broker:
             self.finish(End(EndCause.BROKER_CLOSED))
-        elif self.state is State.RELAYING and self.traffic is not None:
+        elif self.state is _RELAYING and self.traffic is not None:
             self.traffic.departing.half_closed()
         else:
             self.finish(End(EndCause.CLIENT_CLOSED))
@@ -130,7 +126,7 @@ class Session:
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
         end = end_by_peer(leg.side, error)
-        if leg is self.client and self.state is State.RELAYING and self.traffic is not None:
+        if leg is self.client and self.state is _RELAYING and self.traffic is not None:
             self.traffic.departing.lost(end)
         else:
             self.finish(end)
@@ -147,7 +143,7 @@ class Session:
         """A reason not to read came or went."""
         if cause is not Cause.CONNECTING:
             self._log.throttle_changed(self.connection, leg.side, cause, is_raised=is_raised, now=self._engine.clock())
-        if self.state is State.RELAYING and cause is not Cause.TURN:
+        if self.state is _RELAYING and cause is not Cause.TURN:
             if self.client.is_stopped() or self.broker.is_stopped():
                 self._traffic().keep_alive.start()
             elif self.traffic is not None:
@@ -156,7 +152,7 @@ class Session:
     def read_on(self, leg: Leg) -> None:
         """The throttle count is 0: first what was left over from before the pause, then the socket."""
         try:
-            if self.state is State.RELAYING and self.traffic is not None:
+            if self.state is _RELAYING and self.traffic is not None:
                 (self.traffic.to_broker if leg is self.client else self.traffic.to_client).resume()
             elif self.state is State.GREETING:
                 self._greet(b"")
@@ -168,7 +164,7 @@ class Session:
         """Something is blocked from now on; a client that has not said yet who it is, is judged when it does."""
         if not rule.key.kind.is_of_connections:
             return Ended(0, 0 if self.traffic is None else self.traffic.blocks.end_streams(rule))
-        if self.state not in {State.DIALLING, State.RELAYING}:
+        if self.state not in {_DIALLING, _RELAYING}:
             return Ended(0, 0)
         if client_blocks.ends(self._engine.blocklist, self.connection) is None:
             return Ended(0, 0)
@@ -187,10 +183,12 @@ class Session:
 
     def _greet(self, chunk: bytes) -> None:
         self._greeting += chunk
-        if self.state is State.DIALLING:
+        if self.state is _DIALLING:
             self._wait_for_broker()
             return
-        greeting = None if self._admittance.waits() else read_greeting(self._greeting, self.max_frame)
+        if self._admittance.waits():
+            return
+        greeting = GREETINGS.find(bytes(self._greeting)) or read_greeting(self._greeting, self.max_frame)
         if greeting is None:
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
@@ -200,7 +198,7 @@ class Session:
         if rule is not None:
             self._turn_away(End(EndCause.BLOCKED, str(rule)))
             return
-        self.state = State.DIALLING
+        self.state = _DIALLING
         self._log.role_found(self.connection, "data" if greeting.target else "lookup")
         wanted = self._engine.dialler.wanted(greeting.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
@@ -225,13 +223,13 @@ class Session:
         return rest
 
     def _start_relaying(self) -> None:
-        if self.state is not State.DIALLING:
+        if self.state is not _DIALLING:
             self.broker.disown()
             self._look_whether_it_is_over()
             return
         self._engine.dialler.connected(self)
-        self.state = State.RELAYING
-        self.broker.sender.write_plainly(self._connect)
+        self.state = _RELAYING
+        self.broker.sender.write_little(self._connect)
         early = self._take_rest()
         if early:
             self._hear_first(self.client, early)
@@ -239,12 +237,12 @@ class Session:
 
     def _hear_first(self, leg: Leg, chunk: bytes) -> None:
         """Both are there, and there is no traffic yet; nor for the broker's greeting, or for signs of life."""
-        welcome = read_welcome(chunk) if leg is self.broker else None
+        welcome = (WELCOMES.find(chunk) or read_welcome(chunk)) if leg is self.broker else None
         if welcome is not None:
             self.greeted(welcome)
-            self.client.sender.write_plainly(chunk)
+            self.client.sender.write_little(chunk)
         elif chunk in _SIGNS_OF_LIFE:
-            (self.client if leg is self.broker else self.broker).sender.write_plainly(chunk)
+            (self.client if leg is self.broker else self.broker).sender.write_little(chunk)
         else:
             self._traffic()
             leg.take(chunk, len(chunk))
@@ -254,7 +252,7 @@ class Session:
         if self.traffic is None:
             legs = self.client, self.broker
             self.traffic = Traffic(self, self._engine, legs, self._admittance, self._connect)
-        if self.state is State.RELAYING:
+        if self.state is _RELAYING:
             self.client.relay, self.broker.relay = self.traffic.to_broker, self.traffic.to_client
         return self.traffic
 
@@ -263,7 +261,7 @@ class Session:
     def shut_down(self) -> None:
         """The process ends."""
         if self.state is State.GREETING and not self.client.is_connected:
-            self.state = State.ENDING  # the loop has accepted the client and says so next: it is closed then
+            self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
             return
         self.finish(End(EndCause.SHUTDOWN))
 
@@ -279,13 +277,15 @@ class Session:
     def _look_whether_it_is_over(self) -> None:
         if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
             self._is_over = True
+            self.client.let_go_of_owner()
+            self.broker.let_go_of_owner()
             self._finished(self)
 
     def finish(self, end: End) -> None:
         """Close both connections, after what is written; the first reason counts."""
-        if self.state is State.ENDING:
+        if self.state is _ENDING:
             return
-        self.state, self._turned_away = State.ENDING, None
+        self.state, self._turned_away = _ENDING, None
         last_word = self._last_word if self.traffic is None else self._last_word or self.traffic.departing.end
         if last_word is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
             end = last_word
@@ -295,6 +295,6 @@ class Session:
         self._admittance.disconnect()
         self._engine.sessions.discard(self)
         for leg in (self.client, self.broker):
-            leg.tracker.clear()
+            leg.end_all_causes()
             leg.close(self._engine.config.linger)
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)

@@ -1,8 +1,9 @@
 """Pausing the reading of one leg for several independent reasons."""
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
+
+from mypy_extensions import mypyc_attr
 
 
 class Cause(StrEnum):
@@ -44,46 +45,50 @@ class Pausable(Protocol):
         """Deliver bytes again."""
 
 
-class ThrottleTracker:
-    """Counts the reasons for silence: reading stops when the count leaves 0 and resumes when it is back there.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Throttled:
+    """What may not be read while there are reasons: reading stops at the first, and goes on without the last.
 
-    A flag would not do: two reasons overlap, and the first to end would open the tap.
+    A flag would not do: two reasons overlap, and the first to end would open the tap. A base and no part: each idle
+    connection has two of them, and what a part calls back would be four objects more.
 
-    Args:
-        changed: Called with (cause, raised) after each change.
-        resumed: Called instead of `resume_reading` when the count is back at 0, with the cause that went last; it may
-            find work to do first.
+    Attributes:
+        causes: The reasons there are.
 
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
 
-    __slots__ = ("_changed", "_resumed", "causes")
-
-    def __init__(self, changed: Callable[[Cause, bool], None], resumed: Callable[[Cause], None]) -> None:
+    def __init__(self) -> None:
         self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
-        self._changed = changed
-        self._resumed = resumed
 
-    def throttle(self, cause: Cause, transport: Pausable) -> None:
+    def raise_cause(self, cause: Cause, transport: Pausable) -> None:
         """There is a reason; telling it twice changes nothing."""
         if cause in self.causes:
             return
         self.causes |= {cause}
         if len(self.causes) == 1:
             transport.pause_reading()
-        self._changed(cause, True)
+        self.cause_changed(cause, True)
 
-    def unthrottle(self, cause: Cause) -> None:
+    def end_cause(self, cause: Cause) -> None:
         """A reason is gone."""
         if cause not in self.causes:
             return
         self.causes -= {cause}
-        self._changed(cause, False)
+        self.cause_changed(cause, False)
         if not self.causes:
-            self._resumed(cause)
+            self.causes_ended(cause)
 
-    def clear(self) -> None:
+    def end_all_causes(self) -> None:
         """The connection ends: every reason is gone, and nothing is to be read."""
         for cause in self.causes:
             self.causes -= {cause}
-            self._changed(cause, False)
+            self.cause_changed(cause, False)
+
+    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason came or went."""
+        raise NotImplementedError
+
+    def causes_ended(self, last: Cause) -> None:
+        """Nothing is against reading any more; `last` went last. There may be work to do before it is resumed."""
+        raise NotImplementedError

@@ -67,7 +67,7 @@ class Party:
 
     @property
     def causes(self) -> frozenset[Cause]:
-        return self.session.client.tracker.causes
+        return self.session.client.causes
 
 
 def traffic_of(session: Session) -> Traffic:

@@ -21,7 +21,7 @@ from proxy.sessions.outlet import Outlet
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Bytes
-from proxy.sessions.throttle import Cause, ThrottleTracker
+from proxy.sessions.throttle import Cause, Throttled
 from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.wire import body
 from tests.proxy.written import Written
@@ -78,6 +78,21 @@ class _Taken(Written):
             self._take(b"".join(parts))
 
 
+class Reasons(Throttled):
+    """Notes what changes."""
+
+    def __init__(self, ended: Callable[[Cause], None]) -> None:
+        super().__init__()
+        self.changes: list[tuple[Cause, bool]] = []
+        self._ended = ended
+
+    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as its base has it
+        self.changes.append((cause, is_raised))
+
+    def causes_ended(self, last: Cause) -> None:
+        self._ended(last)
+
+
 class RelayRig:
     """A relay whose streams 1, 2 … have `limits` messages a second (None: no limit).
 
@@ -100,12 +115,14 @@ class RelayRig:
         self.outlet = Outlet(self.sender)
         self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
         self.reading = Reading()
-        self.tracker = ThrottleTracker(lambda _cause, _is_raised: None, self._read_on)
+        self.throttled = Reasons(self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
         self.counters = Counters()
         self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None)
         share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
-        self.relay.connect(self._handle, lambda: bool(self.tracker.causes), Holdings(self.budget, share), self.counters)
+        self.relay.connect(
+            self._handle, lambda: bool(self.throttled.causes), Holdings(self.budget, share), self.counters
+        )
         self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)
@@ -131,9 +148,9 @@ class RelayRig:
 
     def throttle(self, cause: Cause, *, on: bool) -> None:
         if on:
-            self.tracker.throttle(cause, self.reading)
+            self.throttled.raise_cause(cause, self.reading)
         else:
-            self.tracker.unthrottle(cause)
+            self.throttled.end_cause(cause)
 
     def drain(self) -> None:
         """The other peer takes what was written."""
@@ -183,7 +200,7 @@ class RelayRig:
 
     def _read_on(self, _last: Cause) -> None:
         self.relay.resume()
-        if not self.tracker.causes:
+        if not self.throttled.causes:
             self.reading.resume_reading()
 
     def _handle(self, kind: int, _command: bytes, frame: bytes) -> bytes | None:

@@ -17,8 +17,8 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import DOORS, Server
-from proxy.sessions.session import State
 from proxy.sessions.session_log import SessionLog
+from proxy.sessions.state import State
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import PING, connect, connected, unknown_command

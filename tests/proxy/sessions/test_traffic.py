@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.limits import max_frame_size
-from proxy.sessions.session import State
+from proxy.sessions.state import State
 from proxy.sessions.throttle import Cause
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World

@@ -1,0 +1,38 @@
+"""What was read lately, by the very bytes that said it: what thousands say in the same words is read once."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_KNOWN, LONGEST_KNOWN = 64, 2048
+"""Frames, and bytes of each: a CONNECT with a token has some 500. So a token stays in memory until 64 other clients
+have come; that of a client that is connected is there anyway."""
+
+
+class Known(Generic[T]):
+    """Remembers the last that were read.
+
+    Args:
+        read: Reads one; what cannot be read gives None or raises, and is not remembered.
+    """
+
+    def __init__(self, read: Callable[[bytes], T | None]) -> None:
+        self._read = read
+        self._known: dict[bytes, T] = {}
+
+    def find(self, said: bytes) -> T | None:
+        """What these bytes say, if they were read lately."""
+        return self._known.get(said) if len(said) <= LONGEST_KNOWN else None
+
+    def read(self, said: bytes) -> T | None:
+        """What these bytes say."""
+        found = self.find(said)
+        if found is not None:
+            return found
+        found = self._read(said)
+        if found is not None and len(said) <= LONGEST_KNOWN:
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[said] = found
+        return found
