@@ -1,0 +1,40 @@
+"""What was read lately, by the very bytes that said it."""
+
+from proxy.sessions.known import LONGEST_KNOWN, MOST_KNOWN, Known
+
+
+class Reader:
+    """Counts what it reads; what begins with a dash says nothing."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+
+    def __call__(self, said: bytes) -> str | None:
+        self.read.append(said)
+        return None if said.startswith(b"-") else f"read {len(said)}"
+
+
+def test_what_is_said_again_is_not_read_again() -> None:
+    reader = Reader()
+    known = Known(reader)
+    assert known.find(b"abc") is None
+    first = known.read(b"abc")
+    assert first == "read 3"
+    assert known.read(bytes(bytearray(b"abc"))) is first
+    assert known.find(b"abc") is first
+    assert reader.read == [b"abc"]
+
+
+def test_it_remembers_so_many_and_no_long_ones_nor_what_says_nothing() -> None:
+    reader = Reader()
+    known = Known(reader)
+    said = [number.to_bytes(2) for number in range(MOST_KNOWN + 1)]
+    for each in (*said, b"x" * LONGEST_KNOWN, b"x" * (LONGEST_KNOWN + 1), b"-"):
+        known.read(each)
+    assert [known.find(each) is None for each in said] == [True, True] + [False] * (MOST_KNOWN - 1)
+    assert known.find(b"x" * LONGEST_KNOWN) is not None
+    assert known.find(b"x" * (LONGEST_KNOWN + 1)) is None
+    reader.read.clear()
+    assert known.read(b"-") is None
+    assert known.read(b"x" * (LONGEST_KNOWN + 1)) == f"read {LONGEST_KNOWN + 1}"
+    assert len(reader.read) == 2
