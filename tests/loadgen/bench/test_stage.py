@@ -34,12 +34,11 @@ _WORKS = "import time; sum(range(10_000_000)); print('done', flush=True); time.s
 
 
 def test_a_measurement_begins_when_the_one_before_has_settled_or_its_peer_is_gone():
-    with tempfile.TemporaryFile() as said:
-        with subprocess.Popen([sys.executable, "-c", _WORKS], stdout=said) as working:
-            settle(working.pid)
-            said.seek(0)
-            assert said.read() == b"done\n"
-            working.kill()
+    with tempfile.TemporaryFile() as said, subprocess.Popen([sys.executable, "-c", _WORKS], stdout=said) as working:
+        settle(working.pid)
+        said.seek(0)
+        assert said.read() == b"done\n"
+        working.kill()
     settle(working.pid)
 
 
