@@ -135,11 +135,20 @@ static void answer_frames(int fd, const Walk *w, uint64_t before, const Answer *
     send_whole(fd, out, used);
 }
 
+/* Count a read that was thrown away unseen, of frames of `size` bytes each. */
+static void count_unseen(Walk *w, uint64_t got, uint64_t size) {
+    uint64_t behind = got + (w->skip ? size - w->skip : 0);
+    w->frames += behind / size;
+    w->skip = behind % size ? size - behind % size : 0;
+}
+
 /* Read until every connection has ended, or nothing has come for `patience` ms, or `wanted` frames have come.
 
-   `frames` gets the whole frames of each connection, as they come, `at` when the first and the last bytes came (0: none did).
+   Where all frames are of `each` bytes (0: who knows), the kernel throws away what a connection brings behind the first
+   of them, and copies nothing: so this end is not what all others are waiting for. `frames` gets the whole frames of each connection, as they come, `at` when the first and the last bytes came (0: none did).
    Answers (none: NULL) are written as blocking writes: the other end must read. The connections stay open. */
-void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t wanted, uint64_t *frames, int64_t *at) {
+void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t wanted, uint64_t each, uint64_t *frames,
+             int64_t *at) {
     struct pollfd *polled = calloc(n, sizeof *polled);
     Walk *walks = calloc(n, sizeof *walks);
     uint8_t *in = malloc(AT_ONCE), *out = malloc(AT_ONCE);
@@ -150,7 +159,8 @@ void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t
     while (open > 0 && all < wanted && poll(polled, n, patience) > 0) {
         for (int i = 0; i < n; i++) {
             if (!polled[i].revents) continue;
-            ssize_t got = recv(fds[i], in, AT_ONCE, MSG_DONTWAIT);
+            int is_unseen = each > 0 && walks[i].frames > 0 && walks[i].have == 0;
+            ssize_t got = recv(fds[i], in, AT_ONCE, MSG_DONTWAIT | (is_unseen ? MSG_TRUNC : 0));
             if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
             if (got <= 0) {
                 polled[i].fd = -1;
@@ -160,7 +170,8 @@ void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t
             at[1] = now_ns();
             if (!at[0]) at[0] = at[1];
             uint64_t before = walks[i].frames;
-            walk(&walks[i], in, got, NULL);
+            if (is_unseen) count_unseen(&walks[i], got, each);
+            else walk(&walks[i], in, got, NULL);
             all += walks[i].frames - before;
             frames[i] = walks[i].frames;
             if (answer) answer_frames(fds[i], &walks[i], before, answer, out);

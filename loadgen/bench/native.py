@@ -118,17 +118,19 @@ class Native:
         answer: Answer | None = None,
         wanted: int = _EVERYTHING,
         live: Live | None = None,
+        frame_size: int = 0,
     ) -> Received:
         """Read whole frames until all connections have ended, `wanted` have come, or nothing comes any more.
 
-        `live`, of as many connections, is kept up to date meanwhile.
+        `live`, of as many connections, is kept up to date meanwhile. Where `frame_size` says that all are of one size,
+        only the first of each connection is looked at.
         """
         frames = (live or Live(len(connections))).counts
         at = (ctypes.c_int64 * 2)()
         given = answer and _Answer(answer.frame, len(answer.frame), answer.every, answer.sequence_at, answer.sequence)
         self._library.receive(
             _numbers(connections), len(connections), given and ctypes.byref(given), PATIENCE_MS,
-            ctypes.c_uint64(wanted), frames, at,
+            ctypes.c_uint64(wanted), ctypes.c_uint64(frame_size), frames, at,
         )  # fmt: skip
         return Received(list(frames), at[0] / _NS, at[1] / _NS)
 

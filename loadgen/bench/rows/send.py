@@ -38,7 +38,7 @@ def measured(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
     frame = frames.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
     clocks = clocks_of(peer)
-    with Beside(lambda: stage.native.receive(there)) as receiving:
+    with Beside(lambda: stage.native.receive(there, frame_size=len(frame))) as receiving:
         begun, sent = stage.native.send_for(here, frames.many(frame), len(frame), stage.seconds)
     received, used = receiving.result, sum(clock.read().cpu_s for clock in clocks)
     close_all(there)

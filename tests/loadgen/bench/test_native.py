@@ -36,6 +36,24 @@ def test_frames_are_counted_wherever_reads_cut_them(native, cut):
     assert receiving.result.last_at >= receiving.result.first_at > 0
 
 
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 99, 150, 400])
+def test_frames_of_one_size_are_counted_unseen_behind_the_first(native, cut):
+    frame = frames.send_frame(100).frame
+    data = frame * 7 + frame[:50]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = socket.create_connection(listening.getsockname())
+        there, _ = listening.accept()
+    here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    live = Live(1)
+    with here, there, Beside(lambda: native.receive([there], live=live, frame_size=len(frame))) as receiving:
+        for at in range(0, len(data), cut):
+            here.sendall(data[at : at + cut])
+            while live.frames < min(at + cut, len(data)) // len(frame):
+                assert not receiving.is_done
+        here.close()
+    assert receiving.result.frames == [7]
+
+
 def test_what_has_come_can_be_looked_at_while_more_comes(native):
     ends = [socket.socketpair() for _ in range(2)]
     frame, live = frames.send_frame(100).frame, Live(2)
