@@ -3,6 +3,8 @@
 import ctypes
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 SWITCH_S = 0.0005
 """After so long a thread that computes lets the loop go on, which asks for that behind each read and each write.
@@ -33,17 +35,19 @@ def set_up_runtime() -> None:
 
 
 def be_scheduled(scheduling: str) -> str | None:
-    """Have Linux schedule this thread, and all threads and processes that it starts, as `Config.scheduling` says.
+    """Have Linux schedule this process, its threads and whatever it starts, as `Config.scheduling` says.
 
-    One that was started under another policy than the usual one keeps it. Returns what is in the way.
+    A thread that runs under another policy than the usual one keeps it. Returns what is in the way.
 
     Source: sched(7), SCHED_BATCH: no wake-up interrupts whoever runs.
     """
     if scheduling != "batch" or not hasattr(os, "SCHED_BATCH"):
         return None
     try:
-        if os.sched_getscheduler(0) == os.SCHED_OTHER:
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):  # it has just ended
+                if os.sched_getscheduler(int(thread.name)) == os.SCHED_OTHER:
+                    os.sched_setscheduler(int(thread.name), os.SCHED_BATCH, os.sched_param(0))
     except OSError as error:  # as some sandboxes have it
         return str(error)
     return None

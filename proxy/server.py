@@ -13,7 +13,8 @@ from proxy.sessions.session_log import SessionLog
 
 DOORS = 4
 """Through each of them the loop lets one client in a turn (libuv accepts so); whoever comes is let in by any of them.
-When thousands come at once, those that are served in one turn cost less: fewer turns, and fewer sleepers to wake."""
+When thousands come at once, those that are served in one turn cost less: fewer turns, and fewer sleepers to wake. Who
+comes alone costs a call of the system more for each door, which finds nobody."""
 _BACKLOG = 4096
 """Clients that may have come and are not let in yet, if the system allows as many."""
 
@@ -43,26 +44,38 @@ class Server:
         Raises:
             OSError: If the address cannot be had.
         """
-        host, port = split_address(self._engine.config.listen)
-        loop, reuse = asyncio.get_running_loop(), self._reuses_port
-        first = await loop.create_server(self._accept, host, port, backlog=_BACKLOG, reuse_port=reuse)
-        self._doors.append(first)
-        for listener in first.sockets:
-            for _ in range(DOORS - 1):
-                same = socket.socket(fileno=os.dup(listener.fileno()))
-                self._doors.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
-        return f"{host}:{first.sockets[0].getsockname()[1]}"
+        try:
+            return await self._open_doors(*split_address(self._engine.config.listen))
+        except BaseException:
+            self._close_doors()
+            raise
 
     async def stop(self, patience_s: float) -> None:
         """Accept no more, end every session, and wait for what is left to be sent."""
-        for door in self._doors:
-            door.close()
+        self._close_doors()
         for session in list(self._open):
             session.shut_down()
         if self._open:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
+
+    async def _open_doors(self, host: str, port: int) -> str:
+        loop, reuse = asyncio.get_running_loop(), self._reuses_port
+        first = await loop.create_server(self._accept, host, port, backlog=_BACKLOG, reuse_port=reuse)
+        self._doors.append(first)
+        for listener in first.sockets:
+            for _ in range(DOORS - 1):
+                with contextlib.ExitStack() as unless_taken:
+                    same = unless_taken.enter_context(socket.socket(fileno=os.dup(listener.fileno())))
+                    self._doors.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
+                    unless_taken.pop_all()
+        return f"{host}:{first.sockets[0].getsockname()[1]}"
+
+    def _close_doors(self) -> None:
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.close()
 
     def _accept(self) -> asyncio.BaseProtocol:
         session = Session(self._engine, next(self._ids), self._log, self._finished)

@@ -21,11 +21,13 @@ medians, with (least to most). A goal is met or missed by the number as printed.
 
 How it is measured: sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark begins;
 lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be put in the middle. Each
-proxy's first round is thrown away: a JVM is slow at first. The sender writes as fast as it can for some seconds, or at
-a steady pace, and closes each connection right behind the last write; the sink counts whole frames up to the end of
-each connection. CPU is what the kernel counts of the proxy's process, all threads together. HAProxy runs in TCP mode
-with one thread; the official proxy, with default threads, forwards by splicing (its default), or parses each frame
-(`proxyLogLevel=1`); the bare forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
+proxy's first round is thrown away: a JVM is slow at first. The sender writes as fast as it can for some seconds, or
+at a steady pace, and closes each connection right behind the last write; the sink counts whole frames up to the end
+of each connection (where it is to be faster than everybody, it looks at the first frame and lets the kernel throw
+away the rest, whose bytes it counts: that contents arrive whole, the other rows and the tests tell). CPU is what the
+kernel counts of the proxy's process, all threads together. HAProxy runs in TCP mode with one thread; the official
+proxy, with default threads, forwards by splicing (its default), or parses each frame (`proxyLogLevel=1`); the bare
+forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
 
 Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
 offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's timers

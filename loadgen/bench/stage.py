@@ -103,16 +103,16 @@ class CpuClock:
 
 
 def settle(pid: int, most_s: float = 10.0) -> None:
-    """Wait until a process has nothing to do, or is gone, but no longer than so many seconds.
+    """Wait until a process and its children have nothing to do, or are gone, but no longer than so many seconds.
 
     What it does behind one measurement, as for thousands of connections that have ended, is not to be part of the next.
     """
     over = time.monotonic() + most_s
     with suppress(OSError):
         while time.monotonic() < over:
-            clock = CpuClock(pid)
+            clocks = [CpuClock(one) for one in (pid, *proc.children(pid))]
             time.sleep(_LOOK_S)
-            if clock.read().cpu_s <= _AT_REST * _LOOK_S:
+            if sum(clock.read().cpu_s for clock in clocks) <= _AT_REST * _LOOK_S:
                 return
 
 

@@ -11,7 +11,7 @@ have come; that of a client that is connected is there anyway."""
 
 
 class Known(Generic[T]):
-    """Remembers the last that were read.
+    """Remembers those that were said last.
 
     Args:
         read: Reads one; what cannot be read gives None or raises, and is not remembered.
@@ -21,9 +21,15 @@ class Known(Generic[T]):
         self._read = read
         self._known: dict[bytes, T] = {}
 
-    def find(self, said: bytes) -> T | None:
-        """What these bytes say, if they were read lately."""
-        return self._known.get(said) if len(said) <= LONGEST_KNOWN else None
+    def find(self, said: bytes | bytearray) -> T | None:
+        """What these bytes say, if they were read lately; of what is too long to be known, nothing is looked at."""
+        if len(said) > LONGEST_KNOWN:
+            return None
+        same = bytes(said)
+        found = self._known.pop(same, None)
+        if found is not None:
+            self._known[same] = found  # the first to go is the one that was asked for longest ago
+        return found
 
     def read(self, said: bytes) -> T | None:
         """What these bytes say."""

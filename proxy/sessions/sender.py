@@ -51,13 +51,13 @@ class Sender:
 
     def write(self, part: Bytes) -> None:
         """Send bytes at once. A view may show other bytes after this."""
+        if self._descriptor == _UNKNOWN and self._transport is not None:
+            self._begin(self._transport)
         if self._gathered:
             self._gathered.append(part)
             self._gathered_size += len(part)
             self.flush()
         elif self._transport is not None:
-            if self._descriptor == _UNKNOWN:
-                self._begin(self._transport)
             if isinstance(part, bytes):
                 self._transport.write(part)
             else:
@@ -86,7 +86,8 @@ class Sender:
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
         """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy.
 
-        One `bytes` needs no copy, so it goes by the transport, which asks the kernel, too, with less ado.
+        One `bytes` needs no copy, so it goes by the transport, which (uvloop's) asks the kernel at once, too, with less
+        ado.
         """
         only = parts[0] if len(parts) == 1 else None
         if isinstance(only, bytes):

@@ -188,7 +188,7 @@ class Session:
             return
         if self._admittance.waits():
             return
-        greeting = GREETINGS.find(bytes(self._greeting)) or read_greeting(self._greeting, self.max_frame)
+        greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting, self.max_frame)
         if greeting is None:
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]

@@ -62,7 +62,7 @@ class Throttled:
         self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
 
     def raise_cause(self, cause: Cause, transport: Pausable) -> None:
-        """There is a reason; telling it twice changes nothing."""
+        """There is a reason, and something to pause; telling it twice changes nothing."""
         if cause in self.causes:
             return
         self.causes |= {cause}

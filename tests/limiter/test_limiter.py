@@ -32,6 +32,17 @@ def test_a_chunk_fits_if_messages_and_bytes_do() -> None:
     assert not fits(one, 1, 101, 0)
 
 
+@pytest.mark.parametrize("refusing", range(4))
+def test_where_one_bucket_refuses_nothing_is_taken_from_any(refusing: int) -> None:
+    wanted, rates = (7, 7, 70, 70), [rate(1000, burst=10), rate(1000, burst=10), rate(10_000, burst=100), rate(10_000)]
+    rates[refusing] = rate(1000, burst=wanted[refusing] - 1)
+    one = of(Limit(rates[0], rates[2], rates[1], rates[3]))
+    before = [bucket._balance for bucket in one._buckets if bucket is not None]
+    assert len(before) == 4
+    assert not one.pay(7, 70, 0)
+    assert [bucket._balance for bucket in one._buckets if bucket is not None] == before
+
+
 def test_it_is_open_while_one_message_and_one_byte_are_there_and_the_last_entry_may_leave_a_debt() -> None:
     one = limiter(10, 100)
     one.charge(1, 5000, 0)

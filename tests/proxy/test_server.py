@@ -1,6 +1,9 @@
 """Accepting clients, on real sockets."""
 
 import asyncio
+import errno
+import gc
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -17,6 +20,8 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import DOORS, Server
+from proxy.sessions.leg import Leg
+from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.state import State
 from tests.proxy.file_limits import policies_of
@@ -65,6 +70,67 @@ def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_on
             await server.stop(1)
 
     uvloop.run(serve())
+
+
+async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, real = [0, 1], os.dup
+
+    def dup(descriptor: int) -> int:
+        if not left.pop():
+            raise OSError(errno.EMFILE, "too many open files")
+        return real(descriptor)
+
+    monkeypatch.setattr("proxy.server.os.dup", dup)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "{}:{}".format(*free.getsockname())
+    server = make_server("127.0.0.1:1", address)
+    with pytest.raises(OSError, match="too many"):
+        await server.start()
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match=r"[Cc]onnect"):
+        await connect_to(address)
+    monkeypatch.setattr("proxy.server.os.dup", real)
+    for _ in range(2):
+        assert await server.start() == address
+        assert len(server._doors) == DOORS
+        await server.stop(1)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("who", ["client", "broker", "nobody"])
+def test_a_session_that_only_existed_is_gone_when_it_is_over_without_any_search_for_it(who: str) -> None:
+    def there() -> int:
+        return sum(isinstance(one, Session | Leg) for one in gc.get_objects())
+
+    async def serve() -> None:
+        async with broker_on_loopback() as broker:
+            server = make_server(broker)
+            address = await server.start()
+            for round_ in range(3):
+                client = await connect_to(address)
+                client.send(connect() if who != "nobody" else b"\0" * 9)
+                if who == "broker":
+                    assert await client.hear() == connected()
+                    next(iter(server._open)).broker.close(0)
+                elif who == "client":
+                    assert await client.hear() == connected()
+                client.writer.close()
+                while server._open:  # noqa: ASYNC110 - nobody else is told
+                    await asyncio.sleep(0.001)
+                del client
+                if round_ == 0:
+                    gc.collect()
+                    gc.disable()
+            await asyncio.sleep(0.01)
+            left.append(there())
+            await server.stop(1)
+
+    left: list[int] = []
+    try:
+        uvloop.run(serve())
+    finally:
+        gc.enable()
+    assert left == [0]
 
 
 async def test_stopped_it_accepts_nobody() -> None:

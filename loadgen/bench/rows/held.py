@@ -120,7 +120,7 @@ def _offering(
     chunk, size = load.chunk, len(frames.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
-    stack.enter_context(Beside(lambda: stage.native.receive(there, live=live)))
+    stack.enter_context(Beside(lambda: stage.native.receive(there, live=live, frame_size=size)))
     stack.enter_context(Beside(lambda: stage.native.send_for(here, chunk, size, seconds)))
     return stack
 

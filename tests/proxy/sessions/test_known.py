@@ -22,7 +22,27 @@ def test_what_is_said_again_is_not_read_again() -> None:
     assert first == "read 3"
     assert known.read(bytes(bytearray(b"abc"))) is first
     assert known.find(b"abc") is first
+    assert known.find(bytearray(b"abc")) is first
     assert reader.read == [b"abc"]
+
+
+def test_what_is_said_often_stays_whoever_else_comes() -> None:
+    known = Known(Reader())
+    often = known.read(b"often")
+    for number in range(3 * MOST_KNOWN):
+        known.read(number.to_bytes(2))
+        assert known.find(b"often") is often
+
+
+def test_what_is_too_long_is_not_even_copied() -> None:
+    class Long(bytearray):
+        def __len__(self) -> int:
+            return LONGEST_KNOWN + 1
+
+        def __bytes__(self) -> bytes:
+            raise AssertionError("a client that says a little more again and again must not cost a copy of all")
+
+    assert Known(Reader()).find(Long()) is None
 
 
 def test_it_remembers_so_many_and_no_long_ones_nor_what_says_nothing() -> None:

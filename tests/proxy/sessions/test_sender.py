@@ -91,6 +91,8 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
     heard: tuple[Wired, socket.socket], end: str
 ) -> None:
     wired, far = heard
+    wired.leg.sender.write(memoryview(b"in time"))
+    assert far.recv(10) == b"in time"
 
     def ending() -> None:
         if end == "write_eof":
@@ -99,7 +101,9 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
             wired.leg.close(1)
         else:
             wired.transport.break_off(None)
-        wired.leg.sender.write(b"too late")
+        wired.leg.sender.write(memoryview(b"too late"))
+        for part in (bytes(5000), bytes(5000)):  # long ones go in a call of their own
+            wired.leg.sender.write_soon(part)
 
     wired.loop.run(ending)
     with pytest.raises(BlockingIOError):
@@ -163,6 +167,25 @@ def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None
     wired.loop.run(turn)
 
 
+def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_overtake_it(
+    wired: Wired, calls: list[bytes]
+) -> None:
+    def turn() -> None:
+        wired.leg.sender.write_little(b"greeting")
+        assert calls == []
+
+    def with_more() -> None:
+        turn()
+        calls.clear()
+        wired.leg.sender.write(b" and more")
+        assert calls == [b"greeting and more"]
+
+    wired.loop.run(turn)
+    assert calls == [b"greeting"]
+    calls.clear()
+    wired.loop.run(with_more)
+
+
 def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
     def turn() -> None:
         wired.leg.sender.write_soon(b"late")
@@ -173,25 +196,29 @@ def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
 
 
 SIZES = st.one_of(st.integers(1, 100), st.integers(1, 20_000), st.just(200_000))
-WRITES = st.lists(st.tuples(st.booleans(), SIZES), max_size=6)
-"""Each is for soon, or for now."""
+WRITES = st.lists(st.tuples(st.sampled_from(["view", "bytes", "soon", "little"]), SIZES), max_size=6)
+"""A view or bytes for now, or bytes for soon, be they much or little."""
 TURNS = st.lists(st.tuples(st.integers(0, 10_000), WRITES), min_size=1, max_size=20)
 """In each turn of the loop the peer takes some, and then the leg writes."""
 STREAM = random.Random(1).randbytes(2**20)
 
 
-def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[bool, int]]]], end: Callable[[], None]) -> bytes:
+def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[str, int]]]], end: Callable[[], None]) -> bytes:
     """Gives what should arrive. Views are of memory that is used again. The last turn ends the leg."""
     sent = bytearray()
     memory = bytearray(max([0, *(size for _, writes in turns for _, size in writes)]))
 
-    def turn(taken: int, writes: list[tuple[bool, int]]) -> None:
+    def turn(taken: int, writes: list[tuple[str, int]]) -> None:
         wired.transport.take(taken)
-        for is_for_soon, size in writes:
+        for kind, size in writes:
             start = len(sent) % (len(STREAM) - size)
             part = STREAM[start : start + size]
-            if is_for_soon:
+            if kind == "soon":
                 wired.leg.sender.write_soon(part)
+            elif kind == "little":
+                wired.leg.sender.write_little(part)
+            elif kind == "bytes":
+                wired.leg.sender.write(part)
             else:
                 memory[:size] = part
                 wired.leg.sender.write(memoryview(memory)[:size])
@@ -212,7 +239,7 @@ def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[bool, int]]
 @settings(deadline=None)
 @given(turns=TURNS, end=st.sampled_from(["write_eof", "close"]))
 def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_is_told_behind_all(
-    transports: type[FakeTransport], turns: list[tuple[int, list[tuple[bool, int]]]], end: str
+    transports: type[FakeTransport], turns: list[tuple[int, list[tuple[str, int]]]], end: str
 ) -> None:
     wired = Wired(transports)
     wired.transport.peer_reads = False
