@@ -10,6 +10,7 @@ from limiter.levels import Setting
 from limiter.limiter import Scope
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode, Rate, rate
 from limiter.stream import Entry, Stream
+from tests.limiter.ledger import capacity, grain
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.workers.together import Worker, Workers
 
@@ -178,9 +179,8 @@ class Apart(Counted):
         for limiter in self.world.registry.limiters.values():
             for bucket in limiter._buckets:
                 if bucket is not None:
-                    whole = TokenCapacity.of(bucket.rate)
                     assert bucket.lent >= 0
-                    assert bucket._balance + bucket.lent * bucket.rate.period_ns <= whole
+                    assert bucket._balance * grain(bucket.rate) + bucket.lent <= capacity(bucket.rate)
 
     @invariant()
     def it_is_known_who_has_been_lent_something(self) -> None:
@@ -255,15 +255,6 @@ class Apart(Counted):
                 within_promise(limit.messages, [(at, messages) for at, messages, _ in left])
             if limit.size is not None:
                 within_promise(limit.size, [(at, size) for at, _, size in left])
-
-
-class TokenCapacity:
-    """What a bucket may hold at most, with the room for a late look at the clock."""
-
-    @staticmethod
-    def of(rate: Rate) -> int:
-        late = rate.period_ns + rate.tokens * 20_000_000 - rate.burst * rate.period_ns
-        return rate.burst * rate.period_ns + max(0, min(late, rate.period_ns - 1))
 
 
 def within_promise(rate: Rate, left: list[tuple[int, int]]) -> None:
