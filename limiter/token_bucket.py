@@ -62,15 +62,11 @@ class TokenBucket:
 
     def pay(self, tokens: int, now: int) -> bool:
         """Take `tokens`, if they are there; whether they were."""
-        balance = self._balance
-        elapsed = now - self._earned_at
-        if elapsed > 0:
-            self._earned_at = now
-            balance = min(self._capacity, balance + elapsed * self._per_ns)
-        rest = balance - tokens * self._per_token
-        is_held = rest >= 0
-        self._balance = rest if is_held else balance
-        return is_held
+        cost = tokens * self._per_token
+        if self._earn(now) < cost:
+            return False
+        self._balance -= cost
+        return True
 
     def give_back(self, tokens: int) -> None:
         """Undo a `take` of the same instant."""

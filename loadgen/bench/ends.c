@@ -145,8 +145,10 @@ static void count_unseen(Walk *w, uint64_t got, uint64_t size) {
 /* Read until every connection has ended, or nothing has come for `patience` ms, or `wanted` frames have come.
 
    Where all frames are of `each` bytes (0: who knows), the kernel throws away what a connection brings behind the first
-   of them, and copies nothing: so this end is not what all others are waiting for. `frames` gets the whole frames of each connection, as they come, `at` when the first and the last bytes came (0: none did).
-   Answers (none: NULL) are written as blocking writes: the other end must read. The connections stay open. */
+   of them, and copies nothing: so this end is not what all others are waiting for.
+
+   `frames` gets the whole frames of each connection, as they come, `at` when the first and the last bytes came (0: none
+   did). Answers (none: NULL) are written as blocking writes: the other end must read. The connections stay open. */
 void receive(const int *fds, int n, const Answer *answer, int patience, uint64_t wanted, uint64_t each, uint64_t *frames,
              int64_t *at) {
     struct pollfd *polled = calloc(n, sizeof *polled);

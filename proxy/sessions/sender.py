@@ -54,8 +54,7 @@ class Sender:
         if self._descriptor == _UNKNOWN and self._transport is not None:
             self._begin(self._transport)
         if self._gathered:
-            self._gathered.append(part)
-            self._gathered_size += len(part)
+            self._gather(part)
             self.flush()
         elif self._transport is not None:
             if isinstance(part, bytes):
@@ -103,7 +102,7 @@ class Sender:
             rest = b"".join(parts)
             transport.write(rest[sent:] if sent else rest)
 
-    def _gather(self, part: bytes) -> None:
+    def _gather(self, part: Bytes) -> None:
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self.flush)
         self._gathered.append(part)

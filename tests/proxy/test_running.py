@@ -47,9 +47,11 @@ class Operator:
     """Who reads the log."""
 
     def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
         self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     def take(self, _logger: object, _method: str, line: Any) -> Any:
+        self.lines.append(line)
         self._said.put_nowait(line)
         raise structlog.DropEvent
 
@@ -136,14 +138,6 @@ async def test_a_reload_that_fails_does_not_end_the_watching(
 async def test_what_keeps_it_from_being_scheduled_as_configured_is_said(tmp_path: Path, scheduled: list[str]) -> None:
     file = tmp_path / "sluice.yaml"
     file.touch()
-    operator = Operator()
-    structlog.configure(processors=[operator.take])
-    serving = asyncio.get_running_loop().create_task(_serve(source_of(file)))
-    line = await operator.hear("not scheduled as configured")
-    assert (line["scheduling"], line["error"], scheduled) == ("batch", "forbidden here", ["batch"])
-    await operator.hear("serving")
-    os.kill(os.getpid(), signal.SIGTERM)
-    async with asyncio.timeout(_PATIENCE_S):
-        await serving
-    structlog.reset_defaults()
-    gc.unfreeze()
+    async with served(source_of(file)) as operator:
+        (line,) = [line for line in operator.lines if line["event"] == "not scheduled as configured"]
+        assert (line["scheduling"], line["error"], scheduled) == ("batch", "forbidden here", ["batch"])
