@@ -34,6 +34,7 @@ WITHOUT_TEST = {
     "proxy/admin/stream_shape.py": "shapes only, seen through test_stream_view.py",
     "proxy/importing/broker_state.py": "values only, seen through test_admin_walk.py",
     "proxy/importing/found.py": "values only",
+    "proxy/sessions/shared.py": "three parts in one place",
     "proxy/sessions/state.py": "values only",
     "proxy/workers/letters.py": "values only",
     "proxy/workers/telling.py": "lines as letters, seen through test_supervisor.py",

@@ -65,6 +65,8 @@ class Targets:
         self._patterns = [split_address(pattern.lower()) for pattern in patterns]
         self._networks = networks
         self._learned: OrderedDict[Address, None] = OrderedDict()
+        self._at_once: dict[str, Address] = {}
+        """What `at_once` found; all of it is allowed still."""
         self._names = Names()
 
     def learn(self, url: str) -> None:
@@ -77,9 +79,18 @@ class Targets:
         self._learned.move_to_end((host.lower(), port))
         if len(self._learned) > _MOST_LEARNED:
             self._learned.popitem(last=False)
+            self._at_once.clear()
 
     def at_once(self, wanted: str) -> Address | None:
         """The address of a wanted broker that is allowed and has its address for a name, as most have; else None."""
+        found = self._at_once.get(wanted)
+        if found is None and (found := self._found_at_once(wanted)) is not None:
+            if len(self._at_once) >= _MOST_LEARNED:
+                self._at_once.clear()
+            self._at_once[wanted] = found
+        return found
+
+    def _found_at_once(self, wanted: str) -> Address | None:
         try:
             host, port = split_address(wanted)
         except ValueError:

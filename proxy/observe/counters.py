@@ -10,38 +10,47 @@ LATENESS_NS = tuple(
 """Upper bounds by which timers are counted: finest where a loop is neither idle nor lost, up to a second."""
 
 
+class Words(Counter[str]):
+    """How often, by a fixed word.
+
+    A `Counter` forgets in Python, and for its sake each assignment is a call of Python, too, at thrice the price.
+    """
+
+    __delitem__ = dict.__delitem__  # type: ignore[assignment] # of a key of this dictionary
+
+
 @dataclass(slots=True)
 class Counters:
-    """What happened in this process since it started. The keys of each Counter are fixed words."""
+    """What happened in this process since it started."""
 
     connections_accepted: int = 0
-    connections_open: Counter[str] = field(default_factory=Counter)
+    connections_open: Words = field(default_factory=Words)
     """By role: handshake, lookup, data."""
-    connections_ended: Counter[str] = field(default_factory=Counter)
+    connections_ended: Words = field(default_factory=Words)
     """By end cause."""
-    frame_errors: Counter[str] = field(default_factory=Counter)
+    frame_errors: Words = field(default_factory=Words)
     """By side and cause, as `client too_large`."""
-    pauses: Counter[str] = field(default_factory=Counter)
+    pauses: Words = field(default_factory=Words)
     """Times that reading got a reason to stop, likewise."""
-    resumes: Counter[str] = field(default_factory=Counter)
+    resumes: Words = field(default_factory=Words)
     """Times that such a reason ended."""
-    throttled: Counter[str] = field(default_factory=Counter)
+    throttled: Words = field(default_factory=Words)
     """Reasons not to read that stand right now, likewise."""
     keep_alives: int = 0
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
-    blocked: Counter[str] = field(default_factory=Counter)
+    blocked: Words = field(default_factory=Words)
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
-    not_admitted: Counter[str] = field(default_factory=Counter)
+    not_admitted: Words = field(default_factory=Words)
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
-    admin_refused: Counter[str] = field(default_factory=Counter)
+    admin_refused: Words = field(default_factory=Words)
     """Requests and connections that the admin address refused, by why."""
-    admin_forwarded: Counter[str] = field(default_factory=Counter)
+    admin_forwarded: Words = field(default_factory=Words)
     """Requests that were to be passed on to the broker's admin, by what became of them."""
     batches_not_believed: int = 0
     """Delivered batches that say they hold more than `publish.max_batch_messages`."""
-    reloads: Counter[str] = field(default_factory=Counter)
+    reloads: Words = field(default_factory=Words)
     """Times that the configuration was read anew: `taken`, `unchanged`, or `refused` because it is broken."""
     workers_running: int = 0
     """Worker processes that listen."""

@@ -5,7 +5,9 @@ What a task has beside, its name, its context and its place among all tasks, nob
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+
+_OVER: Final = object()
 
 
 class Attempt:
@@ -18,7 +20,7 @@ class Attempt:
         expected: How it may fail. Another error goes to the loop.
     """
 
-    __slots__ = ("_coroutine", "_ended", "_expected", "_waits_for")
+    __slots__ = ("_ended", "_expected", "_steps", "_waits_for")
 
     def __init__(
         self,
@@ -26,7 +28,7 @@ class Attempt:
         ended: Callable[["Attempt", Exception | None], None],
         expected: tuple[type[Exception], ...],
     ) -> None:
-        self._coroutine = coroutine
+        self._steps = coroutine.__await__()
         self._ended = ended
         self._expected = expected
         self._waits_for: asyncio.Future[Any] | None = None
@@ -43,13 +45,14 @@ class Attempt:
     def _go_on(self, _done: object) -> None:
         self._waits_for = None
         try:
-            waits_for = self._coroutine.send(None)
-        except StopIteration:
-            self._ended(self, None)
+            waits_for = next(self._steps, _OVER)  # `send` ends with an exception, which costs as much as a step
         except asyncio.CancelledError:
             return
         except self._expected as error:
             self._ended(self, error)
+            return
+        if waits_for is _OVER:
+            self._ended(self, None)
         else:
             self._wait(waits_for)
 

@@ -77,7 +77,8 @@ class Dialler:
         if address is None:
             coroutine = self._by_name(wanted, partial(connect, lambda: protocol))
         else:
-            coroutine = connect(lambda: protocol, *address)
+            host, port = address
+            coroutine = connect(lambda: protocol, host, port)
         attempt = Attempt(coroutine, partial(self._dialled, caller), _EXPECTED)
         self._dials[caller] = attempt, wanted
         self._answers.begin(caller)

@@ -25,8 +25,7 @@ from proxy.observe.rejects import Rejects
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.dialler import Dialler
 from proxy.sessions.leg import Leg
-from proxy.sessions.read_buffer import ReadBuffer
-from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.shared import Shared
 from proxy.shared_budget import SharedBudget
 
 
@@ -76,8 +75,7 @@ class Engine:
         self.disbelief = Disbelief(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
-        self.reading_line = ReadingLine()
-        self.read_buffer = ReadBuffer()
+        self.shared = Shared()
         self.rejects = Rejects()
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.broker = split_address(config.broker)

@@ -6,6 +6,7 @@ what was just read is not read again.
 
 from protocol.commands import SIZES, command_in, decode, framed, text
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
+from protocol.limits import max_frame_size
 from protocol.pulsar_pb2 import BaseCommand, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
@@ -56,14 +57,21 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
     return GREETINGS.read(bytes(data[:length]))
 
 
-def read_welcome(chunk: bytes) -> CommandConnected | None:
-    """The CONNECTED that a chunk is; None if it is anything else, less, or more."""
+def read_welcome(chunk: bytes) -> int | None:
+    """What `longest_frame` says of the CONNECTED that a chunk is; None if it is anything else, less, or more."""
     if len(chunk) < SIZES.size:
         return None
     size, command_size = SIZES.unpack_from(chunk)
     if size + 4 != len(chunk) or command_size + SIZES.size != len(chunk):
         return None
-    return WELCOMES.read(chunk)
+    envelope = decode(chunk[SIZES.size :])
+    is_one = envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected")
+    return longest_frame(envelope.connected) if is_one else None
+
+
+def longest_frame(welcome: CommandConnected) -> int:
+    """Bytes of the longest frame that the broker takes; 0 if it does not say."""
+    return max_frame_size(welcome.max_message_size) if welcome.max_message_size > 0 else 0
 
 
 def _greeting(own: bytes) -> Greeting:
@@ -79,11 +87,6 @@ def _greeting(own: bytes) -> Greeting:
     return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
 
 
-def _welcome(frame: bytes) -> CommandConnected | None:
-    envelope = decode(frame[SIZES.size :])
-    return envelope.connected if envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected") else None
-
-
 GREETINGS = Known(_greeting)
-WELCOMES = Known(_welcome)
+WELCOMES = Known(read_welcome)
 """Clients of one application greet in the same words, and so do brokers of one cluster."""

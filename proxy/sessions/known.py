@@ -20,15 +20,20 @@ class Known(Generic[T]):
     def __init__(self, read: Callable[[bytes], T | None]) -> None:
         self._read = read
         self._known: dict[bytes, T] = {}
+        """Who was asked for longest ago comes first."""
+        self._last_said = b""
+        self._last: T | None = None
 
     def find(self, said: bytes | bytearray) -> T | None:
         """What these bytes say, if they were read lately; of what is too long to be known, nothing is looked at."""
         if len(said) > LONGEST_KNOWN:
             return None
+        if said == self._last_said:
+            return self._last
         same = bytes(said)
         found = self._known.pop(same, None)
         if found is not None:
-            self._known[same] = found  # the first to go is the one that was asked for longest ago
+            self._remember(same, found)
         return found
 
     def read(self, said: bytes) -> T | None:
@@ -40,5 +45,9 @@ class Known(Generic[T]):
         if found is not None and len(said) <= LONGEST_KNOWN:
             if len(self._known) >= MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            self._known[said] = found
+            self._remember(said, found)
         return found
+
+    def _remember(self, said: bytes, found: T) -> None:
+        self._known[said] = found
+        self._last_said, self._last = said, found

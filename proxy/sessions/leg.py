@@ -6,10 +6,10 @@ from functools import partial
 from typing import Protocol, cast
 
 from protocol.errors import ProtocolError
-from proxy.sessions.read_buffer import LEAST_READ, STEPS, ReadBuffer
-from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.read_buffer import LEAST_READ, STEPS
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Sender
+from proxy.sessions.shared import Shared
 from proxy.sessions.sockets import address_of, has_left
 from proxy.sessions.throttle import Cause, Throttled
 
@@ -94,8 +94,7 @@ class Leg(Throttled):
     Args:
         side: `client` or `broker`, for people.
         owner: The session.
-        line: Where it waits for its turn to be read.
-        buffer: What it is read into.
+        shared: What it has in common with all others.
     """
 
     __slots__ = (
@@ -112,15 +111,15 @@ class Leg(Throttled):
         "side",
     )
 
-    def __init__(self, side: str, owner: LegOwner, line: ReadingLine, buffer: ReadBuffer) -> None:
+    def __init__(self, side: str, owner: LegOwner, shared: Shared) -> None:
         super().__init__()
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
-        self.sender = Sender()
+        self.sender = Sender(shared.turn_end)
         self.owner = owner
-        self._line = line
-        self._buffer = buffer
+        self._line = shared.line
+        self._buffer = shared.buffer
         self._step = 0
         self._full_reads = 0
         self._transport: asyncio.Transport | None = None

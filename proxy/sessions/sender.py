@@ -7,6 +7,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from proxy.sessions.sockets import descriptor_of
+from proxy.sessions.turn_end import TurnEnd
 
 Bytes = bytes | bytearray | memoryview
 
@@ -22,11 +23,16 @@ _LONG_PART = 4096
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)  # tests put others in its place; `shut` ends all cycles
 class Sender:
-    """Sends bytes in order. While there is no connection, or none that takes more, it swallows them."""
+    """Sends bytes in order. While there is no connection, or none that takes more, it swallows them.
 
-    __slots__ = ("_descriptor", "_gathered", "_gathered_size", "_transport")
+    Args:
+        turn_end: Flushes it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_descriptor", "_gathered", "_gathered_size", "_transport", "_turn_end")
+
+    def __init__(self, turn_end: TurnEnd) -> None:
+        self._turn_end = turn_end
         self._transport: asyncio.Transport | None = None
         self._descriptor = _UNKNOWN
         self._gathered: list[Bytes] = []
@@ -104,7 +110,7 @@ class Sender:
 
     def _gather(self, part: Bytes) -> None:
         if not self._gathered:
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._turn_end.await_by(self)
         self._gathered.append(part)
         self._gathered_size += len(part)
 

@@ -16,7 +16,7 @@ from typing import Final
 from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
-from protocol.pulsar_pb2 import CommandConnected, CommandPing, CommandPong
+from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
 from proxy.observe.connection import Connection
@@ -24,7 +24,7 @@ from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.engine import Engine
-from proxy.sessions.handshake import GREETINGS, WELCOMES, read_greeting, read_welcome
+from proxy.sessions.handshake import GREETINGS, WELCOMES, read_greeting
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.state import State
@@ -36,9 +36,8 @@ _SIGNS_OF_LIFE = frozenset({encode(CommandPing()), encode(CommandPong())})
 """Clients and brokers of idle connections ask for them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Until the broker says what it takes."""
-
-
-_DIALLING: Final = State.DIALLING  # compiled, to look one up in its class costs as much as ten comparisons
+_GREETING: Final = State.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
+_DIALLING: Final = State.DIALLING
 _RELAYING: Final = State.RELAYING
 _ENDING: Final = State.ENDING
 
@@ -60,10 +59,10 @@ class Session:
     def __init__(
         self, engine: Engine, connection_id: int, log: SessionLog, finished: Callable[["Session"], None]
     ) -> None:
-        self.state = State.GREETING
+        self.state = _GREETING
         self.connection = Connection(connection_id)
-        self.client = Leg("client", self, engine.reading_line, engine.read_buffer)
-        self.broker = Leg("broker", self, engine.reading_line, engine.read_buffer)
+        self.client = Leg("client", self, engine.shared)
+        self.broker = Leg("broker", self, engine.shared)
         self.traffic: Traffic | None = None
         self._engine = engine
         self._log = log
@@ -154,7 +153,7 @@ class Session:
         try:
             if self.state is _RELAYING and self.traffic is not None:
                 (self.traffic.to_broker if leg is self.client else self.traffic.to_client).resume()
-            elif self.state is State.GREETING:
+            elif self.state is _GREETING:
                 self._greet(b"")
         except ProtocolError as error:
             self.broke_protocol(leg, error)
@@ -173,11 +172,11 @@ class Session:
 
     # ---- handshake
 
-    def greeted(self, command: CommandConnected) -> None:
-        """The broker accepted the client; its frame size holds on both legs."""
+    def greeted(self, max_frame: int) -> None:
+        """The broker accepted the client; its frame size, if it says one (else 0), holds on both legs."""
         self._engine.dialler.finish(self)
-        if command.max_message_size > 0:
-            self.max_frame = max_frame_size(command.max_message_size)
+        if max_frame > 0:
+            self.max_frame = max_frame
             if self.traffic is not None:
                 self.traffic.limit_frames(self.max_frame)
 
@@ -230,16 +229,15 @@ class Session:
         self._engine.dialler.connected(self)
         self.state = _RELAYING
         self.broker.sender.write_little(self._connect)
-        early = self._take_rest()
-        if early:
-            self._hear_first(self.client, early)
+        if self._greeting:
+            self._hear_first(self.client, self._take_rest())
         self.client.unthrottle(Cause.CONNECTING)
 
     def _hear_first(self, leg: Leg, chunk: bytes) -> None:
         """Both are there, and there is no traffic yet; nor for the broker's greeting, or for signs of life."""
-        welcome = (WELCOMES.find(chunk) or read_welcome(chunk)) if leg is self.broker else None
-        if welcome is not None:
-            self.greeted(welcome)
+        max_frame = WELCOMES.read(chunk) if leg is self.broker else None
+        if max_frame is not None:
+            self.greeted(max_frame)
             self.client.sender.write_little(chunk)
         elif chunk in _SIGNS_OF_LIFE:
             (self.client if leg is self.broker else self.broker).sender.write_little(chunk)
@@ -260,7 +258,7 @@ class Session:
 
     def shut_down(self) -> None:
         """The process ends."""
-        if self.state is State.GREETING and not self.client.is_connected:
+        if self.state is _GREETING and not self.client.is_connected:
             self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
             return
         self.finish(End(EndCause.SHUTDOWN))

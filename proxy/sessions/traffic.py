@@ -19,6 +19,7 @@ from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.departing import Departing
 from proxy.sessions.ends import End
 from proxy.sessions.engine import Engine
+from proxy.sessions.handshake import longest_frame
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
@@ -39,8 +40,8 @@ class TrafficOwner(Protocol):
     connection: Connection
     max_frame: int
 
-    def greeted(self, command: CommandConnected) -> None:
-        """The broker accepted the client."""
+    def greeted(self, max_frame: int) -> None:
+        """The broker accepted the client, and takes frames of so many bytes; 0 if it does not say."""
 
     def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
         """One side sent what nobody can take."""
@@ -128,7 +129,7 @@ class Traffic:
 
     def connected(self, command: CommandConnected) -> None:
         """The handshake is over."""
-        self._owner.greeted(command)
+        self._owner.greeted(longest_frame(command))
 
     def pinged(self) -> bool:
         """The broker's probe waits 5 s only: a client that is not read cannot answer it in time."""

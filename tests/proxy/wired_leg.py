@@ -3,8 +3,7 @@
 from limiter.testing import ManualClock
 from protocol.errors import ProtocolError
 from proxy.sessions.leg import Leg
-from proxy.sessions.read_buffer import ReadBuffer
-from proxy.sessions.reading_line import ReadingLine
+from proxy.sessions.shared import Shared
 from proxy.sessions.throttle import Cause
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
@@ -53,8 +52,9 @@ class Wired:
     def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        self.line = ReadingLine()
-        self.leg = Leg("client", self.owner, self.line, ReadBuffer())
+        shared = Shared()
+        self.line = shared.line
+        self.leg = Leg("client", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))
         self.transport.descriptor = descriptor
         self.loop.run(self.transport.connect, self.leg)

@@ -108,6 +108,16 @@ def test_the_oldest_learned_names_are_forgotten(loop: ManualLoop, monkeypatch: p
         resolve(loop, allowed, "b1.example:1")
 
 
+def test_what_was_had_at_once_is_forgotten_with_what_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
+    allowed = Targets([("192.0.2.1", 1)])
+    for name in ("192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"):
+        allowed.learn(name)
+        assert allowed.at_once(name) == allowed.at_once(name) == (name.partition(":")[0], 1)
+    allowed.learn("192.0.2.4:1")
+    assert [allowed.at_once(f"192.0.2.{host}:1") for host in (1, 2, 3)] == [("192.0.2.1", 1), None, ("192.0.2.3", 1)]
+
+
 def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:
     allowed = Targets([], ("B*.Example:6650",))
     assert resolve(loop, allowed, "b1.example:6650") == [("10.1.0.1", 6650)]

@@ -1,6 +1,8 @@
 """Plain integers of the data path."""
 
-from proxy.observe.counters import LATENESS_NS, Counters
+import copy
+
+from proxy.observe.counters import LATENESS_NS, Counters, Words
 
 
 def test_the_lateness_of_timers_is_summed_and_its_worst_kept() -> None:
@@ -28,3 +30,13 @@ def test_two_processes_do_not_share_them() -> None:
     one, other = Counters(), Counters()
     one.connections_ended["x"] += 1
     assert other.connections_ended["x"] == 0
+
+
+def test_words_are_counted_as_a_counter_counts_them() -> None:
+    words = Words()
+    words["a"] += 1
+    words.update({"a": 2, "b": 1})
+    words.subtract({"b": 1})
+    assert (words["a"], words["none"], +words, copy.copy(words)) == (3, 0, {"a": 3}, words)
+    del words["b"]
+    assert list(words) == ["a"]

@@ -34,6 +34,16 @@ def test_what_is_said_often_stays_whoever_else_comes() -> None:
         assert known.find(b"often") is often
 
 
+def test_each_says_its_own_though_the_last_is_at_hand() -> None:
+    known = Known(Reader())
+    for said in (b"a", b"bb", b"a", b"a", b"bb", b"", b"bb"):
+        assert known.read(said) == f"read {len(said)}"
+    known.read(b"a")
+    for number in range(MOST_KNOWN):
+        known.read(number.to_bytes(2))
+    assert known.find(b"a") is None
+
+
 def test_what_is_too_long_is_not_even_copied() -> None:
     class Long(bytearray):
         def __len__(self) -> int:

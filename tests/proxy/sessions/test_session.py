@@ -6,9 +6,8 @@ import pytest
 
 from proxy.sessions.keepalive import SELDOM_S
 from proxy.sessions.leg import Leg
-from proxy.sessions.read_buffer import ReadBuffer
-from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.session import Session
+from proxy.sessions.shared import Shared
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.kernel_transport import ROOM
 from tests.proxy.wire import (
@@ -275,7 +274,7 @@ def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:
     broker.stop_reading()
     client >> PING
     world.loop.run(session.shut_down)
-    world.loop.run(session.arrived, Leg("client", session, ReadingLine(), ReadBuffer()), PING)
+    world.loop.run(session.arrived, Leg("client", session, Shared()), PING)
     broker.read_on()
     broker << PING
     broker << NOTHING

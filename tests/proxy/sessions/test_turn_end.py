@@ -1,0 +1,73 @@
+"""One call for all who have gathered what they send."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from limiter.testing import ManualClock
+from proxy.sessions.turn_end import TurnEnd
+from tests.proxy.manual_loop import ManualLoop
+
+
+class Rig:
+    """Three who gather, and when they were flushed."""
+
+    def __init__(self) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.turn_end = TurnEnd()
+        self.flushed: list[str] = []
+        self.calls = 0
+        self._call_soon = self.loop.call_soon
+        self.loop.call_soon = self._counted  # type: ignore[method-assign, assignment]
+
+    def gather(self, *names: str, broken: str = "", adds: str = "") -> None:
+        rig = self
+
+        class Gatherer:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def flush(self) -> None:
+                rig.flushed.append(self.name)
+                if self.name == broken:
+                    raise RuntimeError(broken)
+                if self.name == adds:
+                    rig.turn_end.await_by(Gatherer("added"))
+
+        def turn() -> None:
+            for name in names:
+                self.turn_end.await_by(Gatherer(name))
+            self.flushed.append("end")
+
+        self.calls = -1
+        self.loop.run(turn)
+
+    def _counted(self, *args: object, **more: object) -> object:
+        self.calls += 1
+        return self._call_soon(*args, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.loop.close()
+
+
+def test_all_are_flushed_in_order_by_one_call_when_the_turn_is_over(rig: Rig) -> None:
+    rig.gather("a", "b", "a")
+    assert (rig.flushed, rig.calls) == (["end", "a", "b", "a"], 1)
+    rig.gather("c")
+    assert (rig.flushed[4:], rig.calls, rig.loop.trouble) == (["end", "c"], 1, [])
+
+
+def test_who_gathers_while_others_are_flushed_is_flushed_too(rig: Rig) -> None:
+    rig.gather("a", "b", adds="a")
+    assert rig.flushed == ["end", "a", "b", "added"]
+
+
+def test_what_is_wrong_with_one_keeps_nobody_else_back(rig: Rig) -> None:
+    rig.gather("a", "b", "c", broken="b")
+    assert rig.flushed == ["end", "a", "b", "c"]
+    assert len(rig.loop.trouble) == 1
+    assert "b" in rig.loop.trouble[0]
