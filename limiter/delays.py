@@ -21,7 +21,7 @@ class Delays:
         if bucket >= len(self._counts):
             self._counts.extend([0] * (bucket + 1 - len(self._counts)))
         self._counts[bucket] += messages
-        self._sum_ns += delay_ns * messages
+        self._sum_ns += delay_ns if messages == 1 else delay_ns * messages  # products of large numbers are dear
 
     def __bool__(self) -> bool:
         """Whether there is anything to take."""

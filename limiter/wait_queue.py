@@ -25,37 +25,46 @@ Place = tuple[int, int]
 class WaitQueue:
     """Streams by their places; a stream stands here at most once."""
 
-    __slots__ = ("_row", "virtual_time")
+    __slots__ = ("_gone", "_row", "virtual_time")
 
     def __init__(self) -> None:
         self.virtual_time = 0
         self._row: list[tuple[int, int, Stream]] = []
+        self._gone = 0
+        """So many at the front are gone: were each taken out when it goes, all behind it would be moved."""
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._row) - self._gone
 
     def first(self) -> "Stream":
         """Whose turn it is; the queue must not be empty."""
-        return self._row[0][2]
+        return self._row[self._gone][2]
 
     def is_before_all(self, place: Place) -> bool:
         """Whether nobody waits here who would go before (or already is at) this place."""
-        return not self._row or _precedes(place, self._row[0])
+        return not self or _precedes(place, self._row[self._gone])
 
     def add(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here; places of different streams are never equal."""
         row = self._row
         if row and _precedes(place, row[-1]):
-            insort(row, (place[0], place[1], stream))
+            insort(row, (place[0], place[1], stream), lo=self._gone)
         else:  # where all entries cost the same, who comes is the last
             row.append((place[0], place[1], stream))
 
     def remove(self, stream: "Stream", place: Place) -> None:
         """`stream` waits here no longer; `place` is the one that it was added with."""
-        row = self._row
-        at = 0 if row[0][2] is stream else bisect_left(row, place)
+        row, first = self._row, self._gone
+        at = first if row[first][2] is stream else bisect_left(row, place, lo=first)
         assert row[at][2] is stream, "a stream is removed from the place where it was added"
-        del row[at]
+        if at > first:
+            del row[at]
+        elif 2 * first + 1 < len(row):
+            row[first] = row[-1]  # whoever is gone need not be kept
+            self._gone += 1
+        else:
+            del row[: first + 1]
+            self._gone = 0
 
     def went(self, place: Place) -> None:
         """The entry at this place passed: virtual time goes on to it."""

@@ -32,7 +32,7 @@ forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
 Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
 offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's timers
 fired, from the histogram in its `/metrics`: a bound of it, so the true p99 is no higher. Memory is what its resident
-set has grown by since the streams were opened and silent, of what it says it holds: both at their most
+set has grown by since each stream had passed one entry, unheld, of what it says it holds: both at their most
 (`sluice_hold_budget_most_bytes`, and the kernel's own high-water mark), for what is held goes up and down.
 
 With a real broker, Pulsar's standalone of the same jars, one pulsar-perf produces and another one consumes it at the

@@ -15,6 +15,7 @@ from proxy.sessions.throttle import Cause, Throttled
 
 FULL_READS = 8
 """Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
+HELD_READS = 4  # the same, where not all passes: of the shortest kind, but each frame is copied and held by itself
 
 _TURN = frozenset({Cause.TURN})
 _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
@@ -144,17 +145,19 @@ class Leg(Throttled):
         self.bytes_read += nbytes
         self.take(self._buffer.data, nbytes)
         relay = self.relay
-        if relay is None or not relay.passes:
-            self._step = self._full_reads = 0
-        elif nbytes < LEAST_READ << self._step:
+        if relay is None:
+            return
+        if nbytes < LEAST_READ << self._step:
             self._full_reads = 0
-        elif self._step < STEPS:
+        elif relay.passes and self._step < STEPS:
             self._step += 1
         else:
             self._full_reads += 1
-            if self._full_reads == FULL_READS:
+            if self._full_reads >= (FULL_READS if relay.passes else HELD_READS):
                 self._full_reads = 0
                 self.yield_turn()
+        if not relay.passes:
+            self._step = 0
 
     def take(self, data: bytes, size: int) -> None:
         """Pass on what was read, now or before there was a relay: the first `size` bytes of `data`."""

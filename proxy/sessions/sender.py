@@ -104,9 +104,11 @@ class Sender:
                 sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
             except OSError:  # it has no room; or the connection is broken, which the transport will find, too
                 sent = 0
-        if sent < size:
-            rest = b"".join(parts)
-            transport.write(rest[sent:] if sent else rest)
+        for part in parts if sent < size else ():
+            if sent < len(part):
+                rest = part[sent:] if sent else part
+                transport.write(rest if isinstance(rest, bytes) else bytes(rest))
+            sent = max(0, sent - len(part))
 
     def _gather(self, part: Bytes) -> None:
         if not self._gathered:

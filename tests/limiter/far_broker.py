@@ -52,7 +52,7 @@ class FarBroker(Dispatching):
 
     def _ring(self, at: int, limiter: Limiter, gate: Gate) -> None:
         self.clock.now = max(self.clock.now, at)
-        waiting = [stream.connection for *_, stream in limiter.waiters._row]
+        waiting = [stream.connection for *_, stream in limiter.waiters._row[limiter.waiters._gone :]]
         gate.serve(limiter, self.clock.now)
         for consumer in waiting:
             assert isinstance(consumer, FarConsumer)

@@ -52,3 +52,23 @@ def test_the_first_is_always_the_least_place_whatever_comes_and_goes(times, orde
         assert queue.first() is min(places, key=lambda one: places[one])
         queue.remove(stream, places.pop(stream))
     assert not queue
+
+
+STEPS = st.lists(st.one_of(st.integers(0, 20), st.just("first"), st.integers(-5, -1)), max_size=200)
+
+
+@given(steps=STEPS)
+def test_who_comes_anew_has_his_place_among_those_who_are_left(steps) -> None:
+    queue, places = WaitQueue(), dict[Stream, tuple[int, int]]()
+    for number, step in enumerate(steps):
+        waiting = sorted(places, key=lambda one: places[one])
+        if isinstance(step, int) and step >= 0:
+            stream = some_stream()
+            places[stream] = (step, number)
+            queue.add(stream, places[stream])
+        elif waiting:
+            goes = waiting[0 if isinstance(step, str) else step % len(waiting)]
+            queue.remove(goes, places.pop(goes))
+        assert len(queue) == len(places)
+        assert not places or queue.first() is min(places, key=lambda one: places[one])
+        assert queue.is_before_all((10, number + 1)) == all((10, number + 1) <= place for place in places.values())

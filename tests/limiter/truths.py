@@ -99,7 +99,7 @@ class Truths(Counted):
             assert stream.waits_on is None or stream.waits_on in stream.chain
         waiting = self.rows()
         for limiter in self.limiters():
-            row = limiter.waiters._row
+            row = limiter.waiters._row[limiter.waiters._gone :]
             assert {stream for *_, stream in row} == waiting.get(limiter, set())
             assert row == sorted(row, key=lambda one: one[:2])
             assert all((*stream.places[limiter], stream) == here for here in row for stream in here[2:])

@@ -18,6 +18,8 @@ from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
 
 _SETTLE_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
+_LOGGED_S = 1.5
+"""Until lines about all streams are in the access log."""
 _MEMORY = "sluice_hold_budget_most_bytes"
 _ENTRY = 100
 """Bytes of the entries where messages are limited."""
@@ -50,10 +52,10 @@ class Held:
         return 1 if self.unit == "messages" else len(frame) - 8 - int.from_bytes(frame[4:8], "big")
 
     @property
-    def chunk(self) -> bytes:
-        """Entries of all streams of a connection, in turns."""
+    def entries(self) -> bytes:
+        """One of each stream of a connection."""
         ids = range(frames.PRODUCER_ID, frames.PRODUCER_ID + self.streams)
-        return frames.many(b"".join(frames.send_frame(self.size, number).frame for number in ids))
+        return b"".join(frames.send_frame(self.size, number).frame for number in ids)
 
 
 def row(load: Held) -> Row:
@@ -85,6 +87,8 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
     free = _free(load, stage, stage.peers[name])
     with stage.started(sluice.plan(limits(load))) as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
+        _pass_once(load, stage, (here, there))
+        scrape(peer.spare_port)
         empty, live = proc.resident_bytes(peer.pid), Live(len(there))
         proc.forget_peak(peer.pid)
         with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s):
@@ -112,12 +116,21 @@ def _free(load: Held, stage: Stage, peer: Peer) -> float:
         return _rate(load, live)
 
 
+def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]) -> None:
+    """Each stream says something within the limit: what it takes to read, follow and log them is there from then on."""
+    here, there = ends
+    with Beside(partial(stage.native.receive, there, wanted=load.connections * load.streams)):
+        for connection in here:
+            connection.sendall(load.entries)
+    time.sleep(_LOGGED_S)
+
+
 def _offering(
     load: Held, stage: Stage, ends: tuple[list[socket], list[socket]], live: Live, seconds: float
 ) -> ExitStack:
     """While the block runs, all streams are offered as fast as they are taken, and what arrives is counted."""
     here, there = ends
-    chunk, size = load.chunk, len(frames.send_frame(load.size).frame)
+    chunk, size = frames.many(load.entries), len(frames.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
     stack.enter_context(Beside(lambda: stage.native.receive(there, live=live, frame_size=size)))
