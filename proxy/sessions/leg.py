@@ -13,9 +13,7 @@ from proxy.sessions.shared import Shared
 from proxy.sessions.sockets import address_of, has_left
 from proxy.sessions.throttle import Cause, Throttled
 
-FULL_READS = 8
-"""Of the longest kind, in a row: then others have their turn, or one that sends faster than all would be read alone."""
-HELD_READS = 4  # the same, where not all passes: of the shortest kind, but each frame is copied and held by itself
+FULL_READS = 8  # in a row, of the longest kind or where not all passes: then others have their turn
 
 _TURN = frozenset({Cause.TURN})
 _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
@@ -153,7 +151,7 @@ class Leg(Throttled):
             self._step += 1
         else:
             self._full_reads += 1
-            if self._full_reads >= (FULL_READS if relay.passes else HELD_READS):
+            if self._full_reads == FULL_READS:
                 self._full_reads = 0
                 self.yield_turn()
         if not relay.passes:

@@ -1,5 +1,7 @@
 """How much a leg reads at a time."""
 
+import pytest
+
 from proxy.sessions.leg import FULL_READS
 from proxy.sessions.read_buffer import LEAST_READ, MOST_READ, STEPS
 from proxy.sessions.throttle import Cause
@@ -42,9 +44,10 @@ def test_reads_are_small_again_where_something_is_held_or_there_is_no_relay(wire
     assert [offers.read() for _ in range(2)] == [LEAST_READ, LEAST_READ]
 
 
-def test_one_that_sends_faster_than_all_is_not_read_alone(wired: Wired) -> None:
-    offers = Offers(wired, RelayRig([10_000_000]))
-    for _ in range(STEPS + FULL_READS - 1):
+@pytest.mark.parametrize(("rate", "growing"), [(10_000_000, STEPS), (1, 0)], ids=["passes", "held"])
+def test_one_that_sends_faster_than_all_is_not_read_alone(wired: Wired, rate: int, growing: int) -> None:
+    offers = Offers(wired, RelayRig([rate]))
+    for _ in range(growing + FULL_READS - 1):
         offers.read()
     assert (Cause.TURN, True) not in wired.owner.told
     offers.read()
