@@ -31,7 +31,7 @@ class WaitQueue:
         self.virtual_time = 0
         self._row: list[tuple[int, int, Stream]] = []
         self._gone = 0
-        """So many at the front are gone: were each taken out when it goes, all behind it would be moved."""
+        """So many at the front are gone, half of the row at most: were each taken out, all behind it would be moved."""
 
     def __len__(self) -> int:
         return len(self._row) - self._gone
@@ -60,7 +60,6 @@ class WaitQueue:
         if at > first:
             del row[at]
         elif 2 * first + 1 < len(row):
-            row[first] = row[-1]  # whoever is gone need not be kept
             self._gone += 1
         else:
             del row[: first + 1]
