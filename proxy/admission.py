@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from limiter.admissions import Bound, Buckets, KeyedBuckets, Places, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
@@ -111,16 +111,11 @@ class Admission:
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
-        in_force, bounds = list[tuple[What, _InForce]](), list[tuple[Bound, Key]]()
-        for what, key in asked:
-            one = self._found(what, topic)
-            if one is not None:
-                in_force.append((what, one))
-                bounds.append((one.bound, key))
-        refusing = take_all(bounds, self._clock())
+        in_force = [(one, key, what) for what, key in asked if (one := self._found(what, topic)) is not None]
+        refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
-            raise self._refusal(*next((what, one.said) for what, one in in_force if one.bound is refusing), whose)
-        return tuple([partial(bound.give_back, key) for bound, key in bounds if isinstance(bound, Places)])
+            raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)
+        return tuple([partial(one.bound.give_back, key) for one, key, _ in in_force if isinstance(one.bound, Places)])
 
     def subscribe_rates_changed(self) -> None:
         """Others are in force from now on."""

@@ -57,6 +57,11 @@ class Held:
         ids = range(frames.PRODUCER_ID, frames.PRODUCER_ID + self.streams)
         return b"".join(frames.send_frame(self.size, number).frame for number in ids)
 
+    @property
+    def chunk(self) -> bytes:
+        """Entries of all streams of a connection, in turns."""
+        return frames.many(self.entries)
+
 
 def row(load: Held) -> Row:
     """Sluice alone: no peer holds some streams of a connection and not the others.
@@ -130,7 +135,7 @@ def _offering(
 ) -> ExitStack:
     """While the block runs, all streams are offered as fast as they are taken, and what arrives is counted."""
     here, there = ends
-    chunk, size = frames.many(load.entries), len(frames.send_frame(load.size).frame)
+    chunk, size = load.chunk, len(frames.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
     stack.enter_context(Beside(lambda: stage.native.receive(there, live=live, frame_size=size)))

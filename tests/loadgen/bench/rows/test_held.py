@@ -22,9 +22,10 @@ def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, loa
 
 def test_each_stream_of_a_connection_has_its_turn():
     load = Held("messages", 1, 100, 1, 3, 1.0)
-    cut = list(FrameCutter(1 << 20).feed(load.entries))
-    assert cut == [frames.send_frame(100, number).frame for number in (1, 2, 3)]
-    assert len({len(frame) for frame in cut}) == 1
+    first, second, third, *rest = list(FrameCutter(1 << 20).feed(load.chunk))
+    assert [first, second, third] == [frames.send_frame(100, number).frame for number in (1, 2, 3)]
+    assert rest[:3] == [first, second, third]
+    assert {len(frame) for frame in rest} == {len(first)}
 
 
 def test_an_entry_costs_a_message_or_what_is_behind_its_command():
