@@ -1,7 +1,11 @@
 """How long messages were held: counts in buckets that never change, so that those of any two spans can be added."""
 
-_QUARTER_MS = 250_000
-_LAST_BUCKET = 65
+from typing import Final
+
+from mypy_extensions import i64
+
+_QUARTER_MS: Final = 250_000
+_LAST_BUCKET: Final = 65
 
 
 class Delays:
@@ -40,8 +44,14 @@ class Delays:
 
 def bucket_of(delay_ns: int) -> int:
     """0 below 1 ms, then four to each doubling, up to 65 from 65.536 s on (`accesslog.delays` has the bounds)."""
-    quarters = delay_ns // _QUARTER_MS
-    if quarters < 4:
+    quarters: i64 = i64(delay_ns) // _QUARTER_MS
+    bucket: i64 = -3
+    while quarters >= 8:  # the number's length, without a call of Python for it
+        quarters >>= 1
+        bucket += 4
+    bucket += quarters
+    if bucket < 0:
         return 0
-    doubling = quarters.bit_length() - 3
-    return min(_LAST_BUCKET, doubling * 4 + (quarters >> doubling) - 3)
+    if bucket > _LAST_BUCKET:
+        return _LAST_BUCKET
+    return bucket

@@ -11,6 +11,7 @@ waits, and when it is to be woken, `lines.py`. The gate has no timer: it says wh
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -21,9 +22,9 @@ from limiter.passage import Passage
 from limiter.stream import Entry, Stream
 from limiter.turns import next_turn, obstacle_of, refusing
 
-MOST_TURNS = 1000
+MOST_TURNS: Final = 1000
 """Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
-TURN_SIZE = 2048
+TURN_SIZE: Final = 2048
 """Bytes that take as long as one turn."""
 
 

@@ -1,6 +1,6 @@
 """One limit at work: its token buckets, and the streams that wait for them."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from limiter.rates import Direction, Limit, Rate
 from limiter.token_bucket import TokenBucket
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from limiter.permit_meter import PermitMeter
     from limiter.stream import Entry, Stream
 
-MOST_GATHERING_NS = 5_000_000
+MOST_GATHERING_NS: Final = 5_000_000
 """Those whose turn it is wait so much longer at most, so that more of them go at one time; and never longer than a
 quarter of a burst, which must have room for a late timer besides."""
-_CALM_NS = 1_000_000_000
+_CALM_NS: Final = 1_000_000_000
 """For so long after turns here and elsewhere have crossed, nobody is gathered."""
 
 
@@ -164,18 +164,20 @@ class Limiter:
         by_size = entry.size * size.period_ns // size.tokens if size else 0
         return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
 
-    def place(self, entry: "Entry", number: int, before: Place | None = None) -> Place:
-        """The place in line of an entry that is the first of its stream from now on.
+    def line_up(self, place: Place, entry: "Entry", number: int) -> None:
+        """An entry is the first of its stream from now on, behind the one that stood there and has only just passed.
+
+        A stream that could not use its turn here in time, because it also waits elsewhere, may catch up by one entry;
+        never by more, or it could save up its turns.
 
         Args:
+            place: Where its stream stands.
             entry: That entry.
             number: Greater than all before.
-            before: Where the stream's entry before it stood, if that has only just passed. A stream that could not use
-                its turn here in time, because it also waits elsewhere, may catch up by one entry; never by more, or it
-                could save up its turns.
         """
-        cost, time = self.cost(entry), self.waiters.virtual_time
-        return (time if before is None else max(before[0], time - cost)) + cost, number
+        cost = self.cost(entry)
+        place.time = max(place.time, self.waiters.virtual_time - cost) + cost
+        place.number = number
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
         """Put another value in force; for what becomes of tokens and debts see `TokenBucket.change`.
@@ -191,14 +193,15 @@ class Limiter:
 
     def _place_anew(self, stream: "Stream") -> None:
         """Places count nanoseconds of the old value: a slow limit's, on a fast one, would mean waiting for ever."""
-        if self not in stream.places:
+        if not stream.places:
             return
-        waits_here = stream.waits_on is self
+        place, waits_here = stream.place_at(self), stream.waits_on is self
         if waits_here:
-            self.waiters.remove(stream, stream.places[self])
-        stream.places[self] = self.place(stream.held[0], stream.places[self][1])
+            self.waiters.remove(place)
+        place.time = self.waiters.virtual_time
+        self.line_up(place, stream.held[0], place.number)
         if waits_here:
-            self.waiters.add(stream, stream.places[self])
+            self.waiters.add(place)
 
     def is_idle(self, now: int) -> bool:
         """Whether forgetting this limiter would change nothing."""

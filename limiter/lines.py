@@ -9,13 +9,15 @@ long as somebody waits on a limiter, an alarm is set for it. What becomes of an 
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from limiter.journal import Notes
 from limiter.limiter import Limiter
 from limiter.stream import Stream
 from limiter.turns import meet, refusing
+from limiter.wait_queue import Place
 
-LEAST_SLEEP_NS = 1_000_000
+LEAST_SLEEP_NS: Final = 1_000_000
 """Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
 
 
@@ -49,19 +51,20 @@ class Lines:
 
     def went(self, stream: Stream) -> None:
         """The first entry of a stream that waits is about to pass."""
-        for limiter in stream.chain:
-            limiter.waiters.went(stream.places[limiter])
+        for place in stream.places:
+            place.limiter.waiters.went(place)
 
     def follow(self, stream: Stream, limiter: Limiter) -> None:
         """The entry behind the one that went waits where that did: its turn there shows where else it must wait."""
-        limiter.waiters.remove(stream, stream.places[limiter])
+        place = stream.place_at(limiter)
+        limiter.waiters.remove(place)
         self._take_places(stream)
-        limiter.waiters.add(stream, stream.places[limiter])
+        limiter.waiters.add(place)
 
     def leave(self, stream: Stream, now: int) -> None:
         """A stream waits no longer, if it did."""
         self._step_out(stream, now)
-        stream.places.clear()
+        stream.places = ()
 
     def rest(self, limiter: Limiter, now: int, *, is_due: bool) -> None:
         """A limiter has been served: who still waits there has a turn at once if more are due, else when it opens."""
@@ -75,10 +78,12 @@ class Lines:
 
     def _take_places(self, stream: Stream) -> None:
         """The stream's next entry is in line from now on, at every limiter."""
-        entry, places = stream.held[0], stream.places
+        entry = stream.held[0]
         self._number += 1
-        for limiter in stream.chain:
-            places[limiter] = limiter.place(entry, self._number, places.get(limiter))
+        if not stream.places:
+            stream.places = tuple([Place(stream, limiter) for limiter in stream.chain])
+        for place in stream.places:
+            place.limiter.line_up(place, entry, self._number)
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
         meet(stream, limiter, now)
@@ -91,7 +96,7 @@ class Lines:
                 self._journal.note(stream)
             if limiter.borrowers:
                 self.recall(limiter)
-        limiter.waiters.add(stream, stream.places[limiter])
+        limiter.waiters.add(stream.place_at(limiter))
         self._ask_for_wake_up(limiter, now)
 
     def _step_out(self, stream: Stream, now: int) -> None:
@@ -99,7 +104,7 @@ class Lines:
         if limiter is None:
             return
         stream.waits_on = None
-        limiter.waiters.remove(stream, stream.places[limiter])
+        limiter.waiters.remove(stream.place_at(limiter))
         if not limiter.waiters:
             limiter.usage.throttled.stop(now)
         self._give_up_claims(stream, now)

@@ -125,13 +125,20 @@ class Stream:
         self.is_open = True
         self.is_passing = False
         self.held: deque[Entry] = deque()
-        self.places: dict[Limiter, Place] = {}
+        self.places: tuple[Place, ...] = ()
         self.waits_on: Limiter | None = None
         self.waits_since = 0
         self.last_reason = ""
         self.permits: Permits | None = None
         self.observed: Observed | None = None
         self.usage = StreamUsage()
+
+    def place_at(self, limiter: "Limiter") -> "Place":
+        """Where it stands at a limiter of its chain; it must wait, there or at another."""
+        for place in self.places:
+            if place.limiter is limiter:
+                return place
+        raise AssertionError("who waits has a place at every limiter of its chain")
 
     def charged(self, entries: int, messages: int) -> int:
         """Messages that so many entries with so many messages in them are to limits."""

@@ -52,11 +52,11 @@ def refusal_of(limiter: Limiter) -> str:
 def refusing(stream: Stream, now: int) -> Limiter | None:
     """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
     all_open = True
-    for limiter in stream.chain:
-        if not limiter.waiters.is_before_all(stream.places[limiter]):
-            return limiter
-        all_open = all_open and limiter.is_open(now)
-    return None if all_open else max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
+    for place in stream.places:
+        if not place.limiter.waiters.is_before_all(place):
+            return place.limiter
+        all_open = all_open and place.limiter.is_open(now)
+    return None if all_open else _last_to_open(stream, now)
 
 
 def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
@@ -64,7 +64,7 @@ def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
     crossed = _others_waited_on(stream, waits_on)
     for limiter in crossed:
         limiter.crossed_at = waits_on.crossed_at = now
-    if crossed and waits_on.waiters.is_before_all(stream.places[waits_on]) and not waits_on.is_open(now):
+    if crossed and waits_on.waiters.is_before_all(stream.place_at(waits_on)) and not waits_on.is_open(now):
         claim(stream, waits_on)
 
 
@@ -75,7 +75,7 @@ def claim(stream: Stream, waits_on: Limiter) -> None:
     """
     for limiter in _others_waited_on(stream, waits_on):
         known = limiter.claimant
-        if known is None or stream.places[limiter] < known.places[limiter]:
+        if known is None or stream.place_at(limiter).precedes(known.place_at(limiter)):
             limiter.claimant = stream
 
 
@@ -85,7 +85,9 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
     A first that must wait elsewhere anyway is in nobody's way: it takes its turn by going there.
     """
     first, claimant = limiter.waiters.first(), limiter.claimant
-    if claimant is None or claimant.waits_on is None or claimant.places[limiter] > first.places[limiter]:
+    if claimant is None or claimant.waits_on is None:
+        return first
+    if first.place_at(limiter).precedes(claimant.place_at(limiter)):
         return first
     claimant.waits_on.crossed_at = limiter.crossed_at = now
     if claimant.waits_on.waiters.first() is not claimant:
@@ -95,6 +97,10 @@ def next_turn(limiter: Limiter, now: int) -> Stream | None:
         return first if refusing(claimant, now) else claimant
     leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
     return first if leaves_room or refusing(first, now) else None
+
+
+def _last_to_open(stream: Stream, now: int) -> Limiter:
+    return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
 
 def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:

@@ -16,10 +16,32 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from limiter.limiter import Limiter
     from limiter.stream import Stream
 
-Place = tuple[int, int]
-"""Virtual time, and a number that grows: of two equal ones the earlier goes first."""
+
+class Place:
+    """Where a stream stands at one limiter with the first of its entries; it is moved only while it is in no row.
+
+    Attributes:
+        time: Virtual time at which that entry would be done.
+        number: Grows from entry to entry: of two equal times the earlier goes first.
+    """
+
+    __slots__ = ("limiter", "number", "stream", "time")
+
+    def __init__(self, stream: "Stream", limiter: "Limiter") -> None:
+        self.stream = stream
+        self.limiter = limiter
+        self.time = limiter.waiters.virtual_time
+        self.number = 0
+
+    def precedes(self, other: "Place") -> bool:
+        """Whether this one's turn comes before the other's."""
+        return self.time < other.time or (self.time == other.time and self.number < other.number)
+
+    def __lt__(self, other: "Place") -> bool:
+        return self.precedes(other)
 
 
 class WaitQueue:
@@ -29,7 +51,7 @@ class WaitQueue:
 
     def __init__(self) -> None:
         self.virtual_time = 0
-        self._row: list[tuple[int, int, Stream]] = []
+        self._row: list[Place] = []
         self._gone = 0
         """So many at the front are gone, half of the row at most: were each taken out, all behind it would be moved."""
 
@@ -38,25 +60,25 @@ class WaitQueue:
 
     def first(self) -> "Stream":
         """Whose turn it is; the queue must not be empty."""
-        return self._row[self._gone][2]
+        return self._row[self._gone].stream
 
     def is_before_all(self, place: Place) -> bool:
         """Whether nobody waits here who would go before (or already is at) this place."""
-        return not self or _precedes(place, self._row[self._gone])
+        return not self or not self._row[self._gone].precedes(place)
 
-    def add(self, stream: "Stream", place: Place) -> None:
-        """`stream` waits here; places of different streams are never equal."""
+    def add(self, place: Place) -> None:
+        """Its stream waits here; no two places are equal."""
         row = self._row
-        if row and _precedes(place, row[-1]):
-            insort(row, (place[0], place[1], stream), lo=self._gone)
+        if len(row) > self._gone and place.precedes(row[-1]):
+            insort(row, place, lo=self._gone)
         else:  # where all entries cost the same, who comes is the last
-            row.append((place[0], place[1], stream))
+            row.append(place)
 
-    def remove(self, stream: "Stream", place: Place) -> None:
-        """`stream` waits here no longer; `place` is the one that it was added with."""
+    def remove(self, place: Place) -> None:
+        """Its stream waits here no longer."""
         row, first = self._row, self._gone
-        at = first if row[first][2] is stream else bisect_left(row, place, lo=first)
-        assert row[at][2] is stream, "a stream is removed from the place where it was added"
+        at = first if row[first] is place else bisect_left(row, place, lo=first)
+        assert row[at] is place, "a place is not moved while it is in a row"
         if at > first:
             del row[at]
         elif 2 * first + 1 < len(row):
@@ -67,9 +89,4 @@ class WaitQueue:
 
     def went(self, place: Place) -> None:
         """The entry at this place passed: virtual time goes on to it."""
-        self.virtual_time = max(self.virtual_time, place[0])
-
-
-def _precedes(place: Place, waiter: "tuple[int, int, Stream]") -> bool:
-    """Spelled out: to compare parts of tuples, Python would have to make them."""
-    return place[0] < waiter[0] or (place[0] == waiter[0] and place[1] <= waiter[1])
+        self.virtual_time = max(self.virtual_time, place.time)

@@ -152,6 +152,12 @@ class FrameScanner:
         self.keep = 0
         return True
 
+    def first_owner(self, chunk: bytes, size: i64) -> int:
+        """Whose the first frame of a chunk is; -1 if that is a command or not clear yet. Raises what `scan` does."""
+        if self._carry or self._rest >= size or self._inspect(chunk, self._rest, size) <= 0:
+            return -1
+        return self._owner if self._kind == self._payload else -1
+
     def accept(self, chunk: bytes) -> None:
         """`chunk`, as scanned, is passed on: go to the state behind it."""
         if self._doubted:
@@ -172,11 +178,7 @@ class FrameScanner:
         Returns the bytes that the pieces' positions refer to (the chunk, behind what was kept of the one before) and
         the pieces in order, without gaps. Bytes behind the last piece are kept; but the last `left` bytes have not been
         looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk. `size` is as in
-        `scan`; in what is returned, what stands before `end` counts.
-
-        Raises:
-            FrameTooLarge: If a frame announces more than `max_size`.
-            MalformedFrame: If a frame contradicts itself.
+        `scan`; in what is returned, what stands before `end` counts. Raises what `scan` does.
         """
         self.left, self._doubted = 0, []
         fresh: i64 = size if size >= 0 else i64(len(chunk))

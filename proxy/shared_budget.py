@@ -14,8 +14,9 @@ Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Pa
 """
 
 from collections.abc import Callable
+from typing import Final
 
-_SWEEPS = 16
+_SWEEPS: Final = 16
 """Into so many parts the limit is divided; whenever one more of them is free, all who are over are judged anew."""
 
 
@@ -33,14 +34,16 @@ class Share:
         """Of how many tenants that are over it holds something."""
         self._budget = budget
         self._turned = turned
+        self._last: _Part | None = None
+        """Of the tenant that was last meant, as hardly a connection has streams of two."""
 
     def take(self, tenant: str, size: int) -> None:
         """`size` bytes more, one at least, of this tenant are held here."""
-        self._budget.take(self, tenant, size)
+        self._budget.take(self._part(tenant), size)
 
     def give(self, tenant: str, size: int) -> None:
         """`size` bytes of this tenant are not held any more."""
-        self._budget.give(self, tenant, size)
+        self._budget.give(self._part(tenant), size)
 
     def set_aside(self, more: int) -> None:
         """See `SharedBudget.set_aside`."""
@@ -50,17 +53,34 @@ class Share:
         """Say how it stands now: who is told may take and give, and what was true before is not any more."""
         self._turned(self.tenants_over > 0)
 
+    def _part(self, tenant: str) -> "_Part":
+        part = self._last
+        if part is None or part.held == 0 or part.account.tenant != tenant:
+            part = self._last = self._budget.part(self, tenant)
+        return part
+
+
+class _Part:
+    """What a tenant holds in one share. It is the account's while that is more than nothing."""
+
+    __slots__ = ("account", "held", "share")
+
+    def __init__(self, account: "_Account", share: Share) -> None:
+        self.account = account
+        self.share = share
+        self.held = 0
+
 
 class _Account:
     """What a tenant holds, and where. It is there while that is more than nothing."""
 
-    __slots__ = ("held", "is_over", "shares", "tenant")
+    __slots__ = ("held", "is_over", "parts", "tenant")
 
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.held = 0
         self.is_over = False
-        self.shares: dict[Share, int] = {}
+        self.parts: dict[Share, _Part] = {}
 
 
 class SharedBudget:
@@ -89,6 +109,8 @@ class SharedBudget:
         self.aside = 0
         self.most = 0
         self._pool = max(limit * 2 // 3, 1)
+        self._equal_share = self._pool
+        """For one tenant more than there are."""
         self._turned = turned
         self._accounts: dict[str, _Account] = {}
         self._over: set[_Account] = set()
@@ -117,34 +139,40 @@ class SharedBudget:
         account = self._accounts.get(tenant)
         return account is not None and account.is_over
 
-    def take(self, share: Share, tenant: str, size: int) -> None:
+    def part(self, share: Share, tenant: str) -> _Part:
+        """What this tenant holds in this share; it may be nothing yet."""
+        account = self._accounts.get(tenant) or _Account(tenant)
+        return account.parts.get(share) or _Part(account, share)
+
+    def take(self, part: _Part, size: int) -> None:
         """See `Share.take`."""
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._accounts[tenant] = _Account(tenant)
-        before = account.shares.get(share, 0)
-        account.shares[share] = before + size
+        account, share, before = part.account, part.share, part.held
+        part.held += size
         account.held += size
         self.used += size
         self._note_most()
-        if before == 0 and account.is_over:
-            share.tenants_over += 1
-            share.tell()
+        if before == 0:
+            self._accounts[account.tenant] = account
+            self._share_out()
+            account.parts[share] = part
+            if account.is_over:
+                share.tenants_over += 1
+                share.tell()
         self._judge(account)
 
-    def give(self, share: Share, tenant: str, size: int) -> None:
+    def give(self, part: _Part, size: int) -> None:
         """See `Share.give`."""
-        account = self._accounts[tenant]
-        left = account.shares[share] - size
+        account, share = part.account, part.share
+        part.held -= size
         account.held -= size
         self.used -= size
-        if left > 0:
-            account.shares[share] = left
-        else:
-            del account.shares[share]
+        left = part.held
+        if left == 0:
+            del account.parts[share]
             share.tenants_over -= account.is_over
         if account.held == 0:
-            del self._accounts[tenant]
+            del self._accounts[account.tenant]
+            self._share_out()
         self._judge(account)
         if left == 0:
             share.tell()
@@ -161,8 +189,10 @@ class SharedBudget:
 
     def _threshold(self) -> int:
         """At how many bytes a tenant is over: what is free, but an equal share at least."""
-        free, equal_share = self._pool - self.memory, self._pool // (len(self._accounts) + 1)
-        return max(max(free, equal_share), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
+        return max(max(self._pool - self.memory, self._equal_share), 1)  # noqa: PLW3301 - of three: a call of Python
+
+    def _share_out(self) -> None:
+        self._equal_share = self._pool // (len(self._accounts) + 1)
 
     def _turn(self, account: _Account, *, is_over: bool) -> None:
         account.is_over = is_over
@@ -171,7 +201,7 @@ class SharedBudget:
             self._sweep_at = max(self._sweep_at, self._next_sweep())
         else:
             self._over.discard(account)
-        told = list(account.shares)
+        told = list(account.parts)
         for share in told:
             share.tenants_over += 1 if is_over else -1
         self._turned(account.tenant, is_over, account.held)

@@ -98,7 +98,7 @@ class ExactWay:
         collecting.add(part)
         if whole:
             self._collecting = None
-            self._hold(collecting.stream, collecting.end())
+            self._hold(collecting.stream, collecting.end(), self._clock())
 
     def command(self, data: bytes, piece: Piece) -> None:
         """Pass what the handler makes of a command."""
@@ -127,7 +127,8 @@ class ExactWay:
 
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
         """Let a command that refers to a held stream wait behind what is held."""
-        self._hold(stream, Entry(frame, 0, 0, 0, self._clock()))
+        now = self._clock()
+        self._hold(stream, Entry(frame, 0, 0, 0, now), now)
 
     def release(self, name: StreamName, entry: Entry) -> None:
         """The gate lets a held entry of this stream pass.
@@ -167,17 +168,17 @@ class ExactWay:
         charged = stream.charged(1, piece.messages)
         entry = Entry(data[piece.start : piece.stop], piece.messages, piece.size, 0, now, charged=charged)
         if piece.whole:
-            self._hold(stream, entry)
+            self._hold(stream, entry, now)
         else:
             self._collecting = Collecting(stream, entry, self._holdings)
 
-    def _hold(self, stream: Stream, entry: Entry) -> None:
+    def _hold(self, stream: Stream, entry: Entry, now: int) -> None:
         if not stream.is_open:
             self._gate.count_dropped(stream, entry.messages, entry.size)
             return
         entry.memory = ENTRY_OVERHEAD + len(entry.frame)
         self._holdings.take(stream.name.tenant, entry.memory)
-        self._gate.hold(stream, entry, self._clock())
+        self._gate.hold(stream, entry, now)
 
 
 def _command_of(data: bytes, piece: Piece) -> bytes:

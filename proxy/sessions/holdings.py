@@ -1,9 +1,11 @@
 """What is held of one direction of a session, as the budgets count it."""
 
+from typing import Final
+
 from proxy.budget import Budget
 from proxy.shared_budget import Share
 
-ENTRY_OVERHEAD = 512
+ENTRY_OVERHEAD: Final = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from protocol.errors import ProtocolError
 from proxy.sessions.read_buffer import LEAST_READ, STEPS
@@ -13,7 +13,7 @@ from proxy.sessions.shared import Shared
 from proxy.sessions.sockets import address_of, has_left
 from proxy.sessions.throttle import Cause, Throttled
 
-FULL_READS = 8  # in a row, of the longest kind or where not all passes: then others have their turn
+FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
 
 _TURN = frozenset({Cause.TURN})
 _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
@@ -210,10 +210,6 @@ class Leg(Throttled):
         if self._transport is not None and not self._transport.is_closing():
             self.sender.shut()
             self._transport.write_eof()
-
-    def is_throttled(self) -> bool:
-        """Whether there is a reason not to read."""
-        return bool(self.causes)
 
     def is_stopped(self) -> bool:
         """Whether there is one that ends only when something has happened: not that it is the others' turn."""

@@ -6,6 +6,7 @@ chunk ─▶ scan ─▶ all fits ───────────────�
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from limiter.passage import Passage
 from limiter.permits import Permits
@@ -17,8 +18,9 @@ from proxy.sessions.exact_way import ExactWay
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.pending import CommandHandler, PendingPublishes
+from proxy.sessions.throttle import Throttled
 
-_COPIED = 4096
+_COPIED: Final = 4096
 """Bytes of which a copy costs less than a view."""
 
 
@@ -55,15 +57,13 @@ class Relay:
         self._gate = gate
         self._clock = clock
         self._payload_kind = payload_kind
-        self._is_paused: Callable[[], bool] = lambda: False
+        self._reading: Throttled
         self._holdings: Holdings
 
-    def connect(
-        self, handler: CommandHandler, is_paused: Callable[[], bool], holdings: Holdings, counters: Counters
-    ) -> None:
-        """Set who handles commands, who says that reading is paused, who counts what is held, and who all else."""
+    def connect(self, handler: CommandHandler, reading: Throttled, holdings: Holdings, counters: Counters) -> None:
+        """Set who handles commands, what reading is paused by, who counts what is held, and who all else."""
         self.exact.connect(handler, holdings, counters)
-        self._is_paused = is_paused
+        self._reading = reading
         self._holdings = holdings
 
     def feed(self, data: bytes, size: int) -> None:
@@ -80,6 +80,7 @@ class Relay:
         elif (
             not exact.keeps_the_rest
             and not self.outlet.waiting
+            and not (exact.holds_any() and self._begins_with_held(data, size))
             and scanner.scan(data, size)
             and not (scanner.ends_mid_frame and exact.holds_any())
             and (sent is None or sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
@@ -115,6 +116,11 @@ class Relay:
             self.exact.sent.closed(stream.name.stream_id)
 
     # ---- the fast way
+
+    def _begins_with_held(self, data: bytes, size: int) -> bool:
+        """Whether it cannot pass whole, which its first frame says: the others need not be looked at for that."""
+        stream = self.streams.get(self.scanner.first_owner(data, size))
+        return stream is not None and bool(stream.held)
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
         """Charge the whole chunk, or nothing."""
@@ -166,7 +172,7 @@ class Relay:
                 exact.offer(data, piece, now)
             else:
                 exact.command(data, piece)
-            if self._is_paused() and not self.outlet.mid_frame and not exact.keeps_the_rest:
+            if self._reading.is_throttled() and not self.outlet.mid_frame and not exact.keeps_the_rest:
                 self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
                 self.scanner.restart()
                 return

@@ -11,13 +11,13 @@ from proxy.sessions.turn_end import TurnEnd
 
 Bytes = bytes | bytearray | memoryview
 
-WRITE_BUFFER_HIGH = 512 * 1024
-WRITE_BUFFER_LOW = 128 * 1024
+WRITE_BUFFER_HIGH: Final = 512 * 1024
+WRITE_BUFFER_LOW: Final = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
-GATHER_MOST = 256 * 1024
+GATHER_MOST: Final = 256 * 1024
 """Bytes that wait for the end of the loop's turn, to be sent in one call."""
 _UNKNOWN: Final = -2
-_LONG_PART = 4096
+_LONG_PART: Final = 4096
 """Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
 
 

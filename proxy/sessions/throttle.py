@@ -61,6 +61,10 @@ class Throttled:
     def __init__(self) -> None:
         self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
 
+    def is_throttled(self) -> bool:
+        """Whether there is a reason not to read."""
+        return bool(self.causes)
+
     def raise_cause(self, cause: Cause, transport: Pausable) -> None:
         """There is a reason, and something to pause; telling it twice changes nothing."""
         if cause in self.causes:

@@ -7,6 +7,7 @@ from itertools import count, repeat
 from limiter.gate import Gate
 from limiter.limiter import Limiter
 from limiter.under_way import RULES, DispatchRules
+from tests.limiter.standing import row_of
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
 
 QUEUE = 1000
@@ -52,7 +53,7 @@ class FarBroker(Dispatching):
 
     def _ring(self, at: int, limiter: Limiter, gate: Gate) -> None:
         self.clock.now = max(self.clock.now, at)
-        waiting = [stream.connection for *_, stream in limiter.waiters._row[limiter.waiters._gone :]]
+        waiting = [place.stream.connection for place in row_of(limiter)]
         gate.serve(limiter, self.clock.now)
         for consumer in waiting:
             assert isinstance(consumer, FarConsumer)

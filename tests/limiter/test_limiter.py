@@ -140,8 +140,8 @@ def test_places_at_a_limiter_are_counted_anew_for_those_who_wait_elsewhere_too()
     world.offer(stream, 50, 50)
     assert stream.waits_on is own
     total.retune(Limit(rate(1000)), "raised", 0)
-    assert stream.places[total][0] == 50_000_000
-    assert stream.places[own][0] == 50 * SECOND
+    assert stream.place_at(total).time == 50_000_000
+    assert stream.place_at(own).time == 50 * SECOND
 
 
 def test_forgetting_it_changes_nothing_only_if_it_is_full_and_unused() -> None:

@@ -5,6 +5,7 @@ from limiter.limiter import Limiter
 from limiter.lines import LEAST_SLEEP_NS, Lines
 from limiter.stream import Entry, Stream
 from limiter.turns import claim
+from tests.limiter.standing import stated
 from tests.limiter.world import World, limiter
 
 SECOND = 1_000_000_000
@@ -72,10 +73,10 @@ def test_who_goes_elsewhere_keeps_its_places() -> None:
     standing, one, other = Standing(), used_up(10, "one"), limiter(10, name="other")
     stream = standing.stream(one, other)
     standing.lines.join(stream, one, 0)
-    places = dict(stream.places)
+    places = stated(stream)
     standing.lines.go(stream, other, 0)
     assert (stream.waits_on, len(one.waiters), len(other.waiters)) == (other, 0, 1)
-    assert stream.places == places
+    assert stated(stream) == places
     assert [at.usage.throttled.is_running for at in (one, other)] == [False, True]
 
 
@@ -104,7 +105,7 @@ def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
     standing.lines.rest(wide, later, is_due=False)
     assert standing.asked[-1] == (wide, SECOND), "while it has a claim, its tokens are waited for"
     standing.lines.leave(claims, later)
-    assert [claims.waits_on, claims.places, wide.claimant] == [None, {}, None]
+    assert [claims.waits_on, claims.places, wide.claimant] == [None, (), None]
     assert standing.asked[-1] == (wide, later + LEAST_SLEEP_NS)
 
 

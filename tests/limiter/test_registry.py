@@ -11,6 +11,7 @@ from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
+from tests.limiter.standing import stated
 from tests.limiter.world import World
 
 SECOND = 1_000_000_000
@@ -154,9 +155,9 @@ def test_applying_what_is_in_force_changes_nothing() -> None:
     streams = [place.open("x"), place.open("x")]
     for stream in streams * 4:
         place.offer(stream, 2, 1)
-    before = [(stream.chain, stream.waits_on, dict(stream.places), len(stream.held)) for stream in streams]
+    before = [(stream.chain, stream.waits_on, stated(stream), len(stream.held)) for stream in streams]
     place.apply()
-    assert [(s.chain, s.waits_on, dict(s.places), len(s.held)) for s in streams] == before
+    assert [(s.chain, s.waits_on, stated(s), len(s.held)) for s in streams] == before
 
 
 def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,8 +156,8 @@ class Rehearsal(Counted):
             assert numbers(played.usage, now) == numbers(beside.usage, now)
             assert stream.observed.is_holding == bool(beside.held)
             assert (played.waits_since, played.last_reason) == (beside.waits_since, beside.last_reason)
-            places = {limiter.scope: place[0] for limiter, place in played.places.items()}
-            assert places == {limiter.scope: place[0] for limiter, place in beside.places.items()}
+            places = [(place.limiter.scope, place.time) for place in played.places]
+            assert places == [(place.limiter.scope, place.time) for place in beside.places]
             assert (played.waits_on and played.waits_on.scope) == (beside.waits_on and beside.waits_on.scope)
 
     @invariant()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from limiter.limiter import Limiter
 from limiter.stream import Stream
 from limiter.turns import claim, lent_in_the_way, next_turn, obstacle_of, refusal_of, refusing
+from tests.limiter.standing import place_of
 from tests.limiter.world import World, jain, limiter
 
 SIZE = 100
@@ -152,8 +153,7 @@ def test_who_has_a_place_waits_behind_others_first_and_else_for_the_last_tokens(
     assert stream.waits_on is inner, "it opens last"
     world.offer(other, 1, 1)
     assert refusing(other, 0) is outer
-    other.places[outer] = (10**12, 99)
-    outer.waiters.add(world.stream(outer), (1, 1))
+    outer.waiters.add(place_of(world.stream(outer), outer, 1, 1))
     assert refusing(stream, 0) is outer
 
 
@@ -176,7 +176,8 @@ def test_the_earliest_claim_stands() -> None:
     waiting = world.stream(busy)
     world.offer(waiting, 1, 1)
     early, late = world.stream(busy, slow), world.stream(busy, slow)
-    early.places, late.places = {busy: (1, 1)}, {busy: (1, 2)}
+    for number, one in enumerate((early, late), start=1):
+        one.places = (place_of(one, busy, 1, number),)
     claim(late, slow)
     assert busy.claimant is late
     claim(early, slow)

@@ -12,6 +12,7 @@ from limiter.lines import LEAST_SLEEP_NS
 from limiter.stream import Entry, Stream
 from tests.limiter.ledger import Ledger
 from tests.limiter.long_run import Counted
+from tests.limiter.standing import row_of
 from tests.limiter.world import World
 
 MOST_ROOM = 30
@@ -95,14 +96,14 @@ class Truths(Counted):
     def who_holds_waits_in_one_queue_and_others_in_none(self) -> None:
         for stream in self.everyone():
             assert (stream.waits_on is not None) == bool(stream.held)
-            assert stream.places.keys() == (set(stream.chain) if stream.held else set())
+            assert [place.limiter for place in stream.places] == (list(stream.chain) if stream.held else [])
             assert stream.waits_on is None or stream.waits_on in stream.chain
         waiting = self.rows()
         for limiter in self.limiters():
-            row = limiter.waiters._row[limiter.waiters._gone :]
-            assert {stream for *_, stream in row} == waiting.get(limiter, set())
-            assert row == sorted(row, key=lambda one: one[:2])
-            assert all((*stream.places[limiter], stream) == here for here in row for stream in here[2:])
+            row = row_of(limiter)
+            assert {place.stream for place in row} == waiting.get(limiter, set())
+            assert row == sorted(row, key=lambda place: (place.time, place.number))
+            assert all(place is place.stream.place_at(limiter) for place in row)
             assert limiter.claimant is None or limiter.claimant.waits_on not in (None, limiter)
 
     @invariant()

@@ -120,9 +120,7 @@ class RelayRig:
         self.counters = Counters()
         self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None)
         share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
-        self.relay.connect(
-            self._handle, lambda: bool(self.throttled.causes), Holdings(self.budget, share), self.counters
-        )
+        self.relay.connect(self._handle, self.throttled, Holdings(self.budget, share), self.counters)
         self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)

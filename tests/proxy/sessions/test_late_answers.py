@@ -17,6 +17,7 @@ from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
+from proxy.sessions.throttle import Throttled
 from proxy.shared_budget import Share, SharedBudget
 from tests.limiter.workers.together import WHOSE, Bells
 from tests.proxy.wire import send
@@ -35,7 +36,7 @@ class Producer:
         self.budget = Budget(10**9, lambda _is_full: None)
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None), lambda _is_over: None)
-        relay.connect(lambda _kind, _command, frame: frame, lambda: False, Holdings(self.budget, share), Counters())
+        relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
         relay.exact.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
         name = StreamName("publish", "t", "n", "x", 1)
 

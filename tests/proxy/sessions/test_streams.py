@@ -19,6 +19,7 @@ from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
 from proxy.sessions.streams import Streams, TooManyStreamsError
+from proxy.sessions.throttle import Throttled
 from proxy.shared_budget import Share
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, active, message, messages
@@ -37,7 +38,7 @@ class Opened:
         self.to_client = Relay(MESSAGE, 10_000, Outlet(self.written), gate, world.clock)
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
-            relay.connect(lambda _kind, _command, frame: frame, lambda: False, holdings, world.counters)
+            relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
         self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None)
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
