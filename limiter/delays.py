@@ -11,28 +11,33 @@ _LAST_BUCKET: Final = 65
 class Delays:
     """Counts the messages that passed after having been held; costs nothing for those that were not."""
 
-    __slots__ = ("_counts", "_sum_ns")
+    __slots__ = ("_bucket", "_counts", "_messages", "_sum_ns")
 
     def __init__(self) -> None:
-        self._counts: list[int] = []
         self._sum_ns = 0
+        self._bucket = 0
+        self._messages = 0
+        """Messages of this bucket that are not among the counts yet: one delay is mostly like the one before."""
+        self._counts: list[int] = []
 
     def add(self, delay_ns: int, messages: int) -> None:
         """So many messages pass that were held for so long."""
         if not messages:
             return
         bucket = bucket_of(delay_ns)
-        if bucket >= len(self._counts):
-            self._counts.extend([0] * (bucket + 1 - len(self._counts)))
-        self._counts[bucket] += messages
+        if bucket != self._bucket:
+            self._enter()
+            self._bucket = bucket
+        self._messages += messages
         self._sum_ns += delay_ns if messages == 1 else delay_ns * messages  # products of large numbers are dear
 
     def __bool__(self) -> bool:
         """Whether there is anything to take."""
-        return bool(self._counts)
+        return self._messages > 0 or bool(self._counts)
 
     def read(self) -> tuple[tuple[int, ...], int]:
         """The counts by bucket, the last of them above 0, and the sum of all delays (ns), since the last `take`."""
+        self._enter()
         return tuple(self._counts), self._sum_ns
 
     def take(self) -> tuple[tuple[int, ...], int]:
@@ -40,6 +45,12 @@ class Delays:
         taken = self.read()
         self._counts, self._sum_ns = [], 0
         return taken
+
+    def _enter(self) -> None:
+        if self._messages:
+            self._counts.extend([0] * (self._bucket + 1 - len(self._counts)))
+            self._counts[self._bucket] += self._messages
+            self._messages = 0
 
 
 def bucket_of(delay_ns: int) -> int:

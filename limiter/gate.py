@@ -226,9 +226,9 @@ class Gate(Passage):
         self._note(stream)
         stream.is_passing = True
         try:
-            stream.release(entry)
+            stream.release(stream, entry)
             while stream.held and stream.held[0].is_free:
-                stream.release(stream.held.popleft())
+                stream.release(stream, stream.held.popleft())
         finally:
             stream.is_passing = False
         if not stream.held:

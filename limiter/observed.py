@@ -59,7 +59,7 @@ class Observed:
         """The stream ends."""
         self._stream.is_open = False
         for entry in self._gate.leave(self._stream, now):
-            self._release(entry)
+            self._release(self._stream, entry)
 
     def admit(self, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth if nobody would have held any of it; else it must be offered entry by entry."""
@@ -85,7 +85,7 @@ class Observed:
         else:
             gate.count_dropped(stream, messages, size)
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, _stream: Stream, entry: Entry) -> None:
         self._observer.give(self._holder, entry.memory)
 
 

@@ -1,6 +1,7 @@
 """Topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
 
 from dataclasses import dataclass
+from sys import intern
 
 _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")
@@ -84,4 +85,4 @@ def parse_topic(name: str) -> TopicName:
     namespace, _, local = rest.partition("/")
     if domain not in _DOMAINS or not tenant or not namespace or not local:
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
-    return TopicName(domain, tenant, namespace, local)
+    return TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same

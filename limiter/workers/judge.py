@@ -70,7 +70,7 @@ class Judge:
     def open(self, number: int, stream: Stream, topic: Topic, client: Client, now: int) -> None:
         """A stream begins; `stream` stands for it here from now on."""
         mirror = Mirror(number, stream)
-        stream.release = partial(self._release, mirror)
+        stream.release = self._release
         stream.is_accepted = True
         self._mirrors[number] = self._by_stream[stream] = mirror
         self._registry.open(stream, topic, now, client)
@@ -247,9 +247,9 @@ class Judge:
                 self._court.close(stream)
         self._gate.hold(stream, entry, now)
 
-    def _release(self, mirror: Mirror, entry: Entry) -> None:
+    def _release(self, stream: Stream, entry: Entry) -> None:
         """Called by the gate."""
-        self._let_go(mirror, entry.charged, entry.size)
+        self._let_go(self._by_stream[stream], entry.charged, entry.size)
 
     def _let_go(self, mirror: Mirror, messages: int, size: int) -> None:
         mirror.is_followed = mirror.rejected_from is not None

@@ -128,7 +128,7 @@ def _settle_first(stream: Stream, account: Account, refusal: str) -> None:
         else:
             if account.is_rejected:
                 account.answering.accepted(stream, entry)
-            stream.release(entry)
+            stream.release(stream, entry)
     finally:
         while stream.held and stream.held[0].is_free:
-            stream.release(stream.held.popleft())
+            stream.release(stream, stream.held.popleft())

@@ -12,7 +12,7 @@ Frames come in parts. Whatever becomes of the first one, becomes of the others.
 from collections.abc import Callable
 
 from limiter.passage import Passage
-from limiter.stream import Entry, Stream, StreamName
+from limiter.stream import Entry, Stream
 from limiter.turns import refusal_of, rejecting
 from protocol.pieces import Piece
 from proxy.observe.counters import Counters
@@ -130,7 +130,7 @@ class ExactWay:
         now = self._clock()
         self._hold(stream, Entry(frame, 0, 0, 0, now), now)
 
-    def release(self, name: StreamName, entry: Entry) -> None:
+    def release(self, stream: Stream, entry: Entry) -> None:
         """The gate lets a held entry of this stream pass.
 
         This may end a pause and so lead back into `Relay.resume`, and from there to the gate, before it returns; so
@@ -138,8 +138,8 @@ class ExactWay:
         """
         self._outlet.insert(entry.frame)
         if self.sent is not None and not entry.is_free:
-            self.sent.passed(name.stream_id, 1)
-        self._holdings.give(name.tenant, entry.memory)
+            self.sent.passed(stream.name.stream_id, 1)
+        self._holdings.give(stream.name.tenant, entry.memory)
 
     def give_back(self, stream: Stream, dropped: list[Entry]) -> None:
         """Entries of this stream are no longer held, and will not pass."""

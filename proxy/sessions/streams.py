@@ -1,7 +1,6 @@
 """The producers and consumers of one session, as streams with limits."""
 
 from collections.abc import Callable
-from functools import partial
 
 from google.protobuf.message import Message
 
@@ -49,8 +48,10 @@ class Streams:
         "_admittance",
         "_broke",
         "_closing",
+        "_delivers",
         "_engine",
         "_opening",
+        "_publishes",
         "_to_broker",
         "_to_client",
         "connection",
@@ -68,6 +69,7 @@ class Streams:
         self._engine = engine
         self.connection = connection
         self._to_broker, self._to_client = relays
+        self._publishes, self._delivers = relays[0].exact.release, relays[1].exact.release
         self._broke = broke
         self.rejects = engine.rejects
         self._admittance = admittance
@@ -92,7 +94,7 @@ class Streams:
             command.producer_id,
             producer_name=text(command.producer_name),
         )
-        stream = Stream(name, (), partial(self._to_broker.exact.release, name), self.connection)
+        stream = Stream(name, (), self._publishes, self.connection)
         if not self._open(stream, topic, self._to_broker):
             return None
         self._engine.registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
@@ -110,7 +112,7 @@ class Streams:
             subscription=text(command.subscription),
             consumer_name=text(command.consumer_name),
         )
-        stream = Stream(name, (), partial(self._to_client.exact.release, name), self.connection, is_accepted=True)
+        stream = Stream(name, (), self._delivers, self.connection, is_accepted=True)
         stream.by_entry = self._engine.dispatch_rules.by_entry
         if not self._open(stream, topic, self._to_client):
             return None

@@ -294,5 +294,5 @@ def _told(key: Key) -> tuple[str, str, str]:
     return str(key.kind), key.name, key.within
 
 
-def _nothing(_entry: object) -> None:
+def _nothing(_stream: object, _entry: object) -> None:
     """Replaced by the judge."""

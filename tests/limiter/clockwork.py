@@ -55,8 +55,8 @@ class Clockwork(Truths):
         return [limiter for limiter in stream.chain if limiter in waited_on or not limiter.is_open(self.now)]
 
     def new_stream(self) -> Stream:
-        stream = Stream(StreamName("publish", "t", "n", "x", next(self.numbers)), (), lambda entry: None)
-        stream.release = lambda entry: self.came_out(stream, entry)
+        stream = Stream(StreamName("publish", "t", "n", "x", next(self.numbers)), (), lambda _stream, _entry: None)
+        stream.release = self.came_out
         self.streams.append(stream)
         return stream
 

@@ -27,7 +27,7 @@ def closed_loop(world: World, *chain: Limiter, entries: Iterator[tuple[int, int]
     """A stream that offers its next entry only when the last has passed: its queue runs empty each time."""
     stream = world.stream(*chain)
 
-    def release(entry: Entry) -> None:
+    def release(stream: Stream, entry: Entry) -> None:
         world.note(stream, entry.messages, entry.size)
         world.hold(stream, *next(entries))
 

@@ -72,7 +72,7 @@ def test_a_stream_without_limits_waits_for_nothing() -> None:
 
 def test_commands_go_behind_what_their_stream_holds_and_cost_nothing() -> None:
     world, one, released = World(), limiter(10), list[int]()
-    stream = world.stream(one, release=lambda entry: released.append(entry.messages))
+    stream = world.stream(one, release=lambda _stream, entry: released.append(entry.messages))
     world.offer(stream, 1, 1)
     for messages in (5, 0, 0, 3, 0):
         world.gate.hold(stream, Entry(b"", messages, messages, 1, 0), 0)
@@ -174,7 +174,7 @@ def test_entries_that_arrive_while_their_stream_is_passing_go_behind() -> None:
     world, one, came = World(), limiter(10), list[int]()
     stream = world.stream(one)
 
-    def release(entry: Entry) -> None:
+    def release(stream: Stream, entry: Entry) -> None:
         came.append(entry.messages)
         if entry.messages < 5:
             world.hold(stream, entry.messages + 1, 1)
@@ -198,7 +198,7 @@ def test_a_long_row_of_such_entries_passes_without_going_deeper_and_deeper() -> 
 def test_a_stream_may_end_while_it_is_passing(end: str) -> None:
     world, one = World(), limiter(10)
     stream, other = world.stream(one), world.stream(one)
-    stream.release = lambda entry: getattr(world.gate, end)(stream, world.clock.now)
+    stream.release = lambda stream, _entry: getattr(world.gate, end)(stream, world.clock.now)
     for each in (stream, other, stream, stream, other):
         world.offer(each, 1, 1)
     world.run(10)
@@ -211,7 +211,7 @@ def test_a_release_that_fails_strands_nobody_else() -> None:
     world, one = World(), limiter(10)
     other, broken = world.stream(one), world.stream(one)
 
-    def fail(entry: Entry) -> None:
+    def fail(_stream: Stream, entry: Entry) -> None:
         raise OSError(entry.messages)
 
     broken.release = fail

@@ -30,7 +30,7 @@ def test_what_applies_to_two_streams_is_one_limiter(limiters: Limiters) -> None:
 
 def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(limiters: Limiters) -> None:
     limiter = put(limiters, TEN)
-    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _entry: None))
+    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _stream, _entry: None))
     assert put(limiters, Limit(rate(20)), "topic rest") is limiter
     assert (limiter.limit, limiter.source) == (Limit(rate(20)), "topic rest")
     assert list(limiters.take_tuned()) == [limiter]
@@ -41,7 +41,7 @@ def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: Limiter
     limiter = put(limiters, TEN)
     put(limiters, Limit(rate(20)))
     assert not limiters.tuned
-    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _entry: None))
+    limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _stream, _entry: None))
     put(limiters, Limit(rate(20)))
     assert not limiters.tuned
 

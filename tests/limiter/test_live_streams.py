@@ -13,7 +13,7 @@ TOPICS = ("t/n/x", "t/n/x-partition-1", "t/n/y", "t/m/x")
 
 
 def stream_of(topic: str, direction: Direction = "publish") -> Stream:
-    return Stream(StreamName(direction, "t", "n", topic, 1), (), lambda _entry: None)
+    return Stream(StreamName(direction, "t", "n", topic, 1), (), lambda _stream, _entry: None)
 
 
 def live(*topics: str) -> LiveStreams:

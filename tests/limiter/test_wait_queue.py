@@ -10,7 +10,7 @@ _LIMITER = limiter(1)
 
 
 def some_place(time: int, number: int) -> Place:
-    stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda entry: None)
+    stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     return place_of(stream, _LIMITER, time, number)
 
 

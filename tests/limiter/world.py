@@ -96,10 +96,10 @@ class World:
         self.observer = Observer(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
         self.log: list[Passed] = []
 
-    def stream(self, *chain: Limiter, release: Callable[[Entry], None] | None = None) -> Stream:
+    def stream(self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None) -> Stream:
         """A stream within `chain`, whose released entries are logged."""
-        stream = Stream(StreamName("publish", "t", "n", "x", 1), chain, lambda entry: None)
-        stream.release = release or (lambda entry: self.note(stream, entry.messages, entry.size))
+        stream = Stream(StreamName("publish", "t", "n", "x", 1), chain, lambda _stream, _entry: None)
+        stream.release = release or (lambda stream, entry: self.note(stream, entry.messages, entry.size))
         self.gate.join(stream)
         return stream
 
@@ -112,7 +112,7 @@ class World:
     def keep_busy(self, stream: Stream, entries: Iterator[tuple[int, int]]) -> None:
         """From now on a next entry of this stream is always waiting."""
 
-        def release(entry: Entry) -> None:
+        def release(stream: Stream, entry: Entry) -> None:
             self.note(stream, entry.messages, entry.size)
             self.hold(stream, *next(entries))
 

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from limiter.gate import Gate
 from limiter.journal import Journal
@@ -133,9 +132,7 @@ class RelayRig:
         if limit is not None:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
-        stream = self.relay.streams[owner] = Stream(
-            name, chain, partial(self.relay.exact.release, name), is_accepted=True
-        )
+        stream = self.relay.streams[owner] = Stream(name, chain, self.relay.exact.release, is_accepted=True)
         self.gate.join(stream)
         return stream
 

@@ -28,7 +28,7 @@ class Alarmed:
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []
         name = StreamName("publish", "a", "b", "t", 1)
-        self.stream = Stream(name, (self.limiter,), lambda _entry: self.passed.append(self.loop.time()))
+        self.stream = Stream(name, (self.limiter,), lambda _stream, _entry: self.passed.append(self.loop.time()))
 
     def hold(self) -> None:
         self.loop.run(self.gate.hold, self.stream, Entry(b"x", 1, 1, 1, self.clock()), self.clock())

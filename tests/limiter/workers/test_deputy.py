@@ -38,9 +38,12 @@ class Rig:
     def __init__(self) -> None:
         self.deputy = Deputy(Bells())
         self.left: list[Entry] = []
-        self.stream = Stream(StreamName("publish", "t", "n", "x", 1), (), self.left.append)
+        self.stream = Stream(StreamName("publish", "t", "n", "x", 1), (), self.leave)
         self.deputy.open(self.stream, "x", WHOSE)
         assert kinds(self.deputy.take()) == [Opened]
+
+    def leave(self, _stream: Stream, entry: Entry) -> None:
+        self.left.append(entry)
 
     def lent(self, messages: int) -> None:
         self.deputy.obey(Wired(1, [3], by_ticket=False, is_metered=False), 0)
@@ -163,7 +166,7 @@ def test_a_closed_stream_tells_all_before_it_goes_and_what_comes_for_it_does_not
 
 def test_permits_are_asked_for_and_granted_through_it() -> None:
     deputy, granted = Deputy(Bells()), list[int]()
-    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda entry: None)
+    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     deputy.open(stream, "x", WHOSE)
     deputy.meter(stream, granted.append)
     deputy.take()
@@ -185,9 +188,8 @@ class Fragile(Rig):
     def __init__(self, *broken: int) -> None:
         super().__init__()
         self.broken = broken
-        self.stream.release = self._leave
 
-    def _leave(self, entry: Entry) -> None:
+    def leave(self, _stream: Stream, entry: Entry) -> None:
         self.left.append(entry)
         if len(self.left) in self.broken:
             raise OSError("cannot be written")
@@ -218,7 +220,7 @@ def test_whatever_becomes_of_one_that_goes_by_what_was_lent_those_behind_it_are_
 
 def test_what_was_lent_of_a_limit_is_there_for_all_streams_within_until_the_last_has_gone() -> None:
     rig = Rig()
-    other = Stream(StreamName("publish", "t", "n", "x", 2), (), rig.left.append)
+    other = Stream(StreamName("publish", "t", "n", "x", 2), (), rig.leave)
     rig.deputy.open(other, "x", WHOSE)
     for number in (1, 2):
         rig.deputy.obey(Wired(number, [3], by_ticket=False, is_metered=False), 0)

@@ -9,7 +9,7 @@ from tests.limiter.workers.together import WHOSE, Bells
 
 def consumer() -> tuple[Deputy, FarPermits]:
     deputy = Deputy(Bells())
-    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda entry: None)
+    stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     deputy.open(stream, "x", WHOSE)
     permits = FarPermits(stream, deputy)
     deputy.meter(stream, lambda permits: None)

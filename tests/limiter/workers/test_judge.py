@@ -18,7 +18,7 @@ def opened(limit: Limit | None) -> Workers:
     world = Workers(2)
     world.limit(Setting.TOPIC_OF_NAMESPACE, "t/n", limit)
     world.apply()
-    stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda entry: None)
+    stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     world.workers[0].judge.open(5, stream, parse_topic("t/n/x"), Client(), 0)
     return world
 
@@ -140,7 +140,7 @@ def shared(used: int = 30) -> Workers:
     world.workers[0].judge.offered(5, 1, 1, (0, 0))
     assert Lent(1, 9, None) in world.workers[0].judge.take()
     world.workers[0].judge.confirmed(1, 0)
-    stream = Stream(StreamName("publish", "t", "n", "x", 2), (), lambda entry: None)
+    stream = Stream(StreamName("publish", "t", "n", "x", 2), (), lambda _stream, _entry: None)
     world.workers[1].judge.open(6, stream, parse_topic("t/n/x"), Client(), 0)
     world.workers[1].judge.offered(6, used, 1, (0, 0))
     world.workers[1].judge.take()
@@ -167,7 +167,7 @@ def test_whose_turn_at_one_limit_shows_that_he_must_wait_at_another_has_loans_re
         judge.offered(6, 1, 1, (0, 0))
     judge.take()
     judge.confirmed(2, 0)
-    stream = Stream(StreamName("publish", "t", "n", "x", 3), (), lambda entry: None)
+    stream = Stream(StreamName("publish", "t", "n", "x", 3), (), lambda _stream, _entry: None)
     judge.open(7, stream, parse_topic("t/n/x"), Client(), 0)
     judge.offered(7, 100, 1, (0, 0))
     assert Recalled(1) not in borrower.take(), "who waits, waits for the producer's limit; the topic's was open"

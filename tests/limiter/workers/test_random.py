@@ -105,7 +105,7 @@ def greedy(busy: Busy, batches: tuple[int, ...]) -> None:
         busy.offer(place, batches[place % len(batches)])
 
     for place, (_, stream) in enumerate(busy.streams):
-        stream.release = lambda entry, stream=stream: again(stream, entry)  # type: ignore[misc]
+        stream.release = again
         while len(stream.held) < 2:
             busy.offer(place, batches[place % len(batches)])
 

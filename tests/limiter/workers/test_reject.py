@@ -32,7 +32,7 @@ class Alone:
     def open(self) -> None:
         for place, topic in enumerate(TOPICS):
             stream = self.world.open(topic)
-            stream.release = lambda entry, place=place: self.passed(place, int(entry.frame))  # type: ignore[misc]
+            stream.release = lambda _stream, entry, place=place: self.passed(place, int(entry.frame))  # type: ignore[misc]
             self.streams.append(stream)
 
     def passed(self, place: int, number: int) -> None:

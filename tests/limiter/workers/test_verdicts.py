@@ -13,7 +13,9 @@ class Told:
         numbers: dict[Limiter, int] = {}
         self.verdicts = Verdicts(numbers, self._woken)
         names = (StreamName("publish", "t", "n", "x", number) for number in (1, 2))
-        self.one, self.other = (Mirror(name.stream_id, Stream(name, (), lambda entry: None)) for name in names)
+        self.one, self.other = (
+            Mirror(name.stream_id, Stream(name, (), lambda _stream, _entry: None)) for name in names
+        )
 
     def _woken(self) -> None:
         self.times_woken += 1

@@ -98,7 +98,7 @@ class Worker:
     ) -> Stream:
         name = StreamName(direction, "t", "n", topic, len(self.streams))
 
-        def leave(entry: Entry) -> None:
+        def leave(stream: Stream, entry: Entry) -> None:
             self.ear.left(stream, entry)
             release(stream, entry)
 
@@ -123,7 +123,7 @@ class Worker:
         if isinstance(letter, Opened):
             direction: Direction = "publish" if letter.direction == "publish" else "dispatch"
             name = StreamName(direction, "t", "n", letter.topic, letter.stream)
-            mirror = Stream(name, (), lambda entry: None, by_entry=self.streams[letter.stream - 1].by_entry)
+            mirror = Stream(name, (), lambda _stream, _entry: None, by_entry=self.streams[letter.stream - 1].by_entry)
             self.judge.open(letter.stream, mirror, parse_topic(f"t/n/{letter.topic}"), Client(), now)
         else:
             hear(self.judge, letter, now)

@@ -17,7 +17,7 @@ def open_streams(admin: Admin, number: int) -> None:
     registry, now = admin.engine.registry, admin.engine.clock()
     for stream_id in range(number):
         name = StreamName("publish", "public", "default", TOPIC, stream_id)
-        registry.open(Stream(name, (), lambda _entry: None, Connection(1)), parse_topic(TOPIC), now)
+        registry.open(Stream(name, (), lambda _stream, _entry: None, Connection(1)), parse_topic(TOPIC), now)
 
 
 async def test_without_streams_the_view_is_empty(make_admin) -> None:

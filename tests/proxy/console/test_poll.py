@@ -26,7 +26,9 @@ def link(address: str) -> AdminLink:
 def hold_one(admin: Admin) -> None:
     """A producer of acme/shop that passed one message and holds another."""
     engine, now = admin.engine, admin.engine.clock()
-    stream = Stream(StreamName("publish", "acme", "shop", TOPIC, 1, "p"), (), lambda _entry: None, Connection(3, "a:1"))
+    stream = Stream(
+        StreamName("publish", "acme", "shop", TOPIC, 1, "p"), (), lambda _stream, _entry: None, Connection(3, "a:1")
+    )
     engine.registry.open(stream, parse_topic(TOPIC), now)
     for _ in range(2):
         engine.gate.count_offered(stream, 1, 1, 100)

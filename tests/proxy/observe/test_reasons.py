@@ -15,7 +15,7 @@ def limiter(level: str, messages: int | None = None, size: int | None = None) ->
 
 
 def stream(*chain: Limiter) -> Stream:
-    return Stream(StreamName("publish", "t", "n", "topic", 1), chain, lambda _entry: None)
+    return Stream(StreamName("publish", "t", "n", "topic", 1), chain, lambda _stream, _entry: None)
 
 
 def narrowest_level(chain):

@@ -11,7 +11,7 @@ def test_parts_are_memory_until_the_entry_is_whole_and_stop_nobody() -> None:
     budget = SharedBudget(3000, lambda _tenant, _is_over, _held: None)
     turns: list[bool] = []
     holdings = Holdings(Budget(100, turns.append), Share(budget, turns.append))
-    stream = Stream(StreamName("publish", "t", "n", "topic", 1), (), lambda _entry: None)
+    stream = Stream(StreamName("publish", "t", "n", "topic", 1), (), lambda _stream, _entry: None)
     collecting = Collecting(stream, Entry(b"a" * 1000, 1, 4000, 0, 0), holdings)
     collecting.add(b"b" * 2000)
     assert (budget.used, budget.memory) == (0, 3000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from limiter.stream import Entry, Stream, StreamName
+from limiter.stream import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Rejected, Released, Wired
 from protocol.commands import body_of, encode, split
@@ -40,10 +40,7 @@ class Producer:
         relay.exact.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
         name = StreamName("publish", "t", "n", "x", 1)
 
-        def release(entry: Entry) -> None:
-            relay.exact.release(name, entry)
-
-        self.stream = relay.streams[1] = Stream(name, (), release, is_accepted=True)
+        self.stream = relay.streams[1] = Stream(name, (), relay.exact.release, is_accepted=True)
         self.deputy.open(self.stream, "t/n/x", WHOSE)
         self.deputy.answer(self.stream, LateAnswers(relay.exact, self.broken.append))
         self.wired(is_rejected=True)

@@ -18,7 +18,7 @@ class Producer:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.is_heard = False
         self.rejections = Rejections(lambda frame: self.told.append(body_of(decode(frame[8:]))), self._hear)
-        self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda entry: None)
+        self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda _stream, _entry: None)
 
     def send(self, sequence_id: int) -> bytes:
         return wrap(CommandSend(producer_id=self.stream.name.stream_id, sequence_id=sequence_id)).SerializeToString()
