@@ -66,7 +66,7 @@ imports:
 unit:
 	@echo "what is compiled, interpreted; then everything"
 	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/sessions tests/proxy/test_*budget.py \
-	  tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py
+	  tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
 	$(BIN)/pytest
 
 format: env ## Format and mend what ruff can mend

@@ -53,7 +53,7 @@ class WaitQueue:
         self.virtual_time = 0
         self._row: list[Place] = []
         self._gone = 0
-        """So many at the front are gone, half of the row at most: were each taken out, all behind it would be moved."""
+        """So many at the front, under half of the row, are gone: were each taken out, all behind it would be moved."""
 
     def __len__(self) -> int:
         return len(self._row) - self._gone
@@ -81,10 +81,10 @@ class WaitQueue:
         assert row[at] is place, "a place is not moved while it is in a row"
         if at > first:
             del row[at]
-        elif 2 * first + 1 < len(row):
-            self._gone += 1
         else:
-            del row[: first + 1]
+            self._gone = first + 1
+        if self._gone * 2 >= len(row):
+            del row[: self._gone]
             self._gone = 0
 
     def went(self, place: Place) -> None:

@@ -33,7 +33,8 @@ Held streams are Sluice's alone: it starts anew with one limit over all topics, 
 offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's timers
 fired, from the histogram in its `/metrics`: a bound of it, so the true p99 is no higher. Memory is what its resident
 set has grown by since each stream had passed one entry, unheld, of what it says it holds: both at their most
-(`sluice_hold_budget_most_bytes`, and the kernel's own high-water mark), for what is held goes up and down.
+(`sluice_hold_budget_most_bytes`, and the kernel's own high-water mark), for what is held goes up and down. The line
+below it counts from before these entries: the buffer that is read into, and what counts and logs 1,000 streams.
 
 With a real broker, Pulsar's standalone of the same jars, one pulsar-perf produces and another one consumes it at the
 same time, both through the peer; CPU is the peer's from before they connect until the last message is consumed.

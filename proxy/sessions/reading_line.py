@@ -1,8 +1,8 @@
 """Who is read again when many may be at the same moment: one connection in each turn of the loop.
 
-When a tenant has room again, all its connections may be read on. Each read gives up to 256 kB, and each of its entries
-is held by itself: were all of them read in the same turn, no timer would fire meanwhile, and most of what they bring
-would have no room after all.
+When a tenant has room again, all its connections may be read on. Each read gives up to 256 KiB, up to 2 MiB in a row
+where not all passes (`FULL_READS`), and each entry is held by itself: were all of them read in the same turn, no timer
+would fire meanwhile, and most of what they bring would have no room after all.
 
     reasons gone ─▶ nobody in line ─▶ read on at once
                 └─▶ else in line, at the place that it had ─▶ its turn ─▶ read on, its place is given up

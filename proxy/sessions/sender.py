@@ -89,10 +89,10 @@ class Sender:
             self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
 
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
-        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's, as a copy.
+        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's.
 
-        One `bytes` needs no copy, so it goes by the transport, which (uvloop's) asks the kernel at once, too, with less
-        ado.
+        It gets whole `bytes` as they are, and all else as copies. Of one `bytes` it (uvloop's) asks the kernel at once,
+        too, with less ado.
         """
         only = parts[0] if len(parts) == 1 else None
         if isinstance(only, bytes):

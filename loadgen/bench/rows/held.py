@@ -8,6 +8,7 @@ from socket import socket
 from typing import Literal
 
 from loadgen.bench import frames, proc
+from loadgen.bench.errors import BenchError
 from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.native import Live
 from loadgen.bench.peers import sluice
@@ -73,6 +74,7 @@ def row(load: Held) -> Row:
         Figure("cpu", "CPU, of a core", " %", digits=1, goals=(Goal("≤", 40),) if load.unit == "messages" else ()),
         Figure("late", "p99 of the loop's lag (no later than)", " ms", digits=1, goals=(Goal("≤", 5),)),
         Figure("memory", "memory grown, of the bytes held", " x", digits=2, goals=(Goal("≤", 1.1),)),
+        Figure("grown", "the same beside streams that have said nothing yet", " x", digits=2),
         Figure("held", "bytes held at most", " MB", digits=1),
         Figure("free", "passed where the limit is out of reach, of it", " %"),
     )
@@ -92,8 +94,10 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
     free = _free(load, stage, stage.peers[name])
     with stage.started(sluice.plan(limits(load))) as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
+        silent = proc.resident_bytes(peer.pid)
         _pass_once(load, stage, (here, there))
-        scrape(peer.spare_port)
+        if scrape(peer.spare_port).values[_MEMORY]:
+            raise BenchError("Sluice held what is within the limit: memory cannot be told from that of active streams")
         empty, live = proc.resident_bytes(peer.pid), Live(len(there))
         proc.forget_peak(peer.pid)
         with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s):
@@ -106,7 +110,7 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
         "share": rate / load.rate * 100,
         "cpu": used.cpu_s / load.window_s * 100,
         "late": lateness(before, after, 0.99) * 1e3,
-        **({"memory": (memory - empty) / held} if held else {}),
+        **({"memory": (memory - empty) / held, "grown": (memory - silent) / held} if held else {}),
         "held": held / 1e6,
         "free": free / load.rate * 100,
     }
@@ -124,9 +128,12 @@ def _free(load: Held, stage: Stage, peer: Peer) -> float:
 def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]) -> None:
     """Each stream says something within the limit: what it takes to read, follow and log them is there from then on."""
     here, there = ends
-    with Beside(partial(stage.native.receive, there, wanted=load.connections * load.streams)):
+    wanted = load.connections * load.streams
+    with Beside(partial(stage.native.receive, there, wanted=wanted)) as receiving:
         for connection in here:
             connection.sendall(load.entries)
+    if (came := sum(receiving.result.frames)) < wanted:
+        raise BenchError(f"of {wanted} entries within the limit {came} came")
     time.sleep(_LOGGED_S)
 
 

@@ -110,12 +110,24 @@ def test_the_oldest_learned_names_are_forgotten(loop: ManualLoop, monkeypatch: p
 
 def test_what_was_had_at_once_is_forgotten_with_what_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
-    allowed = Targets([("192.0.2.1", 1)])
-    for name in ("192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"):
+    allowed = Targets([("192.0.2.9", 1)])
+    for name in ("192.0.2.1:1", "192.0.2.2:1"):
         allowed.learn(name)
+    for name in ("192.0.2.1:1", "192.0.2.9:1"):
         assert allowed.at_once(name) == allowed.at_once(name) == (name.partition(":")[0], 1)
-    allowed.learn("192.0.2.4:1")
-    assert [allowed.at_once(f"192.0.2.{host}:1") for host in (1, 2, 3)] == [("192.0.2.1", 1), None, ("192.0.2.3", 1)]
+    allowed.learn("192.0.2.3:1")
+    assert allowed.at_once("192.0.2.1:1") is None
+    assert [allowed.at_once(f"192.0.2.{host}:1") for host in (2, 3, 9)] == [
+        (f"192.0.2.{host}", 1) for host in (2, 3, 9)
+    ]
+
+
+def test_what_was_had_at_once_is_bounded_however_clients_spell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
+    allowed = Targets([("192.0.2.1", 1)])
+    for name in ("192.0.2.1:1", "192.0.2.1:01", "192.0.2.1:001", "192.0.2.1:0001"):
+        assert allowed.at_once(name) == ("192.0.2.1", 1)
+        assert len(allowed._at_once) <= 2
 
 
 def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:

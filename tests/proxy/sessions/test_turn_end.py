@@ -61,9 +61,28 @@ def test_all_are_flushed_in_order_by_one_call_when_the_turn_is_over(rig: Rig) ->
     assert (rig.flushed[4:], rig.calls, rig.loop.trouble) == (["end", "c"], 1, [])
 
 
-def test_who_gathers_while_others_are_flushed_is_flushed_too(rig: Rig) -> None:
-    rig.gather("a", "b", adds="a")
-    assert rig.flushed == ["end", "a", "b", "added"]
+@pytest.mark.parametrize("adds", ["a", "b"])
+def test_who_gathers_while_others_are_flushed_is_flushed_by_one_call_more(rig: Rig, adds: str) -> None:
+    rig.gather("a", "b", adds=adds)
+    assert (rig.flushed, rig.calls) == (["end", "a", "b", "added"], 2)
+
+
+def test_what_gathers_again_and_again_keeps_nothing_else_from_its_turn(rig: Rig) -> None:
+    def gather_again() -> None:
+        rig.turn_end.await_by(endless)
+
+    class Endless:
+        times = 0
+
+        def flush(self) -> None:
+            self.times += 1
+            if self.times < 5:
+                gather_again()
+            rig.loop.call_soon(rig.flushed.append, f"turn {self.times}")
+
+    endless = Endless()
+    rig.loop.run(gather_again)
+    assert rig.flushed == [f"turn {number}" for number in range(1, 6)]
 
 
 def test_what_is_wrong_with_one_keeps_nobody_else_back(rig: Rig) -> None:
