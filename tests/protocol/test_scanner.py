@@ -39,6 +39,7 @@ class Watched:
 
     def scan(self, chunk: bytes) -> bool:
         """Look at a chunk; nothing moves."""
+        self._ask_for_the_first(chunk)
         ready = self._inspected_by(chunk)
         silent = SILENT[self.direction] | {self.direction}
         told = self.scanner.scan(chunk + REMAINS, len(chunk))
@@ -60,6 +61,7 @@ class Watched:
 
     def cut(self, chunk: bytes) -> None:
         """Pass a chunk on in pieces."""
+        self._ask_for_the_first(chunk)
         before, end = self.passed, self._passable(self.fed + len(chunk))
         data, pieces = self.scanner.cut(chunk + REMAINS, len(chunk))
         data = data[: self.scanner.end]
@@ -69,6 +71,13 @@ class Watched:
             if piece.kind == self.direction:
                 self.counted.update(entries=1, messages=piece.messages, size=piece.size)
         self._pass_on(b"".join(data[piece.start : piece.stop] for piece in pieces), chunk)
+
+    def _ask_for_the_first(self, chunk: bytes) -> None:
+        """Whose the first frame is can be told where that frame begins and is judged in this chunk."""
+        found = self.scanner.first_owner(chunk + REMAINS, len(chunk))
+        begun = [frame for frame in self.frames if self.fed <= frame.start < self.fed + len(chunk)]
+        is_clear = begun and not self.kept and begun[0].verdict <= self.fed + len(chunk)
+        assert found == (begun[0].owner if is_clear and begun[0].kind == self.direction else -1)
 
     def _pass_on(self, written: bytes, chunk: bytes) -> None:
         self.fed += len(chunk)

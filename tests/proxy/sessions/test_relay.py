@@ -39,6 +39,19 @@ def test_a_chunk_that_does_not_fit_is_cut_and_charged_once() -> None:
     assert not fits(limiter, 97, 0, rig.clock())
 
 
+def test_what_fits_passes_as_it_came_though_another_of_the_connection_is_held() -> None:
+    rig = RelayRig([1, None])
+    rig.feed(b"".join(sends(3, 1)))
+    assert rig.relay.exact.holds_any()
+    written = rig.writes
+    rig.feed(b"".join(sends(5, 2)))
+    assert rig.relay.passes
+    assert (rig.writes, rig.frames()) == (written + 1, [send(0, 1), *sends(5, 2)])
+    rig.feed(b"".join([*sends(1, 1, start=3), *sends(1, 2, start=5)]))
+    assert not rig.relay.passes, "of the first of these something is held"
+    assert rig.frames()[-1] == send(5, 2)
+
+
 def test_a_pause_leaves_the_rest_of_what_was_read_for_later() -> None:
     rig = RelayRig([1], hold_limit=2 * HELD)
     rig.feed(b"".join([*sends(5), PING]))
