@@ -10,7 +10,8 @@ class EntryMean:
         messages: Per entry, rounded, at least 1; 0 while nothing is known.
         size: Metered bytes per entry; likewise.
 
-    Source: Pulsar's Consumer.avgMessagesPerEntry, which starts at the first value and keeps 0.9 of the old one.
+    Source: Pulsar's Consumer.avgMessagesPerEntry, which starts at the first value and keeps 0.9 of the old one; halves
+    are rounded up, as Math.round does.
     """
 
     __slots__ = ("_messages", "_size", "messages", "size")
@@ -28,5 +29,5 @@ class EntryMean:
         kept = _KEPT**entries if self.messages else 0.0
         self._messages = kept * self._messages + (1 - kept) * messages / entries
         self._size = kept * self._size + (1 - kept) * size / entries
-        self.messages = max(1, round(self._messages))
-        self.size = max(1, round(self._size))
+        self.messages = max(1, int(self._messages + 0.5))
+        self.size = max(1, int(self._size + 0.5))

@@ -14,8 +14,9 @@ So there is no clock, and a step costs the same however many consumers there are
 """
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from limiter.permit_account import Account, AccountRow
 from limiter.rates import NANOS_PER_SECOND, Rate
 from limiter.under_way import UnderWay, Unit
 
@@ -23,41 +24,16 @@ if TYPE_CHECKING:
     from limiter.permits import Permits
 
 HORIZON_NS = NANOS_PER_SECOND // 5
-IDLE_HORIZONS = 4
+IDLE_HORIZONS: Final = 4
 """As many horizons' worth may be with idle consumers, beyond an entry each, before it counts."""
-LEAST_PART = 32
+LEAST_PART: Final = 32
 """Even then the consumers for whom something comes may have this part of the horizon at the broker: 6 ms' worth."""
-_IDLE_AFTER = 2
-_TRIPS = 8
+_TRIPS: Final = 8
 
 
 def horizon_of(rate: Rate) -> int:
     """Messages, or bytes, that `rate` passes in the horizon, at least one."""
     return max(1, rate.tokens * min(rate.period_ns, HORIZON_NS) // rate.period_ns)
-
-
-class Account:
-    """What one consumer has under way at one meter.
-
-    Attributes:
-        amount: So much.
-        beyond: What of it is more than one entry.
-        is_idle: Whether nothing has come for it lately.
-        is_present: Whether something is under way at all.
-        since: What had come for all, and how many round trips there had been, when it began to wait for the broker.
-        trip: The round trip that its next delivery ends; none if below 0.
-    """
-
-    __slots__ = ("amount", "beyond", "is_idle", "is_present", "permits", "since", "trip")
-
-    def __init__(self, permits: "Permits") -> None:
-        self.permits = permits
-        self.amount = 0
-        self.beyond = 0
-        self.is_idle = False
-        self.is_present = False
-        self.since = 0, 0
-        self.trip = -1
 
 
 class PermitMeter:
@@ -85,13 +61,21 @@ class PermitMeter:
         self.unsure: set[Permits] = set()
         self._beyond = 0
         self._present = 0
-        self._waiting: OrderedDict[Account, None] = OrderedDict()
+        self._waiting = AccountRow()
         self._came = 0
         self._trips = 0
 
     def room(self) -> int:
         """How much more may be under way; negative if it is too much."""
-        return self.horizon - self.under_way - max(0, self._beyond - IDLE_HORIZONS * self.horizon)
+        room = self.horizon - self.under_way
+        if self._beyond:
+            room -= max(0, self._beyond - IDLE_HORIZONS * self.horizon)
+        return room
+
+    def takes_at_once(self, amount: int) -> bool:
+        """Whether so much may be under way besides; nobody is asking while there is room worth a frame."""
+        room = self.room()
+        return amount <= room and self._is_worth_a_frame(room) and not self.unsure
 
     def fair_share(self) -> int:
         """What a consumer gets that has nothing under way, however little room there is.
@@ -111,14 +95,14 @@ class PermitMeter:
 
     def join(self, permits: "Permits", of: UnderWay) -> Account:
         """A consumer is limited by this from now on."""
-        account = Account(permits)
+        account = Account(permits, self)
         self.count(account, of)
         return account
 
     def leave(self, account: Account) -> None:
         """It is no longer."""
         self._take_out(account)
-        self._waiting.pop(account, None)
+        self._waiting.remove(account)
 
     def let_go(self, permits: "Permits") -> None:
         """A consumer stands here no longer."""
@@ -137,8 +121,9 @@ class PermitMeter:
         if account.trip == self._trips:
             self._trips += 1
         account.trip = -1
-        self._waiting.pop(account, None)
-        self._turn(account, is_idle=False)
+        self._waiting.remove(account)
+        if account.is_idle:
+            self._turn(account, is_idle=False)
         self.count(account, of)
         self._find_idle()
 
@@ -150,14 +135,14 @@ class PermitMeter:
         account.is_present = not of.is_nothing
         self._put_in(account)
         if not of.waits_for_broker:
-            self._waiting.pop(account, None)
-        elif not account.is_idle and account not in self._waiting:
-            account.since = self._came, self._trips
-            self._waiting[account] = None
+            self._waiting.remove(account)
+        elif not account.is_idle and not account.waits:
+            account.since_came, account.since_trips = self._came, self._trips
+            self._waiting.add(account)
 
     def serve(self) -> None:
         """Hand out the room that there is, in turns, in portions worth a frame."""
-        while self.asking and self.room() >= max(1, self.horizon // 4):
+        while self.asking and self._is_worth_a_frame(self.room()):
             if not self._serve_round(self.turn_share()):
                 return
 
@@ -175,14 +160,16 @@ class PermitMeter:
 
     def _find_idle(self) -> None:
         """Who has waited longest stands first; each that is found has come here by a delivery or grant of its own."""
-        while self._waiting:
-            account = next(iter(self._waiting))
-            came, trips = account.since
-            if self._came - came < _IDLE_AFTER * self.horizon and self._trips - trips < _TRIPS:
+        enough = self.horizon + self.horizon  # for a product of large numbers compiled code asks the interpreter
+        while (account := self._waiting.first) is not None:
+            if self._came - account.since_came < enough and self._trips - account.since_trips < _TRIPS:
                 return
-            del self._waiting[account]
+            self._waiting.remove(account)
             self._turn(account, is_idle=True)
             account.permits.stop_asking()
+
+    def _is_worth_a_frame(self, room: int) -> bool:
+        return room >= 1 and room >= self.horizon >> 2
 
     def _turn(self, account: Account, *, is_idle: bool) -> None:
         self._take_out(account)

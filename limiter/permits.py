@@ -18,7 +18,8 @@ Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from limiter.permit_meter import Account, PermitMeter
+from limiter.permit_account import Account
+from limiter.permit_meter import PermitMeter
 from limiter.under_way import RULES, DispatchRules, UnderWay
 
 if TYPE_CHECKING:
@@ -78,12 +79,30 @@ class Permits:
 
     @property
     def is_metered(self) -> bool:
-        """Whether FLOW must be held back; else it may pass as it came."""
+        """Whether FLOW may have to be held back."""
         return bool(self._meters) or self.asked > 0
+
+    def may_pass(self, permits: int) -> bool:
+        """Whether a FLOW of so many may pass as it came, which `pass_through` is to be told; else `ask` is.
+
+        It may if nobody limits it, or all of it would be granted at once: there is room everywhere, and nobody else
+        who wants it.
+        """
+        if not self.is_metered:
+            return True
+        for account in self._accounts:
+            coming = self._under_way.for_permits(permits, account.meter.unit)
+            if coming == 0 or account.is_idle or not account.meter.takes_at_once(coming):
+                return False
+        return True
 
     def ask(self, permits: int) -> None:
         """The client asks for more."""
         self._usage.permits_asked += permits
+        if self.may_pass(permits):
+            self._count_granted(permits)
+            self._grant(permits)
+            return
         self._noted()
         self.asked += permits
         self._settle()
@@ -236,8 +255,8 @@ class Permits:
         self._noted()
         was_dry = self.at_broker <= 0
         self._under_way.at_broker += permits
-        for meter, account in zip(self._meters, self._accounts, strict=True):
-            meter.granted(account, self._under_way, was_dry=was_dry)
+        for account in self._accounts:
+            account.meter.granted(account, self._under_way, was_dry=was_dry)
         self._turned(was_dry=was_dry)
 
     def _sense_backlog(self) -> None:
@@ -250,7 +269,8 @@ class Permits:
         under_way.at_broker -= messages
         if self._meters:  # else nobody needs to know what entries hold: that is learnt when limits come
             under_way.learn(entries, messages, size)
-            for meter, account in zip(self._meters, self._accounts, strict=True):
+            for account in self._accounts:
+                meter = account.meter
                 meter.delivered(account, under_way, under_way.counted(entries, messages, size, meter.unit))
         self._turned(was_dry=was_dry)
         if self._meters:
@@ -263,8 +283,8 @@ class Permits:
 
     def _count(self) -> None:
         """Tell the meters what is under way now."""
-        for meter, account in zip(self._meters, self._accounts, strict=True):
-            meter.count(account, self._under_way)
+        for account in self._accounts:
+            account.meter.count(account, self._under_way)
 
     def _join(self, meters: tuple[PermitMeter, ...]) -> None:
         self._meters = meters
@@ -272,6 +292,6 @@ class Permits:
 
     def _leave(self) -> None:
         self.stop_asking()
-        for meter, account in zip(self._meters, self._accounts, strict=True):
-            meter.leave(account)
+        for account in self._accounts:
+            account.meter.leave(account)
         self._meters, self._accounts = (), ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from limiter.backlogs import Backlogs
 from limiter.changes import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change
@@ -81,7 +82,9 @@ class Registry:
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
-        stream.permits = Permits(stream.usage, grant, lambda: self._gate.journal.note(stream), self._rules, self._clock)
+        stream.permits = Permits(
+            stream.usage, grant, partial(self._gate.journal.note, stream), self._rules, self._clock
+        )
         stream.permits.rewire(meters_of(stream.chain))
         if self._backlogs is not None:
             self._backlogs.join(stream)

@@ -23,6 +23,10 @@ class FarPermits(Permits):
         """Whether FLOW must be held back; until the judge has said so, it is."""
         return self._deputy.is_metered(self._stream)
 
+    def may_pass(self, permits: int) -> bool:  # noqa: ARG002 - as Permits; how much room there is, the judge knows
+        """Whether a FLOW may pass as it came."""
+        return not self.is_metered
+
     def ask(self, permits: int) -> None:
         """The client asks for more."""
         self._deputy.ask(self._stream, permits, is_granted=False)

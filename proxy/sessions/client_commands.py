@@ -1,4 +1,4 @@
-"""What the proxy does with a client's commands; all that is not named here passes as it came."""
+"""What the proxy does with a client's commands but for FLOW; all that is not named here passes as it came."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +13,6 @@ from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
     CommandCloseProducer,
-    CommandFlow,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -134,24 +133,6 @@ class ClientCommands:
         self._streams.closing(stream)
         self._when_answered(request_id, self._streams.close_answered, stream)
 
-    def _flow(self, command: CommandFlow, frame: bytes) -> bytes | None:
-        """Permits are asked for; a FLOW of none stays here, as brokers close the whole connection for it.
-
-        So does one of a consumer that asked to be closed: what came for it would go nowhere.
-        """
-        if command.message_permits == 0:
-            return None
-        stream = self._streams.consumer(command.consumer_id)
-        if stream is None or stream.permits is None:
-            return frame
-        if self._streams.is_closing(stream):
-            return None
-        if stream.permits.is_metered:
-            stream.permits.ask(command.message_permits)
-            return None
-        stream.permits.pass_through(command.message_permits)
-        return frame
-
     def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes | None:
         stream = self._streams.producer(command.producer_id)
         if stream is None:
@@ -203,7 +184,6 @@ class ClientCommands:
     _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any, bytes], bytes | None]]] = {
         BaseCommand.PRODUCER: _producer,
         BaseCommand.SUBSCRIBE: _subscribe,
-        BaseCommand.FLOW: _flow,
         BaseCommand.CLOSE_PRODUCER: _close_producer,
         BaseCommand.CLOSE_CONSUMER: _close_consumer,
         BaseCommand.UNSUBSCRIBE: _unsubscribe,

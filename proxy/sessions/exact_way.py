@@ -100,11 +100,15 @@ class ExactWay:
             self._collecting = None
             self._hold(collecting.stream, collecting.end(), self._clock())
 
-    def command(self, data: bytes, piece: Piece) -> None:
-        """Pass what the handler makes of a command."""
+    def command(self, data: bytes, piece: Piece, *, is_last: bool) -> None:
+        """Pass what the handler makes of a command; at once, if it is the last thing that was read."""
         frame = data[piece.start : piece.stop]
         answer = self.handle(piece.kind, _command_of(data, piece), frame)
-        if answer is not None:
+        if answer is None:
+            return
+        if is_last:
+            self._outlet.pass_on(answer, mid_frame=not piece.whole)
+        else:
             self._outlet.pass_piece(answer, mid_frame=not piece.whole)
 
     def abandon(self) -> None:

@@ -171,7 +171,7 @@ class Relay:
             elif piece.kind == self._payload_kind:
                 exact.offer(data, piece, now)
             else:
-                exact.command(data, piece)
+                exact.command(data, piece, is_last=piece.stop == end)
             if self._reading.is_throttled() and not self.outlet.mid_frame and not exact.keeps_the_rest:
                 self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
                 self.scanner.restart()

@@ -6,10 +6,9 @@ from google.protobuf.message import Message
 
 from limiter.levels import Client
 from limiter.stream import Entry, Stream, StreamName
-from protocol.commands import encode, text
+from protocol.commands import text
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
-    CommandFlow,
     CommandProducer,
     CommandProducerSuccess,
     CommandSendError,
@@ -20,13 +19,12 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.observe.connection import Connection
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.engine import Engine
+from proxy.sessions.flows import Grants
 from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.relay import Relay
 
 MOST_STREAMS = 65_536
 """Producers and consumers of one connection."""
-_MOST_PERMITS = 2**31 - 1
-"""Permits in one FLOW."""
 
 
 class TooManyStreamsError(Exception):
@@ -116,7 +114,7 @@ class Streams:
         stream.by_entry = self._engine.dispatch_rules.by_entry
         if not self._open(stream, topic, self._to_client):
             return None
-        self._engine.registry.meter(stream, self._grant(command.consumer_id))
+        self._engine.registry.meter(stream, Grants(self._to_broker.outlet, command.consumer_id).grant)
         return stream
 
     def is_closing(self, stream: Stream) -> bool:
@@ -285,14 +283,3 @@ class Streams:
 
     def _relay_of(self, stream: Stream) -> Relay:
         return self._to_broker if stream.name.direction == "publish" else self._to_client
-
-    def _grant(self, consumer_id: int) -> Callable[[int], None]:
-        outlet = self._to_broker.outlet
-
-        def grant(permits: int) -> None:
-            while permits > 0:
-                portion = min(permits, _MOST_PERMITS)
-                outlet.insert(encode(CommandFlow(consumer_id=consumer_id, message_permits=portion)))
-                permits -= portion
-
-        return grant

@@ -19,6 +19,7 @@ from proxy.sessions.client_commands import ClientCommands
 from proxy.sessions.departing import Departing
 from proxy.sessions.ends import End
 from proxy.sessions.engine import Engine
+from proxy.sessions.flows import Flows
 from proxy.sessions.handshake import longest_frame
 from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
@@ -103,9 +104,10 @@ class Traffic:
         self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
         from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)
+        flows = Flows(self.to_client.streams, from_client.handle)
         from_broker = BrokerCommands(self._streams, requests, self._lookups.answered, self, engine.counters)
         for leg, relay, handler in (
-            (client, self.to_broker, from_client.handle),
+            (client, self.to_broker, flows.handle),
             (broker, self.to_client, from_broker.handle),
         ):
             relay.connect(handler, leg, holdings_of(engine, leg), engine.counters)

@@ -33,7 +33,7 @@ class Asking:
 
     def ask(self, permits: int) -> None:
         self.asked += permits
-        if self.permits.is_metered:
+        if not self.permits.may_pass(permits):
             self.permits.ask(permits)
         else:
             self.permits.pass_through(permits)

@@ -127,7 +127,7 @@ class Consumer:
     def ask(self, permits: int) -> "Consumer":
         """The client's FLOW."""
         self.asked += permits
-        if self.permits.is_metered:
+        if not self.permits.may_pass(permits):
             self.permits.ask(permits)
         else:
             self._grant(permits)

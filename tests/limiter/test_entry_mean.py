@@ -20,6 +20,12 @@ def test_the_first_entries_are_all_that_is_known() -> None:
     assert (mean.messages, mean.size) == (6, 250)
 
 
+def test_halves_are_rounded_up_as_the_broker_does() -> None:
+    mean = EntryMean()
+    mean.add(2, 5, 9)
+    assert (mean.messages, mean.size) == (3, 5)
+
+
 def test_each_entry_weighs_a_tenth() -> None:
     mean = EntryMean()
     mean.add(1, 10, 1000)

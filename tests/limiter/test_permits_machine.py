@@ -4,15 +4,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from limiter.permit_meter import Account, PermitMeter
+from limiter.permit_account import Account
+from limiter.permit_meter import PermitMeter
 from limiter.under_way import RULES, DispatchRules
 from tests.limiter.asking import PLAIN, Asking
 
 
 def accounts_at(consumer: Asking, meter: PermitMeter) -> list[Account]:
     """Its account there, if it is limited by it."""
-    permits = consumer.permits
-    return [account for one, account in zip(permits._meters, permits._accounts, strict=True) if one is meter]
+    return [account for account in consumer.permits._accounts if account.meter is meter]
 
 
 NUMBERS = st.integers(1, 5) | st.integers(1, 3000)

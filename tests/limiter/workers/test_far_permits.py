@@ -29,8 +29,10 @@ def test_what_is_asked_for_is_told() -> None:
 def test_permits_are_metered_until_the_judge_says_that_they_are_not() -> None:
     deputy, permits = consumer()
     assert permits.is_metered
+    assert not permits.may_pass(1)
     deputy.obey(Wired(1, [], by_ticket=False, is_metered=False), 0)
     assert not permits.is_metered
+    assert permits.may_pass(1)
 
 
 def test_of_what_is_dropped_the_judge_is_told_only_what_the_client_still_counts_on() -> None:

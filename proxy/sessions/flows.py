@@ -1,0 +1,69 @@
+"""FLOW, both ways: what a client asks for of its consumers' messages, and what of that is passed on to the broker."""
+
+from limiter.stream import Stream
+from protocol.commands import body_of, decode
+from protocol.flow import FLOW, MOST_PERMITS, flow_frame, read_flow
+from proxy.sessions.outlet import Outlet
+from proxy.sessions.pending import CommandHandler
+
+
+class Flows:
+    """Takes a client's FLOWs, which come as long as messages do, from among its commands.
+
+    Args:
+        consumers: By the client's number.
+        others: Takes all other commands.
+    """
+
+    def __init__(self, consumers: dict[int, Stream], others: CommandHandler) -> None:
+        self._consumers = consumers
+        self._others = others
+
+    def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """The frame that goes on to the broker in place of `frame`, or None."""
+        if kind != FLOW:
+            return self._others(kind, command, frame)
+        consumer_id, permits = read_flow(command)
+        if consumer_id >= 0:
+            return frame if self._asked(consumer_id, permits) else None
+        flow = body_of(decode(command))
+        return frame if self._asked(flow.consumer_id, flow.message_permits) else None
+
+    def _asked(self, consumer_id: int, permits: int) -> bool:
+        """Whether it goes on as it came.
+
+        A FLOW of none stays here, as brokers close the whole connection for it; and for one of more than they can
+        count, which goes in parts. One of a consumer that asked to be closed stays: what came for it would go nowhere.
+        """
+        if permits == 0:
+            return False
+        stream = self._consumers.get(consumer_id)
+        if stream is None or stream.permits is None:
+            return True
+        if not stream.is_accepted:
+            return False
+        if permits <= MOST_PERMITS and stream.permits.may_pass(permits):
+            stream.permits.pass_through(permits)
+            return True
+        stream.permits.ask(permits)
+        return False
+
+
+class Grants:
+    """Passes permits of one consumer on to its broker.
+
+    Args:
+        outlet: The broker's.
+        consumer_id: The client's number for it.
+    """
+
+    def __init__(self, outlet: Outlet, consumer_id: int) -> None:
+        self._outlet = outlet
+        self._consumer_id = consumer_id
+
+    def grant(self, permits: int) -> None:
+        """So many more, above 0."""
+        while permits > 0:
+            portion = min(permits, MOST_PERMITS)
+            self._outlet.insert(flow_frame(self._consumer_id, portion))
+            permits -= portion

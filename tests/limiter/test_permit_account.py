@@ -1,0 +1,37 @@
+"""The row of accounts, beside a plain list."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from limiter.permit_account import Account, AccountRow
+from limiter.permit_meter import PermitMeter
+from tests.limiter.asking import Asking
+
+METER = PermitMeter(1)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 7))))
+def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) -> None:
+    accounts = [Account(Asking().permits, METER) for _ in range(8)]
+    row, listed = AccountRow(), list[Account]()
+    for comes, which in steps:
+        account = accounts[which]
+        if not comes:
+            row.remove(account)
+            listed = [one for one in listed if one is not account]
+        elif account not in listed:
+            row.add(account)
+            listed.append(account)
+        assert list(row) == listed
+        assert row.first is (listed[0] if listed else None)
+        assert [account.waits for account in accounts] == [account in listed for account in accounts]
+
+
+def test_who_has_left_holds_nobody() -> None:
+    """No circle of references stays: what is over is gone at once."""
+    one, other, row = Account(Asking().permits, METER), Account(Asking().permits, METER), AccountRow()
+    row.add(one)
+    row.add(other)
+    row.remove(one)
+    row.remove(other)
+    assert (one.before, one.behind, other.before, other.behind) == (None, None, None, None)

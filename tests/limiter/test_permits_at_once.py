@@ -1,0 +1,79 @@
+"""FLOWs that may pass as they came, because all of them would be granted at once."""
+
+from limiter.permit_meter import PermitMeter
+from limiter.under_way import RULES
+from tests.limiter.asking import Asking
+
+
+def test_what_there_is_room_for_may_pass() -> None:
+    wide, narrow = PermitMeter(1000), PermitMeter(5000, "bytes")
+    consumer = Asking(wide, narrow)
+    assert not consumer.permits.may_pass(1), "it has nothing under way: what its share is, a grant tells"
+    consumer.ask(5)
+    assert not consumer.permits.may_pass(1), "what an entry holds is not known yet"
+    consumer.receive(1, 10)
+    rest = narrow.room() // 10
+    assert consumer.permits.may_pass(rest), "of 10 bytes each"
+    assert not consumer.permits.may_pass(rest + 1)
+
+
+def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> None:
+    wide, narrow = PermitMeter(1000), PermitMeter(100)
+    for meters in ((wide, narrow), (narrow, wide)):
+        consumer = Asking(*meters)
+        consumer.ask(2)
+        assert consumer.permits.may_pass(narrow.room())
+        assert not consumer.permits.may_pass(narrow.room() + 1)
+        consumer.permits.close()
+
+
+def test_nothing_passes_by_who_waits_to_know_what_entries_hold() -> None:
+    meter = PermitMeter(100)
+    consumer, other = Asking(meter), Asking(meter, rules=RULES)
+    consumer.ask(10)
+    assert consumer.permits.may_pass(10)
+    other.ask(2)
+    assert other.permits in meter.unsure
+    assert not consumer.permits.may_pass(10)
+    other.receive(1)
+    assert consumer.permits.may_pass(10)
+
+
+def test_nothing_passes_by_who_stands_in_line() -> None:
+    meter = PermitMeter(100)
+    consumer, other = Asking(meter), Asking(meter)
+    consumer.ask(80)
+    other.ask(1000)
+    assert other.permits in meter.asking
+    consumer.receive(10)
+    other.receive(10)
+    assert other.permits in meter.asking
+    assert not consumer.permits.may_pass(1)
+
+
+def test_nothing_passes_by_what_the_consumer_asked_for_before() -> None:
+    consumer = Asking(PermitMeter(100))
+    consumer.ask(1000)
+    consumer.receive(1)
+    assert consumer.permits.asked > 0
+    assert not consumer.permits.may_pass(1)
+
+
+def test_too_little_room_for_a_portion_is_none() -> None:
+    consumer = Asking(PermitMeter(100))
+    consumer.ask(75)
+    assert consumer.permits.may_pass(1)
+    consumer.ask(1)
+    assert not consumer.permits.may_pass(1), "portions are worth a frame: a quarter of the horizon"
+
+
+def test_nothing_is_given_to_who_is_idle() -> None:
+    meter = PermitMeter(10)
+    idle, busy = Asking(meter), Asking(meter)
+    idle.ask(1)
+    for _ in range(30):
+        busy.ask(1)
+        busy.receive(1)
+    assert idle.permits._is_idle
+    assert meter.room() == meter.horizon
+    assert not idle.permits.may_pass(1)
