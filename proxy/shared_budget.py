@@ -39,11 +39,11 @@ class Share:
 
     def take(self, tenant: str, size: int) -> None:
         """`size` bytes more, one at least, of this tenant are held here."""
-        self._budget.take(self._part(tenant), size)
+        self._budget.take(self, self._part(tenant), size)
 
     def give(self, tenant: str, size: int) -> None:
         """`size` bytes of this tenant are not held any more."""
-        self._budget.give(self._part(tenant), size)
+        self._budget.give(self, self._part(tenant), size)
 
     def set_aside(self, more: int) -> None:
         """See `SharedBudget.set_aside`."""
@@ -63,11 +63,10 @@ class Share:
 class _Part:
     """What a tenant holds in one share. It is the account's while that is more than nothing."""
 
-    __slots__ = ("account", "held", "share")
+    __slots__ = ("account", "held")
 
-    def __init__(self, account: "_Account", share: Share) -> None:
+    def __init__(self, account: "_Account") -> None:
         self.account = account
-        self.share = share
         self.held = 0
 
 
@@ -142,11 +141,11 @@ class SharedBudget:
     def part(self, share: Share, tenant: str) -> _Part:
         """What this tenant holds in this share; it may be nothing yet."""
         account = self._accounts.get(tenant) or _Account(tenant)
-        return account.parts.get(share) or _Part(account, share)
+        return account.parts.get(share) or _Part(account)
 
-    def take(self, part: _Part, size: int) -> None:
-        """See `Share.take`."""
-        account, share, before = part.account, part.share, part.held
+    def take(self, share: Share, part: _Part, size: int) -> None:
+        """See `Share.take`; `part` is the tenant's in that share."""
+        account, before = part.account, part.held
         part.held += size
         account.held += size
         self.used += size
@@ -160,9 +159,9 @@ class SharedBudget:
                 share.tell()
         self._judge(account)
 
-    def give(self, part: _Part, size: int) -> None:
-        """See `Share.give`."""
-        account, share = part.account, part.share
+    def give(self, share: Share, part: _Part, size: int) -> None:
+        """See `Share.give`; likewise."""
+        account = part.account
         part.held -= size
         account.held -= size
         self.used -= size
