@@ -11,27 +11,18 @@ command and the metadata, for a control command all of it. Bytes of an uninspect
 of an inspected one never kept.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from librt.strings import read_i64_be
 from mypy_extensions import i64
 
-from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
+from protocol.heads import HEAD, Heads
+from protocol.kinds import ACK, ACK_RESPONSE, MESSAGE, SEND, SEND_RECEIPT
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
-from protocol.walk import message_count, messages_behind, read_command
-
-SEND: Final = 6
-SEND_RECEIPT: Final = 7
-MESSAGE: Final = 9
-ACK: Final = 10
-ACK_RESPONSE: Final = 38
+from protocol.walk import read_command
 
 MOST_PIECES: Final = 256
 """Frames that are cut at once: so much work may be done before others have their turn."""
 
-_HEAD: Final = 8
-_MOST_MESSAGES: Final = 2**31 - 1
 _NEEDS_MORE: Final = -1
 _MUST_BE_CUT: Final = -2
 
@@ -40,6 +31,7 @@ class FrameScanner:
     """Finds frames in the bytes that one peer sends.
 
     Attributes:
+        heads: Reads the heads; knows how large a frame may be, and how much it may hold.
         tallies: Payload frames of what was scanned last.
         receipts: SEND_RECEIPTs of what was scanned last, as entries by producer, while `counts_receipts` is set.
         lead, keep: What was kept back before that and goes first; bytes at its end that are kept back now.
@@ -47,16 +39,11 @@ class FrameScanner:
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
-        max_size: Most bytes of a whole frame; may be changed at any time, as may `max_messages`. A SEND that says it
-            holds more is an error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it:
-            it is not believed, counts as one message, and `not_believed` is called, if it is set.
+        max_size: Most bytes of a whole frame.
     """
 
     def __init__(self, payload_kind: int, max_size: int) -> None:
-        self.max_size: i64 = max_size
-        self.max_messages: i64 = _MOST_MESSAGES
-        self.not_believed: Callable[[int], None] | None = None
-        self._doubted: list[int] = []
+        self.heads = Heads(payload_kind, max_size)
         self.left: i64 = 0
         self.end: i64 = 0
         self.tallies: list[Tally] = []
@@ -74,11 +61,6 @@ class FrameScanner:
         self._need: i64 = 0
         self._next_rest: i64 = 0
         self._next_need: i64 = 0
-        self._kind: i64 = 0
-        self._owner: i64 = 0
-        self._messages: i64 = 0
-        self._size: i64 = 0
-        self._command_end: i64 = 0
 
     @property
     def mid_frame(self) -> bool:
@@ -106,8 +88,8 @@ class FrameScanner:
             MalformedFrame: If a frame contradicts itself.
         """
         clear(self.tallies, self._tally_of)
-        if self._doubted:
-            self._doubted = []
+        heads = self.heads
+        heads.begin()
         if self.receipts:
             clear(self.receipts, self._receipts_of)
         end: i64 = size if size >= 0 else i64(len(chunk))
@@ -128,18 +110,18 @@ class FrameScanner:
         receipts: Tally | None = None
         payload: i64 = self._payload
         while at < end:
-            length: i64 = self._inspect(chunk, at, end)
+            length: i64 = heads.read(chunk, at, end)
             if length < 0:
                 self._next_need = -length
                 self._next_rest = 0
                 self.keep = end - at
                 return True
-            kind: i64 = self._kind
+            kind: i64 = heads.kind
             if kind == payload:
-                owner: int = self._owner
+                owner: int = heads.owner
                 if last is None or last.owner != owner:
                     last = tally_of(owner, self.tallies, self._tally_of)
-                last.add(self._messages, self._size)
+                last.add(heads.messages, heads.size)
             elif kind != self._silent_a and kind != self._silent_b:
                 return False
             elif self.counts_receipts and kind == SEND_RECEIPT:
@@ -154,14 +136,14 @@ class FrameScanner:
 
     def first_owner(self, chunk: bytes, size: i64) -> int:
         """Whose the first frame of a chunk is; -1 if that is a command or not clear yet. Raises what `scan` does."""
-        if self._carry or self._rest >= size or self._inspect(chunk, self._rest, size) <= 0:
+        heads = self.heads
+        if self._carry or self._rest >= size or heads.read(chunk, self._rest, size) <= 0:
             return -1
-        return self._owner if self._kind == self._payload else -1
+        return heads.owner if heads.kind == self._payload else -1
 
     def accept(self, chunk: bytes) -> None:
         """`chunk`, as scanned, is passed on: go to the state behind it."""
-        if self._doubted:
-            self._tell_doubts()
+        self.heads.tell_doubts()
         self._rest = self._next_rest
         if self._next_need > 0:
             if self.lead or not self._carry:
@@ -180,7 +162,9 @@ class FrameScanner:
         looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk. `size` is as in
         `scan`; in what is returned, what stands before `end` counts. Raises what `scan` does.
         """
-        self.left, self._doubted = 0, []
+        self.left = 0
+        heads = self.heads
+        heads.begin()
         fresh: i64 = size if size >= 0 else i64(len(chunk))
         end: i64 = fresh + len(self._carry)
         self.end = end
@@ -198,24 +182,23 @@ class FrameScanner:
                 self.left = end - at
                 at = end
                 break
-            length: i64 = self._inspect(data, at, end)
+            length: i64 = heads.read(data, at, end)
             if length < 0:
                 self._carry = bytearray(data[at:end])
                 self._need = -length
                 at = end
                 break
             stop: i64 = at + length
-            piece = Piece(self._kind, at, stop if stop < end else end, whole=stop <= end)
-            piece.command_end = self._command_end
-            if self._kind == self._payload:
-                piece.owner = self._owner
-                piece.messages = self._messages
-                piece.size = self._size
+            piece = Piece(heads.kind, at, stop if stop < end else end, whole=stop <= end)
+            piece.command_end = heads.command_end
+            if heads.kind == self._payload:
+                piece.owner = heads.owner
+                piece.messages = heads.messages
+                piece.size = heads.size
             pieces.append(piece)
             at = stop
         self._rest = at - end if at > end else 0
-        if self._doubted:
-            self._tell_doubts()
+        heads.tell_doubts()
         return data, pieces
 
     def restart(self) -> None:
@@ -228,6 +211,7 @@ class FrameScanner:
 
         Returns where the next frame begins in `chunk` (perhaps behind its end), or that nothing can be passed on yet.
         """
+        heads = self.heads
         need: i64 = self._need
         while True:
             if carried + end < need:
@@ -236,65 +220,20 @@ class FrameScanner:
                 self.keep = end
                 return _NEEDS_MORE
             head = bytes(self._carry) + chunk[: need - carried]
-            length: i64 = self._inspect(head, 0, need)
+            length: i64 = heads.read(head, 0, need)
             if length > 0:
                 break
             need = -length
-        if self._kind == self._payload:
-            tally_of(self._owner, self.tallies, self._tally_of).add(self._messages, self._size)
-        elif self._kind != self._silent_a and self._kind != self._silent_b:
+        if heads.kind == self._payload:
+            tally_of(heads.owner, self.tallies, self._tally_of).add(heads.messages, heads.size)
+        elif heads.kind != self._silent_a and heads.kind != self._silent_b:
             return _MUST_BE_CUT
-        elif self.counts_receipts and self._kind == SEND_RECEIPT:
+        elif self.counts_receipts and heads.kind == SEND_RECEIPT:
             tally_of(self._producer_of(head, 0), self.receipts, self._receipts_of).entries += 1
         self.lead = bytes(self._carry)
         return length - carried
 
-    def _tell_doubts(self) -> None:
-        doubted, self._doubted = self._doubted, []
-        if self.not_believed is not None:
-            for messages in doubted:
-                self.not_believed(messages)
-
     def _producer_of(self, data: bytes, at: i64) -> i64:
         """Whose publish the SEND_RECEIPT at `at`, inspected just now, answers; -1 if it does not say."""
-        _kind, producer, _sequence = read_command(data, at + _HEAD, self._command_end, SEND_RECEIPT)
+        _kind, producer, _sequence = read_command(data, at + HEAD, self.heads.command_end, SEND_RECEIPT)
         return producer
-
-    def _inspect(self, data: bytes, at: i64, end: i64) -> i64:
-        """Read the head of the frame at `at`.
-
-        Returns the frame's length, or minus the number of its bytes without which nothing can be said.
-        """
-        have: i64 = end - at
-        if have < _HEAD:
-            return -_HEAD
-        head: i64 = read_i64_be(data, at)
-        length: i64 = (head >> 32 & 0xFFFFFFFF) + 4
-        if length > self.max_size:
-            raise FrameTooLarge(length, self.max_size)
-        command_size: i64 = head & 0xFFFFFFFF
-        if command_size + _HEAD > length:
-            raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
-        command: i64 = at + _HEAD
-        if have < _HEAD + command_size:
-            return -(_HEAD + command_size)
-        command_end: i64 = command + command_size
-        kind, owner, messages = read_command(data, command, command_end, self._payload)
-        self._kind = kind
-        self._command_end = command_end
-        if kind == self._payload:
-            if owner < 0:
-                raise MalformedFrame("a payload command names no producer or consumer")
-            self._owner = owner
-            self._size = length - _HEAD - command_size
-            if kind == SEND:
-                self._messages = message_count(messages)
-                if self._messages > self.max_messages:
-                    raise TooManyMessages(self._messages, self.max_messages)
-                return length
-            self._messages = messages_behind(data, command_end, end, at + length)
-            if self._messages > self.max_messages:
-                self._doubted.append(self._messages)
-                self._messages = 1
-            return length if self._messages > 0 else self._messages + at
-        return length if have >= length else -length

@@ -19,9 +19,9 @@ from protocol.errors import MalformedFrame
 
 CHECKSUM_MAGIC: Final = 0x0E01
 BROKER_ENTRY_MAGIC: Final = 0x0E02
+OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
+NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
 _TYPE: Final = 0x08  # BaseCommand.type
-_OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
-_NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
 _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
@@ -126,10 +126,7 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
     inside: i64 = end - at - 4  # if the type, the command's tag and its length have four bytes, as nearly always
     if inside >= 4 and inside < 0x80 and wanted < 0x80:
         head: i64 = read_i64_be(data, at)
-        if (
-            head >> 24 == _TYPE << 32 | payload_kind << 24 | wanted << 16 | inside << 8 | _OWNER
-            and head & 0x800000 == 0
-        ):
+        if head >> 24 == _TYPE << 32 | payload_kind << 24 | wanted << 16 | inside << 8 | OWNER and head & 0x800000 == 0:
             owner = head >> 16 & 0x7F
             owner, third = _ids(data, at + 6, end, owner, third)
             return payload_kind, owner, third
@@ -175,14 +172,14 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i
         value = data[at] if at < end else 0x80
         if value < 0x80:
             at += 1
-        elif tag != _OWNER and tag != _NUM_MESSAGES:
+        elif tag != OWNER and tag != NUM_MESSAGES:
             at = _behind_varint(data, at, end)
             continue
         else:
             value, at = varint(data, at, end)
-        if tag == _OWNER:
+        if tag == OWNER:
             owner = value
-        elif tag == _NUM_MESSAGES:
+        elif tag == NUM_MESSAGES:
             third = value
     return owner, third
 

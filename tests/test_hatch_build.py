@@ -46,3 +46,13 @@ def test_without_one_nothing_is_compiled_and_that_is_said(build, monkeypatch):
     (warning,) = application.warnings
     assert "no-such-compiler" in warning
     assert "$CC" in warning
+
+
+def test_functions_call_each_other_directly_and_all_other_flags_stay(build, monkeypatch):
+    monkeypatch.setattr(build.sys, "platform", "linux")
+    monkeypatch.setenv("CFLAGS", "-O1 -pipe")
+    assert build.compiler_flags() == "-O1 -pipe -fno-semantic-interposition"
+    monkeypatch.delenv("CFLAGS")
+    assert build.compiler_flags().endswith(f"{build.sysconfig.get_config_var('CFLAGS')} -fno-semantic-interposition")
+    monkeypatch.setattr(build.sys, "platform", "darwin")  # its linker replaces nothing
+    assert build.compiler_flags() == build.sysconfig.get_config_var("CFLAGS")

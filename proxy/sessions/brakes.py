@@ -45,8 +45,8 @@ def _bound_batches(engine: Engine, connection: Connection, to_broker: Relay, to_
     Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks.
     """
     most = engine.config.publish.max_batch_messages
-    to_broker.scanner.max_messages = to_client.scanner.max_messages = most
-    to_client.scanner.not_believed = lambda messages: engine.disbelief.met(messages, connection.client_address)
+    to_broker.scanner.heads.max_messages = to_client.scanner.heads.max_messages = most
+    to_client.scanner.heads.not_believed = lambda messages: engine.disbelief.met(messages, connection.client_address)
 
 
 def _bound_pending(pending: PendingPublishes, to_broker: Relay, to_client: Relay) -> None:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
+from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
-from protocol.scanner import MESSAGE, SEND
 from proxy.observe.connection import Connection
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
@@ -116,7 +116,7 @@ class Traffic:
 
     def limit_frames(self, most: int) -> None:
         """Frames of more bytes break the protocol, on both legs."""
-        self.to_broker.scanner.max_size = self.to_client.scanner.max_size = most
+        self.to_broker.scanner.heads.max_size = self.to_client.scanner.heads.max_size = most
 
     def stop(self) -> None:
         """The session ends: streams are over, and nothing more is handled."""

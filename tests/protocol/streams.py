@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from protocol.frames import FrameCutter
+from protocol.kinds import ACK, ACK_RESPONSE, SEND_RECEIPT
 from protocol.pulsar_pb2 import (
     BaseCommand,
     BrokerEntryMetadata,
@@ -11,7 +12,6 @@ from protocol.pulsar_pb2 import (
     KeyValue,
     MessageMetadata,
 )
-from protocol.scanner import ACK, ACK_RESPONSE, SEND_RECEIPT
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices

@@ -8,7 +8,6 @@ import pytest
 
 import protocol
 from protocol.pulsar_pb2 import BaseCommand
-from protocol.scanner import ACK, ACK_RESPONSE, MESSAGE, SEND, SEND_RECEIPT
 
 ROOT = Path(protocol.__file__).parents[1]
 
@@ -24,8 +23,3 @@ def test_the_generated_files_are_fresh(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", [field for field in BaseCommand.DESCRIPTOR.fields if field.name != "type"])
 def test_a_commands_field_has_the_number_of_its_type(field) -> None:
     assert BaseCommand.Type.Name(field.number) == field.name.upper()
-
-
-def test_the_scanners_types_are_those_of_the_protocol() -> None:
-    names = {SEND: "SEND", SEND_RECEIPT: "SEND_RECEIPT", MESSAGE: "MESSAGE", ACK: "ACK", ACK_RESPONSE: "ACK_RESPONSE"}
-    assert {number: BaseCommand.Type.Name(number) for number in names} == names

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import scanner as scanner_module
+from protocol import heads as heads_module
 from protocol import walk
 from protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError
 from protocol.frames import FrameCutter
+from protocol.kinds import MESSAGE, SEND
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pieces import TAIL
-from protocol.scanner import MESSAGE, SEND, FrameScanner
+from protocol.scanner import FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk
@@ -22,7 +23,7 @@ from tests.protocol.streams import any_frame, cut_anyhow, frame, u32
 MAX_SIZE = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 SEND_ONE = bytes.fromhex("0806 3204 0801 1002")
 MESSAGE_ONE = bytes.fromhex("0809 4a02 0801")
-COMPILED = not str(scanner_module.__file__).endswith(".py")
+COMPILED = not str(heads_module.__file__).endswith(".py")
 
 
 def taken(direction: int, *chunks: bytes, cut: bool) -> bytes:
@@ -86,10 +87,10 @@ def test_the_largest_frame_is_allowed() -> None:
 def test_the_limit_may_change_between_frames() -> None:
     scanner = FrameScanner(SEND, 100)
     large = frame(SEND_ONE, bytes(200))
-    scanner.max_size = 300
+    scanner.heads.max_size = 300
     assert scanner.scan(large)
     scanner.accept(large)
-    scanner.max_size = 100
+    scanner.heads.max_size = 100
     with pytest.raises(FrameTooLarge):
         scanner.scan(large)
 
@@ -166,7 +167,7 @@ def dripped(monkeypatch: pytest.MonkeyPatch, size: int, *, cut: bool) -> tuple[i
         return found(data, at, end, payload_kind)
 
     found = walk.read_command
-    monkeypatch.setattr(scanner_module, "read_command", counting)
+    monkeypatch.setattr(heads_module, "read_command", counting)
     scanner = FrameScanner(SEND, MAX_SIZE)
     command = frame(b"\x08\x05" + wire.delimited(5, bytes(size)))
     for at in range(len(command)):

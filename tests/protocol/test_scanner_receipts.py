@@ -3,8 +3,9 @@
 import pytest
 
 from protocol.commands import encode, encode_with_payload
+from protocol.kinds import MESSAGE, SEND, SEND_RECEIPT
 from protocol.pulsar_pb2 import CommandMessage, CommandSend, CommandSendReceipt, MessageIdData
-from protocol.scanner import MESSAGE, SEND, SEND_RECEIPT, FrameScanner
+from protocol.scanner import FrameScanner
 
 MOST = 10_000
 

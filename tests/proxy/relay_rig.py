@@ -11,8 +11,8 @@ from limiter.rates import Limit, rate
 from limiter.stream import Stream, StreamName
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
+from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand
-from protocol.scanner import SEND
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
 from proxy.sessions.holdings import Holdings

@@ -7,8 +7,8 @@ from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Rejected, Released, Wired
 from protocol.commands import body_of, encode, split
 from protocol.errors import ProtocolError
+from protocol.kinds import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
-from protocol.scanner import SEND
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
 from proxy.sessions import rejections as module

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import FrameTooLarge
-from protocol.scanner import MESSAGE, SEND
+from protocol.kinds import MESSAGE, SEND
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.throttle import Cause
 from tests.limiter.fitting import fits

@@ -8,8 +8,8 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Limit, rate
 from limiter.stream import Stream
+from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
-from protocol.scanner import MESSAGE, SEND
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
 from proxy.sessions import streams

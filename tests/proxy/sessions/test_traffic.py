@@ -119,7 +119,9 @@ def test_the_brokers_frame_size_holds_for_traffic_that_comes_later(make_world: M
         broker.send_bytes(whole[at * len(whole) // parts : (at + 1) * len(whole) // parts])
     client >> producer()
     traffic = traffic_of(world.sessions[0])
-    assert {traffic.to_broker.scanner.max_size, traffic.to_client.scanner.max_size} == {max_frame_size(1000)}
+    assert {traffic.to_broker.scanner.heads.max_size, traffic.to_client.scanner.heads.max_size} == {
+        max_frame_size(1000)
+    }
     client.send_bytes((20_000).to_bytes(4, "big") + (10).to_bytes(4, "big"))
     assert client.is_gone
     assert world.counters.connections_ended["frame_error"] == 1

@@ -1,15 +1,17 @@
-"""A MESSAGE whose metadata says it holds more than is believed counts as one, and is told once, however it is read."""
+"""An entry that says it holds more than it may: a SEND is refused, a MESSAGE counts as one, and is told once."""
 
 import pytest
 
-from protocol.scanner import MESSAGE, FrameScanner
-from tests.proxy.wire import message
+from protocol.errors import TooManyMessages
+from protocol.kinds import MESSAGE, SEND
+from protocol.scanner import FrameScanner
+from tests.proxy.wire import message, send
 
 
 def scanner(told: list[int]) -> FrameScanner:
     one = FrameScanner(MESSAGE, 1000)
-    one.max_messages = 100
-    one.not_believed = told.append
+    one.heads.max_messages = 100
+    one.heads.not_believed = told.append
     return one
 
 
@@ -44,3 +46,17 @@ def test_it_is_told_once_where_it_comes_byte_by_byte() -> None:
         one.accept(chunk)
 
     assert told == [101, 101]
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_send_that_says_too_much_is_refused_whatever_came_before_it(before: int) -> None:
+    one = FrameScanner(SEND, 1000)
+    one.heads.max_messages = 100
+    chunk = b"".join(send(sequence, messages=100) for sequence in range(before))
+    assert one.scan(chunk)
+    one.accept(chunk)
+    with pytest.raises(TooManyMessages):
+        one.scan(send(before, messages=101))
+    one.heads.max_messages = 101
+    assert one.scan(send(before, messages=101))
+    assert [tally.messages for tally in one.tallies] == [101]
