@@ -73,9 +73,13 @@ class PermitMeter:
         return room
 
     def takes_at_once(self, amount: int) -> bool:
-        """Whether so much may be under way besides; nobody is asking while there is room worth a frame."""
+        """Whether so much may be under way besides, and nobody waits for it.
+
+        Who stands here does so for want of room; but where limits are being changed there may be room already, which
+        is handed out when all of them are.
+        """
         room = self.room()
-        return amount <= room and self._is_worth_a_frame(room) and not self.unsure
+        return amount <= room and self._is_worth_a_frame(room) and not self.asking and not self.unsure
 
     def fair_share(self) -> int:
         """What a consumer gets that has nothing under way, however little room there is.

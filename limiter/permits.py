@@ -80,35 +80,35 @@ class Permits:
     @property
     def is_metered(self) -> bool:
         """Whether FLOW may have to be held back."""
-        return bool(self._meters) or self.asked > 0
+        return bool(self._meters)
 
     def may_pass(self, permits: int) -> bool:
-        """Whether a FLOW of so many may pass as it came, which `pass_through` is to be told; else `ask` is.
-
-        It may if nobody limits it, or all of it would be granted at once: there is room everywhere, and nobody else
-        who wants it.
-        """
-        if not self.is_metered:
-            return True
+        """Whether a FLOW of so many may pass whole: nobody limits it, or there is room everywhere that nobody wants."""
         for account in self._accounts:
-            coming = self._under_way.for_permits(permits, account.meter.unit)
+            coming = self._under_way.coming_for(permits, account.meter.unit)
             if coming == 0 or account.is_idle or not account.meter.takes_at_once(coming):
                 return False
         return True
 
-    def ask(self, permits: int) -> None:
-        """The client asks for more."""
+    def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
+        """The client asks for more.
+
+        `as_it_came` says that its FLOW could go on to the broker as it is. Returns whether it is to: then all of it is
+        granted; else what is granted, now or later, is told by `grant`.
+        """
         self._usage.permits_asked += permits
-        if self.may_pass(permits):
-            self._count_granted(permits)
+        if not self.may_pass(permits):
+            self._noted()
+            self.asked += permits
+            self._settle()
+            return False
+        self._count_granted(permits)
+        if not as_it_came:
             self._grant(permits)
-            return
-        self._noted()
-        self.asked += permits
-        self._settle()
+        return as_it_came
 
     def pass_through(self, permits: int) -> None:
-        """The client asked for more, and the caller has passed it on as it was."""
+        """The client asked for more, and a worker that knew of no limit has passed it on as it was."""
         self._usage.permits_asked += permits
         self._count_granted(permits)
 
@@ -159,6 +159,7 @@ class Permits:
     def close(self) -> None:
         """The consumer ends; what it had under way is room for others."""
         self._give_up()
+        self._noted = lambda: None  # what there was knows the stream, which knows these permits
         meters = self._meters
         self._leave()
         for meter in meters:

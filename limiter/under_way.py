@@ -91,7 +91,7 @@ class UnderWay:
         """What the broker may send for one permit, as far as is known."""
         return max(1, self._per_permit(unit))
 
-    def for_permits(self, permits: int, unit: Unit) -> int:
+    def coming_for(self, permits: int, unit: Unit) -> int:
         """What the broker will send for so many; 0 as long as nothing is known."""
         return permits * self._per_permit(unit)
 

@@ -23,16 +23,17 @@ _TYPE: Final = 0x08
 _BODY: Final = 0x5A
 _CONSUMER: Final = 0x08
 _PERMITS: Final = 0x10
-_HEAD: Final = _TYPE << 32 | FLOW << 24 | _BODY << 16 | _CONSUMER  # with a length of 0
+_HEAD: Final = _TYPE << 32 | FLOW << 24 | _BODY << 16 | _CONSUMER  # the first five bytes, with a length of 0
+_LONGEST: Final = 26  # of two numbers of ten bytes
 _UINT32: Final = 0xFFFFFFFF
 
 
 def read_flow(command: bytes) -> tuple[i64, i64]:
     """The consumer's id and its permits (0 to 2³²-1) in a BaseCommand; an id of -1 if it has not the usual form."""
     size: i64 = len(command)
-    nobody: i64 = -1
+    nobody: i64 = -1  # a native number: of a tuple with a literal in it mypyc makes objects
     none: i64 = 0
-    if size < 8 or read_i64_be(command, 0) >> 24 != _HEAD | (size - 4) << 8:
+    if size < 8 or size > _LONGEST or read_i64_be(command, 0) >> 24 != _HEAD | (size - 4) << 8:
         return nobody, none
     try:
         consumer, at = varint(command, 5, size)

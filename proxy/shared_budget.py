@@ -61,7 +61,10 @@ class Share:
 
 
 class _Part:
-    """What a tenant holds in one share. It is the account's while that is more than nothing."""
+    """What a tenant holds in one share. It is the account's while that is more than nothing.
+
+    It does not know its share, which remembers it: the two would be gone only when Python searches for such.
+    """
 
     __slots__ = ("account", "held")
 

@@ -27,13 +27,11 @@ class FarPermits(Permits):
         """Whether a FLOW may pass as it came."""
         return not self.is_metered
 
-    def ask(self, permits: int) -> None:
-        """The client asks for more."""
-        self._deputy.ask(self._stream, permits, is_granted=False)
-
-    def pass_through(self, permits: int) -> None:
-        """The client asked for more, and the caller has passed it on as it was."""
-        self._deputy.ask(self._stream, permits, is_granted=True)
+    def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
+        """The client asks for more. Whether its FLOW is to go on as it is."""
+        is_granted = as_it_came and self.may_pass(permits)
+        self._deputy.ask(self._stream, permits, is_granted=is_granted)
+        return is_granted
 
     def arrived(self, entries: int, messages: int, size: int) -> None:
         """Told with its ticket."""

@@ -107,9 +107,9 @@ class ExactWay:
         if answer is None:
             return
         if is_last:
-            self._outlet.pass_on(answer, mid_frame=not piece.whole)
+            self._outlet.pass_on(answer, mid_frame=False)
         else:
-            self._outlet.pass_piece(answer, mid_frame=not piece.whole)
+            self._outlet.pass_piece(answer, mid_frame=False)
 
     def abandon(self) -> None:
         """Its streams are over; a frame that was still being collected goes nowhere, nor does the rest of it."""

@@ -25,15 +25,15 @@ class Flows:
             return self._others(kind, command, frame)
         consumer_id, permits = read_flow(command)
         if consumer_id >= 0:
-            return frame if self._asked(consumer_id, permits) else None
+            return frame if self._passes(consumer_id, permits) else None
         flow = body_of(decode(command))
-        return frame if self._asked(flow.consumer_id, flow.message_permits) else None
+        return frame if self._passes(flow.consumer_id, flow.message_permits) else None
 
-    def _asked(self, consumer_id: int, permits: int) -> bool:
-        """Whether it goes on as it came.
+    def _passes(self, consumer_id: int, permits: int) -> bool:
+        """Count what is asked for. Whether the FLOW goes on as it came; else it stays here, and others may go for it.
 
-        A FLOW of none stays here, as brokers close the whole connection for it; and for one of more than they can
-        count, which goes in parts. One of a consumer that asked to be closed stays: what came for it would go nowhere.
+        Brokers close the whole connection for a FLOW of 0, which stays here, and for one above MOST_PERMITS, which goes
+        in parts. One of a consumer that asked to be closed (`Streams.leave`) stays: what came for it would go nowhere.
         """
         if permits == 0:
             return False
@@ -42,11 +42,7 @@ class Flows:
             return True
         if not stream.is_accepted:
             return False
-        if permits <= MOST_PERMITS and stream.permits.may_pass(permits):
-            stream.permits.pass_through(permits)
-            return True
-        stream.permits.ask(permits)
-        return False
+        return stream.permits.ask(permits, as_it_came=permits <= MOST_PERMITS)
 
 
 class Grants:

@@ -33,10 +33,7 @@ class Asking:
 
     def ask(self, permits: int) -> None:
         self.asked += permits
-        if not self.permits.may_pass(permits):
-            self.permits.ask(permits)
-        else:
-            self.permits.pass_through(permits)
+        if self.permits.ask(permits, as_it_came=True):
             self.granted += permits
 
     def arrive(self, messages: int, size: int = 0) -> None:

@@ -127,11 +127,8 @@ class Consumer:
     def ask(self, permits: int) -> "Consumer":
         """The client's FLOW."""
         self.asked += permits
-        if not self.permits.may_pass(permits):
-            self.permits.ask(permits)
-        else:
+        if self.permits.ask(permits, as_it_came=True):
             self._grant(permits)
-            self.permits.pass_through(permits)
         return self
 
     def sent(self, entries: Iterable[Size]) -> list[Size]:

@@ -136,3 +136,15 @@ def test_who_has_got_the_permit_that_shows_what_its_entries_hold_stands_in_line_
     assert (list(meter.asking), meter.unsure) == ([], {consumer.permits})
     consumer.receive(50)
     assert consumer.permits.asked == 0
+
+
+def test_who_is_served_all_the_time_is_never_idle_however_long_it_has_been_here() -> None:
+    meter = PermitMeter(10)
+    served, other = Asking(meter), Asking(meter)
+    other.ask(1)
+    served.ask(5)
+    for _ in range(60):
+        served.receive(1)
+        served.ask(1)
+        assert idle_at(meter, [served.permits]) == 0
+    assert idle_at(meter, [other.permits]) == 1

@@ -8,7 +8,7 @@ from tests.limiter.asking import Asking
 def test_what_there_is_room_for_may_pass() -> None:
     wide, narrow = PermitMeter(1000), PermitMeter(5000, "bytes")
     consumer = Asking(wide, narrow)
-    assert not consumer.permits.may_pass(1), "it has nothing under way: what its share is, a grant tells"
+    assert not consumer.permits.may_pass(1), "what an entry holds is not known yet"
     consumer.ask(5)
     assert not consumer.permits.may_pass(1), "what an entry holds is not known yet"
     consumer.receive(1, 10)
@@ -49,6 +49,23 @@ def test_nothing_passes_by_who_stands_in_line() -> None:
     other.receive(10)
     assert other.permits in meter.asking
     assert not consumer.permits.may_pass(1)
+
+
+def test_nothing_passes_by_who_stands_in_line_while_limits_are_being_changed() -> None:
+    """They are tuned one after the other, and only then is the room handed out."""
+    meter = PermitMeter(100)
+    consumer, other = Asking(meter), Asking(meter)
+    consumer.ask(10)
+    other.ask(1000)
+    meter.horizon = 1000
+    assert meter.room() > 800
+    assert not consumer.permits.may_pass(800)
+    consumer.ask(800)
+    assert (consumer.permits.at_broker < 800, other.permits.at_broker > 100) == (True, True)
+
+
+def test_who_has_nothing_under_way_passes_where_there_is_room() -> None:
+    assert Asking(PermitMeter(1000)).permits.may_pass(1000)
 
 
 def test_nothing_passes_by_what_the_consumer_asked_for_before() -> None:

@@ -68,6 +68,9 @@ def test_whatever_is_read_protobuf_reads_so(
         b"\x08\x0b\x5a\x08\x08\x01\x10\x85\x80\x80\x80\x10",  # permits of more than 32 bits, which are cut
         b"\x08\x0b\x5a\x04\x08\x01\x10\x05\x08\x0b",  # the type again
         b"\x08\x0b\x5a\x04\x08\x01\x18\x05",  # another field
+        b"\x08\x0b\x5a\x04\x08\x80\x80\x01",  # no permits
+        b"\x08\x0b\x5a\x0d\x08\x01\x10" + b"\xff" * 9 + b"\x01",  # fewer than none
+        b"\x08\x0b\x5a\x17\x08\x01\x10\x05" + b"\x18\x00" * 10,  # more behind them than two numbers can take
     ],
 )
 def test_other_forms_are_left_to_protobuf(unusual: bytes) -> None:

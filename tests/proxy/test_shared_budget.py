@@ -1,5 +1,7 @@
 """A bounded number of held bytes, shared by tenants."""
 
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -256,3 +258,18 @@ def test_nobody_stays_stopped_once_there_is_plenty_of_room(steps: list[tuple[int
             holder.give_one()
     if rig.budget.used <= 25:
         assert not first.is_paused
+
+
+def test_a_share_that_has_been_used_is_gone_when_nobody_has_it_any_more() -> None:
+    """Were what it remembers of a tenant to know it, both would be gone only with a search for such circles."""
+
+    class Told:
+        def __call__(self, _is_over: bool) -> None: ...  # noqa: FBT001 - as a budget tells it
+
+    told = Told()
+    share = Share(Rig().budget, told)
+    known = weakref.ref(told)
+    share.take("t", 5)
+    share.give("t", 5)
+    del told, share
+    assert known() is None

@@ -19,9 +19,13 @@ def consumer() -> tuple[Deputy, FarPermits]:
 
 def test_what_is_asked_for_is_told() -> None:
     deputy, permits = consumer()
-    permits.ask(100)
-    permits.pass_through(7)
-    assert deputy.take() == [Asked(1, 100, is_granted=False), Asked(1, 7, is_granted=True)]
+    assert not permits.ask(100, as_it_came=True)
+    assert deputy.take() == [Asked(1, 100, is_granted=False)]
+    deputy.obey(Wired(1, [], by_ticket=False, is_metered=False), 0)
+    assert permits.ask(7, as_it_came=True)
+    assert deputy.take() == [Asked(1, 7, is_granted=True)]
+    assert not permits.ask(2**32 - 1), "its FLOW cannot go on as it is: the judge grants it in parts"
+    assert deputy.take() == [Asked(1, 2**32 - 1, is_granted=False)]
     permits.forgo()
     assert deputy.take() == [Forgone(1)]
 

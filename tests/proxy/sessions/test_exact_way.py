@@ -3,7 +3,7 @@
 from protocol.kinds import MESSAGE
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from tests.proxy.relay_rig import RelayRig
-from tests.proxy.wire import PING, close_producer, message, send, sends
+from tests.proxy.wire import PING, PONG, close_producer, message, send, sends
 
 FRAME = len(send(0))
 HELD = FRAME + ENTRY_OVERHEAD
@@ -26,6 +26,15 @@ def test_a_command_waits_behind_what_its_stream_holds() -> None:
     rig.advance(1)
     assert rig.frames() == [send(1), close_producer(1)]
     assert rig.budget.used == 0
+
+
+def test_a_command_that_a_read_ends_with_is_written_at_once_and_others_with_what_follows() -> None:
+    rig = RelayRig([])
+    rig.sender.soon = []
+    rig.feed(PING)
+    assert (rig.writes, rig.frames()) == (1, [PING])
+    rig.feed(PING + PONG + PING)
+    assert (rig.writes, rig.frames()) == (2, [PING, PONG, PING])
 
 
 def test_while_something_is_held_no_frame_goes_out_in_parts() -> None:
