@@ -24,7 +24,6 @@ _BODY: Final = 0x5A
 _CONSUMER: Final = 0x08
 _PERMITS: Final = 0x10
 _HEAD: Final = _TYPE << 32 | FLOW << 24 | _BODY << 16 | _CONSUMER  # the first five bytes, with a length of 0
-_LONGEST: Final = 26  # of two numbers of ten bytes
 _UINT32: Final = 0xFFFFFFFF
 
 
@@ -33,7 +32,8 @@ def read_flow(command: bytes) -> tuple[i64, i64]:
     size: i64 = len(command)
     nobody: i64 = -1  # a native number: of a tuple with a literal in it mypyc makes objects
     none: i64 = 0
-    if size < 8 or size > _LONGEST or read_i64_be(command, 0) >> 24 != _HEAD | (size - 4) << 8:
+    # a length above 255 would reach into _BODY; but what is so long does not end behind two numbers
+    if size < 8 or read_i64_be(command, 0) >> 24 != _HEAD | (size - 4) << 8:
         return nobody, none
     try:
         consumer, at = varint(command, 5, size)
