@@ -3,9 +3,10 @@
 import os
 import shlex
 import shutil
-import sys
+import subprocess
 import sysconfig
 from typing import Any
+from unittest import mock
 
 from hatch_mypyc.plugin import MypycBuildHook  # type: ignore[import-untyped]
 
@@ -21,24 +22,33 @@ class CompiledWhereItCanBe(MypycBuildHook):  # type: ignore[misc]  # hatch-mypyc
         """Called by hatchling before it builds."""
         compiler = missing_compiler()
         if compiler is None:
-            os.environ["CFLAGS"] = compiler_flags()
-            super().initialize(version, build_data)
+            with mock.patch.dict(os.environ, CFLAGS=compiler_flags()):
+                super().initialize(version, build_data)
         elif self.target_name == "wheel":
             remedy = "install one, or name it in $CC, for the compiled form"
             self.app.display_warning(f"no C compiler ({compiler}): built interpreted, several times slower; {remedy}")
 
 
+def compiler() -> list[str]:
+    """The command of the C compiler that setuptools will call."""
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
 def missing_compiler() -> str | None:
-    """The C compiler that setuptools would call and that is not there; None if it is there."""
-    wanted = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    command = shlex.split(wanted)[0]
-    return None if shutil.which(command) else command
+    """That compiler, if it is not there; None if it is."""
+    program = compiler()[0]
+    return None if shutil.which(program) else program
 
 
 def compiler_flags() -> str:
     """For setuptools, which takes $CFLAGS in place of those that Python was built with."""
     flags = os.environ.get("CFLAGS") or sysconfig.get_config_var("CFLAGS") or ""
-    return f"{flags} {DIRECT_CALLS}".strip() if sys.platform == "linux" else flags
+    return f"{flags} {DIRECT_CALLS}" if _is_known(DIRECT_CALLS) else flags
+
+
+def _is_known(flag: str) -> bool:
+    command = [*compiler(), "-Werror", flag, "-E", "-x", "c", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 - the user's compiler
 
 
 def get_build_hook() -> type[MypycBuildHook]:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
 from protocol.kinds import SEND
-from protocol.send_layout import LONGEST, SendLayout
+from protocol.send_layout import LONGEST, SendLayout, layout_of
 from protocol.walk import message_count, messages_behind, read_command
 
 HEAD: Final = 8
@@ -27,7 +27,7 @@ class Heads:
         not_believed: Called with what was not believed, if it is set.
         kind: The command's type, of the frame that was read last.
         owner, messages: Of a payload frame: whose it is, and how many messages it holds.
-        size: Its bytes behind the command.
+        size: Its bytes behind the command: what the broker meters.
         command_end: Where its command ends, which begins HEAD bytes behind the frame.
 
     Args:
@@ -50,7 +50,7 @@ class Heads:
         self._may_learn: bool = False
 
     def begin(self) -> None:
-        """Begin a new chunk, for which the doubts about the one before do not count."""
+        """Begin with a chunk, be it anew: doubts from before do not count, and one layout may be learnt."""
         self._may_learn = True
         if self._doubted:
             self._doubted = []
@@ -81,7 +81,7 @@ class Heads:
         self.command_end = command + command_size
         self.size = length - HEAD - command_size
         layout = self._layout
-        if command_size == layout.size and have >= HEAD + LONGEST and layout.fits(data, command):
+        if have >= HEAD + LONGEST and layout.fits(data, command, command_size):
             self.kind = SEND
             self.owner = layout.owner(data, command)
             self.messages = layout.messages(data, command)
@@ -113,8 +113,8 @@ class Heads:
             if self.messages > self.max_messages:
                 raise TooManyMessages(self.messages, self.max_messages)
             if self._may_learn and end - command >= LONGEST:
-                self._may_learn = False  # once a chunk: where two layouts come by turns, it would only cost
-                self._layout.learn(data, command, self.command_end)
+                self._may_learn = False  # where layouts come by turns, it would only cost
+                self._layout = layout_of(data, command, self.command_end) or self._layout
             return length
         self.messages = messages_behind(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:

@@ -84,8 +84,7 @@ class FrameScanner:
         bytes; or call `cut` with it. False: only `cut` will do. Of `chunk`, `size` bytes count, if given.
 
         Raises:
-            FrameTooLarge: If a frame announces more than `max_size`.
-            MalformedFrame: If a frame contradicts itself.
+            ProtocolError: As `Heads.read`.
         """
         clear(self.tallies, self._tally_of)
         heads = self.heads

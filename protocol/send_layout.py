@@ -21,7 +21,6 @@ LONGEST: Final = 24
 """Bytes of a command that can be remembered; so many must be there to be compared."""
 _BEGIN: Final = 0x08_06_32_00  # with a length of 0
 _BEGIN_SIZE: Final = 4
-_UNKNOWN: Final = -1
 _WHOLE: Final = 0xFF
 _GOES_ON: Final = 0x80
 
@@ -29,29 +28,39 @@ _GOES_ON: Final = 0x80
 class SendLayout:
     """What is the same in SENDs that are laid out alike, in three words of eight bytes each.
 
-    Attributes:
-        size: Bytes of the command; -1 if nothing is remembered.
+    A new one fits nothing.
     """
 
-    __slots__ = ("_messages_at", "_owner_at", "_same_0", "_same_1", "_same_2", "_want_0", "_want_1", "_want_2", "size")
+    __slots__ = (
+        "_command_size",
+        "_mask_0",
+        "_mask_1",
+        "_mask_2",
+        "_messages_at",
+        "_owner_at",
+        "_want_0",
+        "_want_1",
+        "_want_2",
+    )
 
     def __init__(self) -> None:
-        self.size: i64 = _UNKNOWN
+        self._command_size: i64 = -1
         self._owner_at: i64 = 0
         self._messages_at: i64 = 0
-        self._same_0: i64 = 0
-        self._same_1: i64 = 0
-        self._same_2: i64 = 0
+        self._mask_0: i64 = 0
+        self._mask_1: i64 = 0
+        self._mask_2: i64 = 0
         self._want_0: i64 = 0
         self._want_1: i64 = 0
         self._want_2: i64 = 0
 
-    def fits(self, data: bytes, at: i64) -> bool:
-        """Whether the command at `at`, of `size` bytes, is laid out alike; LONGEST bytes must be there."""
+    def fits(self, data: bytes, at: i64, command_size: i64) -> bool:
+        """Whether the command at `at`, of so many bytes, is laid out alike; LONGEST bytes must be there."""
         return (
-            read_i64_be(data, at) & self._same_0 == self._want_0
-            and read_i64_be(data, at + 8) & self._same_1 == self._want_1
-            and read_i64_be(data, at + 16) & self._same_2 == self._want_2
+            command_size == self._command_size
+            and read_i64_be(data, at) & self._mask_0 == self._want_0
+            and read_i64_be(data, at + 8) & self._mask_1 == self._want_1
+            and read_i64_be(data, at + 16) & self._mask_2 == self._want_2
         )
 
     def owner(self, data: bytes, at: i64) -> i64:
@@ -64,36 +73,20 @@ class SendLayout:
             return 1
         return data[at + self._messages_at]
 
-    def learn(self, data: bytes, at: i64, end: i64) -> None:
-        """Remember the SEND command in `data[at:end]`, which has been walked over without an error, if it is usual.
-
-        LONGEST bytes from `at` on must be there.
-        """
-        self.size = _UNKNOWN
-        size: i64 = end - at
-        if size > LONGEST or u32(data, at) != _BEGIN + size - _BEGIN_SIZE or not self._is_usual(data, at, size):
-            return
-        self._want_0 = read_i64_be(data, at) & self._same_0
-        self._want_1 = read_i64_be(data, at + 8) & self._same_1
-        self._want_2 = read_i64_be(data, at + 16) & self._same_2
-        self.size = size
-
-    def _is_usual(self, data: bytes, at: i64, size: i64) -> bool:
-        """Go over all fields, as `fits`, `owner` and `messages` need them; no more is to be known of unusual ones."""
-        self._owner_at = self._messages_at = 0
-        self._same_0 = self._same_1 = self._same_2 = 0
+    def note(self, data: bytes, at: i64, size: i64) -> bool:
+        """Learn from the command at `at`, of `size` bytes, if it is usual. Whether it is; of no use any more if not."""
         position: i64 = 0
         while position < _BEGIN_SIZE:
-            position = self._keep(position, _WHOLE)
+            position = self._must_match(position, _WHOLE)
         while position < size:
             tag: i64 = data[at + position]
             if tag & 0x87 != 0:
                 return False  # no number, or one of a field above 15
-            value_at: i64 = self._keep(position, _WHOLE)
+            value_at: i64 = self._must_match(position, _WHOLE)
             position = value_at
             while data[at + position] >= 0x80:
-                position = self._keep(position, _GOES_ON)
-            position = self._keep(position, _GOES_ON)
+                position = self._must_match(position, _GOES_ON)
+            position = self._must_match(position, _GOES_ON)
             if tag == OWNER:
                 self._owner_at = value_at
             elif tag == NUM_MESSAGES:
@@ -102,15 +95,31 @@ class SendLayout:
                 continue
             if position > value_at + 1:
                 return False
-        return self._owner_at > 0
+        self._want_0 = read_i64_be(data, at) & self._mask_0
+        self._want_1 = read_i64_be(data, at + 8) & self._mask_1
+        self._want_2 = read_i64_be(data, at + 16) & self._mask_2
+        self._command_size = size
+        return True
 
-    def _keep(self, position: i64, bits: i64) -> i64:
+    def _must_match(self, position: i64, bits: i64) -> i64:
         """These bits of the byte at `position` must be the same; the position behind it."""
         shifted: i64 = bits << (56 - 8 * (position & 7))
         if position < 8:
-            self._same_0 |= shifted
+            self._mask_0 |= shifted
         elif position < 16:
-            self._same_1 |= shifted
+            self._mask_1 |= shifted
         else:
-            self._same_2 |= shifted
+            self._mask_2 |= shifted
         return position + 1
+
+
+def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
+    """How the SEND command in `data[at:end]` is laid out, if that is usual.
+
+    It has been walked over without an error, and names a producer; LONGEST bytes from `at` on must be there.
+    """
+    size: i64 = end - at
+    if size > LONGEST or u32(data, at) != _BEGIN + size - _BEGIN_SIZE:
+        return None
+    layout = SendLayout()
+    return layout if layout.note(data, at, size) else None

@@ -48,11 +48,39 @@ def test_without_one_nothing_is_compiled_and_that_is_said(build, monkeypatch):
     assert "$CC" in warning
 
 
-def test_functions_call_each_other_directly_and_all_other_flags_stay(build, monkeypatch):
-    monkeypatch.setattr(build.sys, "platform", "linux")
+@pytest.fixture
+def compiler(monkeypatch, tmp_path):
+    """Makes a shell script the compiler."""
+
+    def made(script):
+        program = tmp_path / "cc"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("CC", str(program))
+
+    return made
+
+
+def test_functions_call_each_other_directly_and_all_other_flags_stay(build, monkeypatch, compiler):
+    compiler("exit 0")
     monkeypatch.setenv("CFLAGS", "-O1 -pipe")
     assert build.compiler_flags() == "-O1 -pipe -fno-semantic-interposition"
     monkeypatch.delenv("CFLAGS")
-    assert build.compiler_flags().endswith(f"{build.sysconfig.get_config_var('CFLAGS')} -fno-semantic-interposition")
-    monkeypatch.setattr(build.sys, "platform", "darwin")  # its linker replaces nothing
-    assert build.compiler_flags() == build.sysconfig.get_config_var("CFLAGS")
+    assert build.compiler_flags() == f"{build.sysconfig.get_config_var('CFLAGS')} -fno-semantic-interposition"
+
+
+def test_a_compiler_that_does_not_know_the_flag_is_not_given_it(build, monkeypatch, compiler):
+    compiler('case "$*" in *interposition*) exit 1;; esac')
+    monkeypatch.setenv("CFLAGS", "-O1")
+    assert build.compiler_flags() == "-O1"
+
+
+def test_the_flags_are_those_of_the_build_alone(build, monkeypatch, compiler):
+    compiler("exit 0")
+    seen = []
+    monkeypatch.setattr(build.MypycBuildHook, "initialize", lambda *_: seen.append(build.os.environ["CFLAGS"]))
+    monkeypatch.setenv("CFLAGS", "-O1")
+    hook = build.get_build_hook()(str(SOURCE.parent), {}, None, None, str(SOURCE.parent), "wheel", Application())
+    hook.initialize("standard", {})
+    assert seen == ["-O1 -fno-semantic-interposition"]
+    assert build.os.environ["CFLAGS"] == "-O1"

@@ -1,7 +1,7 @@
 """A SEND that is laid out like one before it is read as any decoder reads it; another one is left to the walk."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import heads as heads_module
@@ -11,10 +11,10 @@ from protocol.errors import MalformedFrame
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand, CommandSend
 from protocol.scanner import FrameScanner
-from protocol.send_layout import LONGEST, SendLayout
+from protocol.send_layout import LONGEST, SendLayout, layout_of
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
-from tests.protocol.choices import Choices, choices
+from tests.protocol.choices import Choices, choices, in_bulk
 from tests.protocol.streams import MAX_SIZE, frame
 
 COMPILED = not str(heads_module.__file__).endswith(".py")
@@ -31,13 +31,11 @@ def send(producer: int, sequence: int, messages: int | None = None, highest: int
 
 
 def learned(command: bytes) -> SendLayout:
-    layout = SendLayout()
-    layout.learn(command + BEHIND, 0, len(command))
-    return layout
+    return layout_of(command + BEHIND, 0, len(command)) or SendLayout()
 
 
 def fits(layout: SendLayout, command: bytes) -> bool:
-    return len(command) == layout.size and layout.fits(command + BEHIND, 0)
+    return layout.fits(command + BEHIND, 0, len(command))
 
 
 def sequences(size: int) -> st.SearchStrategy[int]:
@@ -76,22 +74,61 @@ def changed(choose: Choices, command: bytes) -> bytes:
     return bytes(other)
 
 
-@given(choices(), st.integers(0, 2))
-@example(Choices(b""), 0)
-def test_what_fits_says_what_the_walk_would_read_in_it(choose: Choices, how: int) -> None:
+def assert_that_it_is_read_alike(layout: SendLayout, command: bytes) -> None:
+    kind, owner, messages = walk.read_command(command, 0, len(command), SEND)
+    assert (kind, owner) == (SEND, layout.owner(command, 0))
+    assert walk.message_count(messages) == layout.messages(command, 0)
+    decoded = BaseCommand.FromString(command)
+    assert (decoded.type, decoded.send.producer_id) == (SEND, owner)
+
+
+def any_two(choose: Choices) -> None:
+    """What fits a command says what the walk, and protobuf, would read in it."""
     first = any_send(choose)
     try:
         walk.read_command(first, 0, len(first), SEND)
     except MalformedFrame:
         return
     layout = learned(first)
-    then = first if how == 0 else changed(choose, first) if how == 1 else any_send(choose)
-    if fits(layout, then):
-        kind, owner, messages = walk.read_command(then, 0, len(then), SEND)
-        assert (kind, owner) == (SEND, layout.owner(then, 0))
-        assert walk.message_count(messages) == layout.messages(then, 0)
-        decoded = BaseCommand.FromString(then)
-        assert (decoded.type, decoded.send.producer_id) == (SEND, owner)
+    for then in (first, any_send(choose), *[changed(choose, first) for _ in range(8)]):
+        if fits(layout, then):
+            assert_that_it_is_read_alike(layout, then)
+
+
+@given(choices())
+def test_what_fits_is_read_alike(choose: Choices) -> None:
+    any_two(choose)
+
+
+def test_what_fits_is_read_alike_in_thousands_of_cases() -> None:
+    in_bulk(any_two, 3000)
+
+
+@pytest.mark.parametrize("first", [send(5, 2**48, 7, 2**48), send(5, 2**56, 7, 2**34), send(1, 3)])
+def test_what_fits_is_read_alike_whichever_byte_is_another(first: bytes) -> None:
+    layout, fitting = learned(first), 0
+    for at in range(len(first)):
+        for value in range(256):
+            then = first[:at] + bytes([value]) + first[at + 1 :]
+            if fits(layout, then):
+                fitting += 1
+                assert_that_it_is_read_alike(layout, then)
+    assert fitting > len(first)
+
+
+def test_the_longest_that_is_remembered_has_as_many_bytes_as_are_compared() -> None:
+    longest, longer = (b"\x08\x06" + wire.delimited(SEND, b"\x08\x01" + b"\x10\x07" * count) for count in (9, 10))
+    assert len(longest) == LONGEST
+    assert fits(learned(longest), longest)
+    assert not fits(learned(longer), longer)
+
+
+def test_what_stands_behind_a_command_laid_out_alike_is_read_too() -> None:
+    first = send(1, 2, 1)
+    more = first + wire.delimited(SEND, b"\x08\x09\x18\x7f")
+    scanner = FrameScanner(SEND, MAX_SIZE)
+    assert scanner.scan(frame(first, bytes(40)) + frame(more, bytes(40)))
+    assert [(tally.owner, tally.messages) for tally in scanner.tallies] == [(1, 1), (9, 127)]
 
 
 @pytest.mark.parametrize(
@@ -100,19 +137,19 @@ def test_what_fits_says_what_the_walk_would_read_in_it(choose: Choices, how: int
         send(128, 7),
         send(1, 7, 128),
         send(1, 7, 1) + b"\x08\x06",  # the type once more
-        b"\x08\x06" + wire.delimited(SEND, b"\x10\x07"),  # of no producer
         b"\x08\x06" + wire.delimited(SEND, b"\x08\x01\x10\x07\x2a\x01x"),  # with a text
-        b"\x08\x06" + wire.delimited(SEND, b"\x08\x01\x10\x07\xa0\x06\x01"),  # with a field above 15
-        b"\x08\x06" + wire.delimited(SEND, b"\x08\x01" + b"\x10\x07" * 10),  # longer than what is compared
+        b"\x08\x06" + wire.delimited(SEND, b"\x08\x05\xa0\x06\x08\x10\x90\x08"),  # with a field above 15
         wire.delimited(SEND, b"\x08\x01\x10\x07") + b"\x08\x06",  # the type behind
         b"\x88\x00\x06" + wire.delimited(SEND, b"\x08\x01\x10\x07"),
     ],
 )
-def test_of_an_unusual_one_nothing_is_remembered(unusual: bytes) -> None:
-    layout = learned(send(1, 2))
-    assert layout.size > 0
-    layout.learn(unusual + BEHIND, 0, len(unusual))
-    assert layout.size < 0
+def test_an_unusual_one_is_not_remembered(unusual: bytes) -> None:
+    assert layout_of(unusual + BEHIND, 0, len(unusual)) is None
+
+
+def test_a_new_layout_fits_nothing() -> None:
+    assert not fits(SendLayout(), b"")
+    assert not fits(SendLayout(), send(1, 2))
 
 
 def test_the_last_of_several_ids_counts() -> None:
@@ -138,10 +175,29 @@ def walks(monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> int:
     return count
 
 
-def test_one_walk_is_enough_for_all_that_are_laid_out_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    alike = [frame(send(number % 100, 1000 + number), bytes(100 + number)) for number in range(50)]
-    other = frame(send(1, 5), bytes(100))
-    one_layout = walks(monkeypatch, b"".join(alike))
-    by_turns = walks(monkeypatch, b"".join(one + other for one in alike))
-    # learning anew each time would gain nothing; compiled calls do not go by way of the module's names
-    assert COMPILED or (one_layout, by_turns) == (1, 1 + 50)
+ALIKE = [send(number % 100, 1000 + number) for number in range(50)]
+OTHER = send(1, 5)
+UNUSUAL = send(1, 1000, 500)
+
+
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        (ALIKE, 1),
+        ([one for two in zip(ALIKE, [OTHER] * 50, strict=True) for one in two], 1 + 50),  # nothing is learnt anew
+        ([UNUSUAL, *ALIKE], 1 + 50),  # once a chunk it is tried
+    ],
+)
+def test_what_is_walked_over(monkeypatch: pytest.MonkeyPatch, commands: list[bytes], expected: int) -> None:
+    chunk = b"".join(frame(one, bytes(100)) for one in commands)
+    found = walks(monkeypatch, chunk)
+    assert COMPILED or found == expected  # compiled calls do not go by way of the module's names
+
+
+def test_what_is_learnt_holds_until_something_else_is_and_an_unusual_one_is_nothing_else() -> None:
+    scanner = FrameScanner(SEND, MAX_SIZE)
+    for command, known in ((ALIKE[0], ALIKE), (UNUSUAL, ALIKE), (OTHER, [OTHER])):
+        chunk = frame(command, bytes(40))
+        assert scanner.scan(chunk)
+        scanner.accept(chunk)
+        assert all(fits(scanner.heads._layout, one) for one in known)

@@ -34,7 +34,9 @@ def _interpreted_command(place: Place) -> Command:
     copies = place.folder / "interpreted"
     for package in _PACKAGES:
         shutil.copytree(_SOURCES / package, copies / package, ignore=IGNORED)
-    return Command(_command({"limits": UNREACHED}, place).line, {"PYTHONPATH": str(copies)})
+    python, *rest = _command({"limits": UNREACHED}, place).line
+    # -P: not from where this process was started, which may be where the compiled ones are
+    return Command([python, "-P", *rest], {"PYTHONPATH": str(copies)})
 
 
 def _command(settings: Mapping[str, Any], place: Place) -> Command:
