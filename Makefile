@@ -5,6 +5,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 BUILT  := $(VENV)/.built
+# Whoever builds a wheel here, in vain perhaps, removes the machine code that was there: then it is built anew.
+ifneq ($(shell grep -s compiled $(BUILT)),)
+ifeq ($(wildcard *__mypyc*.so),)
+$(shell rm -f $(BUILT))
+endif
+endif
 # What mypyc compiles, as pyproject.toml lists it: an edited source must not be shadowed by its old machine code.
 HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
 MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
@@ -28,8 +34,8 @@ $(BUILT): $(STAMP) $(HOT) hatch_build.py
 	@rm -f $(MACHINE_CODE)
 	@echo "building Sluice, its hot modules compiled if there is a C compiler (a minute)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/sluice version
-	@touch $@
+	@$(BIN)/sluice version > $@
+	@cat $@
 
 demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)
 	$(BIN)/python -m demo --broker $(BROKER)

@@ -14,6 +14,8 @@ DIRECT_CALLS = "-fno-semantic-interposition"
 """Functions of a shared object may be replaced by others that bear their names (LD_PRELOAD); who is not told that
 nobody does so has to look up each one that is called, and puts none into its callers."""
 
+_REMEDY = "the C compiler ({}) failed; HATCH_BUILD_NO_HOOKS=true builds the interpreted form, several times slower"
+
 
 class CompiledWhereItCanBe(MypycBuildHook):  # type: ignore[misc]  # hatch-mypyc has no types
     """hatch-mypyc's hook, which without a C compiler does nothing and says so."""
@@ -22,16 +24,26 @@ class CompiledWhereItCanBe(MypycBuildHook):  # type: ignore[misc]  # hatch-mypyc
         """Called by hatchling before it builds."""
         compiler = missing_compiler()
         if compiler is None:
-            with mock.patch.dict(os.environ, CFLAGS=compiler_flags()):
-                super().initialize(version, build_data)
+            self._compile(version, build_data)
         elif self.target_name == "wheel":
             remedy = "install one, or name it in $CC, for the compiled form"
             self.app.display_warning(f"no C compiler ({compiler}): built interpreted, several times slower; {remedy}")
 
+    def _compile(self, version: str, build_data: dict[str, Any]) -> None:
+        try:
+            with mock.patch.dict(os.environ, CFLAGS=compiler_flags()):
+                super().initialize(version, build_data)
+        except Exception as error:  # noqa: BLE001 - hatch-mypyc raises no other
+            raise RuntimeError(f"{error}\n{_REMEDY.format(' '.join(compiler()))}") from None
+
 
 def compiler() -> list[str]:
     """The command of the C compiler that setuptools will call."""
-    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    wanted = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    try:
+        return shlex.split(wanted) or [wanted]
+    except ValueError:  # a quotation that is not closed names none
+        return [wanted]
 
 
 def missing_compiler() -> str | None:

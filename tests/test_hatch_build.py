@@ -36,6 +36,12 @@ def test_a_compiler_with_options_is_the_first_word(build, monkeypatch, tmp_path)
     assert build.missing_compiler() == str(compiler)
 
 
+@pytest.mark.parametrize("nonsense", [" ", "'gcc"])
+def test_words_that_name_no_compiler_are_one_that_is_missing(build, monkeypatch, nonsense):
+    monkeypatch.setenv("CC", nonsense)
+    assert build.missing_compiler() == nonsense
+
+
 def test_without_one_nothing_is_compiled_and_that_is_said(build, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     application = Application()
@@ -84,3 +90,14 @@ def test_the_flags_are_those_of_the_build_alone(build, monkeypatch, compiler):
     hook.initialize("standard", {})
     assert seen == ["-O1 -fno-semantic-interposition"]
     assert build.os.environ["CFLAGS"] == "-O1"
+
+
+def test_a_compiler_that_fails_is_told_with_the_remedy(build, monkeypatch, compiler):
+    def fails(*_):
+        raise Exception("Error while invoking Mypyc: no Python.h")  # noqa: TRY002 - hatch-mypyc's own
+
+    compiler("exit 0")
+    monkeypatch.setattr(build.MypycBuildHook, "initialize", fails)
+    hook = build.get_build_hook()(str(SOURCE.parent), {}, None, None, str(SOURCE.parent), "wheel", Application())
+    with pytest.raises(RuntimeError, match=r"(?s)no Python\.h.*/cc\) failed.*HATCH_BUILD_NO_HOOKS=true"):
+        hook.initialize("standard", {})

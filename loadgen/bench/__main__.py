@@ -90,11 +90,9 @@ def main() -> int:
     """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
     every = rows()
     arguments = _parser([row.name for row in every]).parse_args()
-    unreal = {row.name for row in every if row.is_real and not arguments.real} & set(arguments.only or ())
-    if unreal:
-        return _fail(f"--only {min(unreal)}: a row with a real broker: add --real", BAD_INPUT)
-    if arguments.write and (arguments.short or arguments.only or arguments.peer):
-        return _fail("--write: a page gets full runs only: leave out --short, --only and --peer", BAD_INPUT)
+    wrong = _what_is_wrong(arguments, every)
+    if wrong:
+        return _fail(wrong, BAD_INPUT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
     wanted = arguments.only or (SHORT if arguments.short else [row.name for row in every])
     without = _without_real(arguments)
@@ -107,6 +105,18 @@ def main() -> int:
         return _fail(str(error), CANNOT_START)
     except KeyboardInterrupt:
         return _fail("interrupted", CANNOT_START)
+
+
+def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[Row]) -> str:
+    """Words that do not go together; empty if all do."""
+    for row in (row for row in every if row.name in (arguments.only or ())):
+        if row.is_real and not arguments.real:
+            return f"--only {row.name}: a row with a real broker: add --real"
+        if arguments.peer and not set(row.peers) & set(arguments.peer):
+            return f"--only {row.name}: of its peers none is wanted: --peer {' or '.join(row.peers)}"
+    if arguments.write and (arguments.short or arguments.only or arguments.peer):
+        return "--write: a page gets full runs only: leave out --short, --only and --peer"
+    return ""
 
 
 def _without_real(arguments: argparse.Namespace) -> Absent:

@@ -53,9 +53,7 @@ class Figure:
         values = values_of(self.key, samples)
         if not values:
             return "-"
-        middle, least, most = (number(value, self.digits) for value in (statistics.median(values), *_ends(values)))
-        spread = f" ({least} to {most})" if least != most else ""
-        return f"{middle}{self.unit}{spread}"
+        return _with_spread(values, self.digits, self.unit)
 
     def compared(self, goal: Goal, rounds: Rounds, subject: str) -> float | None:
         """What is held against the goal's bound; None if it was not measured.
@@ -63,32 +61,39 @@ class Figure:
         It is the median over all rounds of the ratio within the round: both peers ran within seconds of each other, so
         what else the machine did meanwhile cancels out. Or, without a peer, the median of the figure itself.
         """
-        own = rounds.get(subject, ())
-        if not goal.beside:
-            values = values_of(self.key, own)
-        else:
-            pairs = zip(own, rounds.get(goal.beside, ()), strict=False)
-            both = [(values_of(self.key, [one]), values_of(self.key, [other])) for one, other in pairs]
-            values = [one[0] / other[0] for one, other in both if one and other and other[0] > 0]
+        values = self._held_against(goal, rounds, subject)
         return statistics.median(values) if values else None
 
     def verdict(self, goal: Goal, rounds: Rounds, subject: str) -> str:
         """The comparison in words, with the goal and whether it is met as printed; empty if it was not made."""
-        found = self.compared(goal, rounds, subject)
-        if found is None:
+        values = self._held_against(goal, rounds, subject)
+        if not values:
             return ""
-        digits = 2 if goal.beside else self.digits
-        ratio = f"{number(found, digits)} x {goal.beside}" if goal.beside else ""
+        ratio = f"{_with_spread(values, 2)} x {goal.beside}" if goal.beside else ""
         if goal.bound is None:
             return ratio
-        bound = f"{goal.is_to_be} {number(goal.bound, digits)}{'' if goal.beside else self.unit}"
-        mark = "✓" if is_met(goal, found, digits) else "**missed**"
-        return f"{ratio} {mark} ({bound})".strip()
+        bound = f"{goal.is_to_be} {number(goal.bound, self._digits(goal))}{'' if goal.beside else self.unit}"
+        mark = "✓" if self.is_met(goal, rounds, subject) else "**missed**"
+        return f"{ratio} {mark} ({bound}{_failures(rounds.get(subject, ()))})".strip()
 
+    def is_met(self, goal: Goal, rounds: Rounds, subject: str) -> bool:
+        """Whether what was compared, rounded as it is printed, reaches the goal, and did not fail in any round."""
+        found = self.compared(goal, rounds, subject)
+        if goal.bound is None or found is None:
+            return True
+        reaches = {"≤": le, "≥": ge}[goal.is_to_be](round(found, self._digits(goal)), goal.bound)
+        return bool(reaches) and not _failures(rounds.get(subject, ()))
 
-def is_met(goal: Goal, found: float, digits: int) -> bool:
-    """Whether a number, rounded as it is printed, reaches the goal."""
-    return goal.bound is None or bool({"≤": le, "≥": ge}[goal.is_to_be](round(found, digits), goal.bound))
+    def _held_against(self, goal: Goal, rounds: Rounds, subject: str) -> list[float]:
+        own = rounds.get(subject, ())
+        if not goal.beside:
+            return values_of(self.key, own)
+        pairs = zip(own, rounds.get(goal.beside, ()), strict=False)
+        both = [(values_of(self.key, [one]), values_of(self.key, [other])) for one, other in pairs]
+        return [one[0] / other[0] for one, other in both if one and other and other[0] > 0]
+
+    def _digits(self, goal: Goal) -> int:
+        return 2 if goal.beside else self.digits
 
 
 def is_guarded(goal: Goal, found: float) -> bool:
@@ -106,5 +111,11 @@ def number(value: float, digits: int) -> str:
     return "never" if math.isinf(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)
+def _with_spread(values: Sequence[float], digits: int, unit: str = "") -> str:
+    middle, least, most = (number(value, digits) for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle}{unit}" + (f" ({least} to {most})" if least != most else "")
+
+
+def _failures(samples: Sequence[Sample | None]) -> str:
+    failed = sum(sample is None for sample in samples)
+    return f"; failed in {failed} of {len(samples)} rounds" if failed else ""

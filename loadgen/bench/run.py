@@ -22,11 +22,17 @@ def _measure_row(row: Row, stage: Stage, rounds: int, progress: Progress) -> Mea
     # the first round is for the peers to become warm in
     for number in range(1 if row.is_once else 0, 2 if row.is_once else rounds + 1):
         # by turns, so that what the machine does beside this reaches all
-        samples = {name: _one(row, stage, name, progress) for name in names}
+        samples = {name: _one(row, stage, name, progress) for name in _rotated(names, number)}
         for name in names if number > 0 else []:
             found[name].append(samples[name])
             progress(f"{row.name}, {number}: {name}: {_told(row, samples[name])}")
     return found
+
+
+def _rotated(names: Sequence[str], by: int) -> list[str]:
+    """Who begins is another one in each round: whoever comes last finds the machine as the others leave it."""
+    turn = by % len(names)
+    return [*names[turn:], *names[:turn]]
 
 
 def _one(row: Row, stage: Stage, name: str, progress: Progress) -> Sample | None:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from loadgen.bench.figures import Rounds, is_guarded, is_met, number, values_of
+from loadgen.bench.figures import Rounds, is_guarded, number, values_of
 from loadgen.bench.rows.row import EVERYBODY, SUBJECT, Row
 from loadgen.bench_limits.table import aligned
 
@@ -71,8 +71,7 @@ def missed(rows: Sequence[Row], found: Found) -> list[str]:
         for row in rows
         for figure in row.figures
         for goal in figure.goals
-        if (value := figure.compared(goal, found[row.name], SUBJECT)) is not None
-        and not is_met(goal, value, 2 if goal.beside else figure.digits)
+        if not figure.is_met(goal, found[row.name], SUBJECT)
     ]
 
 

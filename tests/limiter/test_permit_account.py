@@ -1,10 +1,14 @@
 """The row of accounts, beside a plain list."""
 
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.permit_account import Account, AccountRow
 from limiter.permit_meter import PermitMeter
+from limiter.permits import Permits
+from limiter.usage import StreamUsage
 from tests.limiter.asking import Asking
 
 METER = PermitMeter(1)
@@ -35,3 +39,17 @@ def test_who_has_left_holds_nobody() -> None:
     row.remove(one)
     row.remove(other)
     assert (one.before, one.behind, other.before, other.behind) == (None, None, None, None)
+
+
+def test_permits_that_are_over_keep_nobody_who_keeps_them() -> None:
+    """A stream knows its permits: were it the other way round, too, both would be gone only with a search for such."""
+
+    class Stream:
+        def note(self) -> None: ...
+
+    stream = Stream()
+    permits = Permits(StreamUsage(), lambda _permits: None, stream.note)
+    known = weakref.ref(stream)
+    permits.close()
+    del stream
+    assert known() is None

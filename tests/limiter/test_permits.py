@@ -1,6 +1,5 @@
 """One consumer's permits: never more than it asked for, never fewer than it needs."""
 
-import weakref
 from collections import OrderedDict
 from itertools import product
 
@@ -296,17 +295,3 @@ def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_recei
         consumer.receive(batch)
         received += rest
         consumer.ask(rest)
-
-
-def test_permits_that_are_over_keep_nobody_who_keeps_them() -> None:
-    """A stream knows its permits: were it the other way round, too, both would be gone only with a search for such."""
-
-    class Stream:
-        def note(self) -> None: ...
-
-    stream = Stream()
-    permits = Permits(StreamUsage(), lambda _permits: None, stream.note)
-    known = weakref.ref(stream)
-    permits.close()
-    del stream
-    assert known() is None

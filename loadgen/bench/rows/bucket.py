@@ -16,18 +16,20 @@ from loadgen.bench.peers import sluice
 from loadgen.bench.rows.row import Row
 from loadgen.bench.stage import Stage
 
+METHODS = ("take", "pay")
+"""Take whatever there is, as for an entry that has been let through; pay if there is enough, as for a whole chunk."""
 _CALLS = 2_000_000
 _LOOPS = 20_000_000
 _TIMEOUT_S = 180
 _MADE = "from limiter.rates import Rate; from limiter.token_bucket import TokenBucket; import time\n"
 _MADE += "bucket = TokenBucket(Rate(tokens=10**9, period_ns=10**9, burst=10**8), 0)\n"
 _FROM_PYTHON = f"""{_MADE}
-def run(take):
+def run(METHOD):
     begun = time.process_time()
     for now in range({_CALLS}):
-        take(1, now)
+        METHOD(1, now)
     return {_CALLS} / (time.process_time() - begun)
-print(run(bucket.take))
+print(run(bucket.METHOD))
 """
 _LOOP = """
 from mypy_extensions import i64
@@ -37,7 +39,7 @@ def run(bucket: TokenBucket, times: i64) -> None:
     now: i64 = 0
     while now < times:
         now += 1
-        bucket.take(1, now)
+        bucket.METHOD(1, now)
 """
 _INSIDE = f"""{_MADE}
 from limiter.loop import run
@@ -48,19 +50,24 @@ print({_LOOPS} / (time.process_time() - begun))
 
 
 def row() -> Row:
-    """Takings a second, from Python and from compiled code."""
-    figures = (
-        Figure("python", "takes per CPU second, called from Python", " M", digits=1, goals=(Goal("≥", 12.5),)),
-        Figure("inside", "takes per CPU second, called from compiled code", " M", digits=1, goals=(Goal("≥", 100),)),
-    )
-    return Row("bucket", "the token bucket", figures, _measure, (sluice.NAME,))
+    """Calls a second, from Python and from compiled code."""
+    figures = [
+        Figure(f"{method}_{place}", f"{method}s per CPU second, called from {caller}", " M", 1, (Goal("≥", goal),))
+        for method in METHODS
+        for place, caller, goal in (("python", "Python", 12.5), ("inside", "compiled code", 100))
+    ]
+    return Row("bucket", "the token bucket", tuple(figures), _measure, (sluice.NAME,))
 
 
 def _measure(_stage: Stage, _name: str) -> Sample:
-    return {"python": _run(_FROM_PYTHON, None) / 1e6, "inside": _inside() / 1e6}
+    found = {}
+    for method in METHODS:
+        found[f"{method}_python"] = _run(_FROM_PYTHON.replace("METHOD", method), None) / 1e6
+        found[f"{method}_inside"] = _inside(method) / 1e6
+    return found
 
 
-def _inside() -> float:
+def _inside(method: str) -> float:
     """The bucket compiled anew with a loop that calls it: from one compiled unit into another a call is Python's."""
     found = find_spec("limiter")
     if found is None or not found.submodule_search_locations:
@@ -71,7 +78,7 @@ def _inside() -> float:
         shutil.copytree(
             next(iter(found.submodule_search_locations)), unit, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
-        (unit / "loop.py").write_text(_LOOP)
+        (unit / "loop.py").write_text(_LOOP.replace("METHOD", method))
         sources = [f"limiter/{module}.py" for module in ("rates", "token_bucket", "loop")]
         mypyc = [sys.executable, "-c", "from mypyc.__main__ import main; main()", *sources]
         done = subprocess.run(mypyc, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603

@@ -10,7 +10,7 @@ from loadgen.bench.peers import sluice
 from loadgen.bench.peers.plan import Peer
 from loadgen.bench.rows import deliver, send
 from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Stage
+from loadgen.bench.stage import CpuClock, Stage
 
 WORKERS = 2
 Measured = Callable[[Stage, Peer, int, int], Sample]
@@ -37,6 +37,7 @@ def rows(size: int, connections: int) -> tuple[Row, Row]:
 def _row(name: str, what: str, measure: Callable[[Stage, str], Sample], goals: tuple[Goal, ...]) -> Row:
     figures = (
         Figure("cores", f"frames of {WORKERS} CPU seconds of {WORKERS} workers ÷ one of one process", " x", 2, goals),
+        Figure("busiest", f"of the CPU of {WORKERS} workers, the busier one's", " %"),
         Figure("cpu", f"CPU s per million frames, {WORKERS} workers and their supervisor", digits=3),
         Figure("cpu_one", "CPU s per million frames, one process", digits=3),
         Figure("rate", f"frames/s, {WORKERS} workers, the ends on the same cores"),
@@ -48,9 +49,13 @@ def _row(name: str, what: str, measure: Callable[[Stage, str], Sample], goals: t
 
 def _measure(measured: Measured, size: int, connections: int, stage: Stage, name: str) -> Sample:
     with stage.started(stage.plans[name]) as alone, stage.started(sluice.plan(workers=WORKERS)) as several:
-        if len(proc.children(several.pid)) < WORKERS:
+        workers = [CpuClock(pid) for pid in proc.children(several.pid)]
+        if len(workers) < WORKERS:
             raise BenchError("the kernel does not tell of Sluice's workers (/proc/PID/task/*/children)")
         turns = [measured(stage, peer, size, connections) for peer in (several, alone, alone, several)]
+        used = [clock.read().cpu_s for clock in workers]
     rate, one = (turns[0]["rate"] + turns[3]["rate"]) / 2, (turns[1]["rate"] + turns[2]["rate"]) / 2
     cpu, cpu_one = (turns[0]["cpu"] + turns[3]["cpu"]) / 2, (turns[1]["cpu"] + turns[2]["cpu"]) / 2
-    return {"cores": WORKERS * cpu_one / cpu, "cpu": cpu, "cpu_one": cpu_one, "rate": rate, "one": one}
+    busiest = max(used) / sum(used) * 100
+    cores = WORKERS * cpu_one / cpu
+    return {"cores": cores, "busiest": busiest, "cpu": cpu, "cpu_one": cpu_one, "rate": rate, "one": one}

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from loadgen.bench.figures import Figure, Goal, is_guarded, number, values_of
+from loadgen.bench.figures import Figure, Goal, Sample, is_guarded, number, values_of
 
 RATE = Figure("rate", "frames/s", digits=1)
 ROUNDS = {"a": [{"rate": 8.0}, {"rate": 9.0}, {"rate": 40.0}], "b": [{"rate": 10.0}, {"rate": 10.0}, {"rate": 80.0}]}
@@ -35,15 +35,26 @@ def test_without_a_peer_the_figure_itself_counts():
 @pytest.mark.parametrize(
     ("goal", "verdict"),
     [
-        (Goal("≥", 0.8, "b"), "0.80 x b ✓ (≥ 0.80)"),
-        (Goal("≥", 0.81, "b"), "0.80 x b **missed** (≥ 0.81)"),
-        (Goal("≤", None, "b"), "0.80 x b"),
+        (Goal("≥", 0.8, "b"), "0.80 (0.50 to 0.90) x b ✓ (≥ 0.80)"),
+        (Goal("≥", 0.81, "b"), "0.80 (0.50 to 0.90) x b **missed** (≥ 0.81)"),
+        (Goal("≤", None, "b"), "0.80 (0.50 to 0.90) x b"),
         (Goal("≤", 9), "✓ (≤ 9.0)"),
         (Goal("≤", 8.9), "**missed** (≤ 8.9)"),
     ],
 )
 def test_a_verdict_says_the_ratio_the_goal_and_whether_it_is_met(goal, verdict):
     assert RATE.verdict(goal, ROUNDS, "a") == verdict
+
+
+def test_who_fails_in_a_round_has_met_no_goal():
+    rounds: dict[str, list[Sample | None]] = {
+        "a": [{"rate": 8.0}, None, {"rate": 8.0}],
+        "b": [{"rate": 10.0}, {"rate": 10.0}, {"rate": 10.0}],
+    }
+    goal = Goal("≥", 0.5, "b")
+    assert RATE.verdict(goal, rounds, "a") == "0.80 x b **missed** (≥ 0.50; failed in 1 of 3 rounds)"
+    assert not RATE.is_met(goal, rounds, "a")
+    assert RATE.is_met(Goal("≤", None, "b"), rounds, "a"), "what has no bound cannot be missed"
 
 
 def test_the_guard_is_a_bound_of_its_own():

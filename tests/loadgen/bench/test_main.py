@@ -1,13 +1,12 @@
 """The command line; what is measured is no test's business."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 
 from loadgen.bench import __main__ as bench
 from loadgen.bench.errors import BenchError
-from loadgen.bench.figures import is_met
+from loadgen.bench.figures import is_guarded
 from loadgen.bench.peers import bare, sluice
 from loadgen.bench.peers.plan import Plan
 from loadgen.bench.table import MARKS
@@ -28,6 +27,11 @@ def test_a_short_run_of_one_row_prints_its_table(called, capsys):
     printed = capsys.readouterr().out
     assert "SEND of 1,024 B, 1 connection" in printed
     assert "measured on" in printed
+
+
+def test_a_row_of_which_no_peer_is_wanted_is_told(called, capsys):
+    assert called("--only", "held-messages", "--peer", bare.NAME) == bench.BAD_INPUT
+    assert "--only held-messages: of its peers none is wanted: --peer Sluice" in capsys.readouterr().err
 
 
 def test_a_page_gets_full_runs_only(called, capsys, tmp_path):
@@ -113,4 +117,4 @@ def test_goals_of_the_guard_are_wider_than_those_of_the_table():
     for row in bench.rows():
         for goal in (goal for figure in row.figures for goal in figure.goals):
             if goal.guard is not None and goal.bound is not None:
-                assert is_met(replace(goal, bound=goal.guard), goal.bound, 2)
+                assert is_guarded(goal, goal.bound)

@@ -10,7 +10,8 @@ def test_the_bucket_is_timed_from_both_sides_by_the_cpus_time(stage, monkeypatch
     for script in ("_FROM_PYTHON", "_INSIDE"):
         monkeypatch.setattr(bucket, script, one_second + getattr(bucket, script).replace("000000", "000"))
     found = bucket.row().measure(stage, "Sluice")
-    assert found == {"python": 2_000 / 1e6, "inside": 20_000 / 1e6}
+    python, inside = 2_000 / 1e6, 20_000 / 1e6
+    assert found == {"take_python": python, "take_inside": inside, "pay_python": python, "pay_inside": inside}
     assert {figure.key for figure in bucket.row().figures} == set(found)
 
 

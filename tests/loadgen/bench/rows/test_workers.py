@@ -15,6 +15,7 @@ def test_workers_are_measured_beside_one_process_with_the_cpu_of_all_their_proce
     found = row.measure(stage, sluice.NAME)
     assert set(found) == {figure.key for figure in row.figures}
     assert min(found.values()) > 0
+    assert 50 <= found["busiest"] <= 100
     assert found["cores"] == pytest.approx(workers.WORKERS * found["cpu_one"] / found["cpu"])
 
 

@@ -1,0 +1,70 @@
+"""The wheel, in an environment that has nothing of ours but it."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from loadgen.bench.native import compiler
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+CONFIG = "broker: pulsar://127.0.0.1:6650\nlimits:\n  namespaces:\n    shop/orders:\n      publish: {messages: 500}\n"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from a copy of the sources: what is compiled stays where it is while it is built."""
+    copy = tmp_path_factory.mktemp("sources")
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
+    for package in packages:
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in BUILD:
+        shutil.copy(ROOT / name, copy)
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(copy / "dist")]
+    subprocess.run(command, cwd=copy, check=True, capture_output=True)
+    (made,) = (copy / "dist").glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """With the wheel; what that depends on is this environment's, but not what this one has of ours."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+def run(environment, *words):
+    done = subprocess.run(
+        [environment / "bin" / "sluice", *words], cwd=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_has_what_was_compiled_where_there_is_a_compiler(environment):
+    assert run(environment, "version").endswith("(compiled)\n" if compiler() else "(interpreted)\n")
+    where = [environment / "bin" / "python", "-c", "import protocol.heads as found; print(found.__file__)"]
+    found = subprocess.run(where, cwd=environment, capture_output=True, text=True, check=True).stdout
+    assert Path(found.strip()).is_relative_to(environment)
+
+
+def test_it_reads_a_configuration(environment):
+    config = environment / "sluice.yaml"
+    config.write_text(CONFIG)
+    assert "sluice.yaml" in run(environment, "check", "--config", str(config))
