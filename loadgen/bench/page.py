@@ -15,7 +15,7 @@ messages and bytes that it does not reach.
 
 Measured on {machine}. Absolute numbers are this machine's, of which sender, proxy and sink have a share each; what
 can be claimed are ratios. A ratio is the median over all rounds of the ratio within a round; other numbers are
-medians, with (least to most). A goal is met or missed by the number as printed.
+medians, with (least to most). A goal is met or missed by the number as printed, and missed by whoever failed in a round.
 
 {notes}
 
@@ -27,7 +27,9 @@ of each connection (where it is to be faster than everybody, it looks at the fir
 away the rest, whose bytes it counts: that contents arrive whole, the other rows and the tests tell). CPU is what the
 kernel counts of the proxy's process, all threads together. HAProxy runs in TCP mode with one thread; the official
 proxy, with default threads, forwards by splicing (its default), or parses each frame (`proxyLogLevel=1`); the bare
-forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`).
+forwarder is {forwarder} lines of uvloop (`loadgen/bench/peers/forwarder.py`). Sluice runs under `SCHED_BATCH`, as it is
+deployed, and its peers as they come; what that policy gives them, [operating.md](operating.md#sharing-cores) tells. A
+connection's SENDs are laid out alike, as one client's are; what others cost, [performance.md](performance.md) tells.
 
 Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
 offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's timers
