@@ -15,7 +15,8 @@ messages and bytes that it does not reach.
 
 Measured on {machine}. Absolute numbers are this machine's, of which sender, proxy and sink have a share each; what
 can be claimed are ratios. A ratio is the median over all rounds of the ratio within a round; other numbers are
-medians, with (least to most). A goal is met or missed by the number as printed, and missed by whoever failed in a round.
+medians, with (least to most). A goal is met or missed by the number as printed, and missed if a
+round failed.
 
 {notes}
 
