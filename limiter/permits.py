@@ -2,7 +2,8 @@
 
 A consumer asks for a whole receiver queue at once. Were all of that passed on, the broker would send it at once and the
 proxy would have to hold it, out of reach of other consumers. So permits are passed on as messages leave for the
-clients: what a limiter's consumers have under way stays within what it can pass in a short horizon.
+clients: what a limiter's consumers have under way stays within what it can pass in a short horizon. A FLOW for all of
+which there is room passes as it came.
 
     FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) ─▶ at the broker ─arrived─▶ held ─passed─▶ room
                                                                      └───────── under way ─────────┘
