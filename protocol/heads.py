@@ -7,12 +7,10 @@ from librt.strings import read_i64_be
 from mypy_extensions import i64
 
 from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
-from protocol.kinds import SEND
+from protocol.kinds import HEAD, SEND
 from protocol.send_layout import LONGEST, SendLayout, layout_of
 from protocol.walk import message_count, messages_behind, read_command
 
-HEAD: Final = 8
-"""Bytes before the command: the size of the rest of the frame, and that of the command."""
 _MOST_MESSAGES: Final = 2**31 - 1
 
 
@@ -48,6 +46,7 @@ class Heads:
         self._doubted: list[int] = []
         self._layout = SendLayout()
         self._may_learn: bool = False
+        self._fits: bool = False
 
     def begin(self) -> None:
         """Begin with a chunk, be it anew: doubts from before do not count, and one layout may be learnt."""
@@ -86,8 +85,16 @@ class Heads:
             self.owner = layout.owner(data, command)
             self.messages = layout.messages(data, command)
             if self.messages <= self.max_messages:
+                self._fits = True
                 return length
         return self._walk(data, at, end, length)
+
+    def repeats(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames behind the one that was read last, at `at`, are the same but for ids of their messages.
+
+        Perhaps there are more; none is taken for the same that `read` would read otherwise.
+        """
+        return self._layout.repeats(data, at, end, length) if self._fits else 0
 
     def tell_doubts(self) -> None:
         """Tell what was not believed of the chunk; it is passed on."""
@@ -100,6 +107,7 @@ class Heads:
 
     def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
         """What `read` returns, of the frame at `at` whose command is there."""
+        self._fits = False
         command: i64 = at + HEAD
         kind, owner, messages = read_command(data, command, self.command_end, self._payload)
         self.kind = kind

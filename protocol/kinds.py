@@ -1,9 +1,12 @@
-"""The types of the commands that are told apart by their heads alone.
+"""What stands before a command, and the types of those that are told apart by their heads alone.
 
-Source: BaseCommand.Type of PulsarApi.proto.
+Source: the frame of Pulsar's binary protocol; BaseCommand.Type of PulsarApi.proto.
 """
 
 from typing import Final
+
+HEAD: Final = 8
+"""Bytes before the command: the size of the rest of the frame, and that of the command."""
 
 SEND: Final = 6
 SEND_RECEIPT: Final = 7

@@ -15,8 +15,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocol.heads import HEAD, Heads
-from protocol.kinds import ACK, ACK_RESPONSE, MESSAGE, SEND, SEND_RECEIPT
+from protocol.heads import Heads
+from protocol.kinds import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 from protocol.walk import read_command
 
@@ -121,6 +121,10 @@ class FrameScanner:
                 if last is None or last.owner != owner:
                     last = tally_of(owner, self.tallies, self._tally_of)
                 last.add(heads.messages, heads.size)
+                repeats: i64 = heads.repeats(chunk, at, end, length)
+                if repeats > 0:
+                    last.add_alike(repeats, heads.messages, heads.size)
+                    at += repeats * length
             elif kind != self._silent_a and kind != self._silent_b:
                 return False
             elif self.counts_receipts and kind == SEND_RECEIPT:

@@ -15,6 +15,7 @@ from typing import Final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
+from protocol.kinds import HEAD
 from protocol.walk import NUM_MESSAGES, OWNER, u32
 
 LONGEST: Final = 24
@@ -32,6 +33,9 @@ class SendLayout:
     """
 
     __slots__ = (
+        "_alike_0",
+        "_alike_1",
+        "_alike_2",
         "_command_size",
         "_mask_0",
         "_mask_1",
@@ -50,6 +54,9 @@ class SendLayout:
         self._mask_0: i64 = 0
         self._mask_1: i64 = 0
         self._mask_2: i64 = 0
+        self._alike_0: i64 = 0
+        self._alike_1: i64 = 0
+        self._alike_2: i64 = 0
         self._want_0: i64 = 0
         self._want_1: i64 = 0
         self._want_2: i64 = 0
@@ -72,6 +79,33 @@ class SendLayout:
         if self._messages_at == 0 or data[at + self._messages_at] == 0:
             return 1
         return data[at + self._messages_at]
+
+    def repeats(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames in a row behind the one at `at` have its length, producer and number of messages.
+
+        Its command fits. Only such are looked at as have LONGEST bytes of command or more before `end`. Nothing
+        that is read here says where to read next, so that the processor need not wait for one head to find another.
+        """
+        head: i64 = read_i64_be(data, at)
+        mask_0: i64 = self._alike_0
+        mask_1: i64 = self._alike_1
+        mask_2: i64 = self._alike_2
+        want_0: i64 = read_i64_be(data, at + HEAD) & mask_0
+        want_1: i64 = read_i64_be(data, at + HEAD + 8) & mask_1
+        want_2: i64 = read_i64_be(data, at + HEAD + 16) & mask_2
+        last: i64 = end - HEAD - LONGEST
+        count: i64 = 0
+        position: i64 = at + length
+        while (
+            position <= last
+            and read_i64_be(data, position) == head
+            and read_i64_be(data, position + HEAD) & mask_0 == want_0
+            and read_i64_be(data, position + HEAD + 8) & mask_1 == want_1
+            and read_i64_be(data, position + HEAD + 16) & mask_2 == want_2
+        ):
+            count += 1
+            position += length
+        return count
 
     def note(self, data: bytes, at: i64, size: i64) -> bool:
         """Learn from the command at `at`, of `size` bytes, if it is usual. Whether it is; of no use any more if not."""
@@ -98,6 +132,9 @@ class SendLayout:
         self._want_0 = read_i64_be(data, at) & self._mask_0
         self._want_1 = read_i64_be(data, at + 8) & self._mask_1
         self._want_2 = read_i64_be(data, at + 16) & self._mask_2
+        self._alike_0 = self._mask_0 | self._of_whose_and_how_many(0)
+        self._alike_1 = self._mask_1 | self._of_whose_and_how_many(1)
+        self._alike_2 = self._mask_2 | self._of_whose_and_how_many(2)
         self._command_size = size
         return True
 
@@ -111,6 +148,15 @@ class SendLayout:
         else:
             self._mask_2 |= shifted
         return position + 1
+
+    def _of_whose_and_how_many(self, word: i64) -> i64:
+        """The bits of a word that say these; the type's, which are the same anyway, where nothing says how many."""
+        bits: i64 = 0
+        if self._owner_at >> 3 == word:
+            bits = _WHOLE << (56 - 8 * (self._owner_at & 7))
+        if self._messages_at >> 3 == word:
+            bits |= _WHOLE << (56 - 8 * (self._messages_at & 7))
+        return bits
 
 
 def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
