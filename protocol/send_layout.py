@@ -140,7 +140,7 @@ class SendLayout:
 
     def _must_match(self, position: i64, bits: i64) -> i64:
         """These bits of the byte at `position` must be the same; the position behind it."""
-        shifted: i64 = bits << (56 - 8 * (position & 7))
+        shifted = _in_word(position, bits)
         if position < 8:
             self._mask_0 |= shifted
         elif position < 16:
@@ -153,10 +153,16 @@ class SendLayout:
         """The bits of a word that say these; the type's, which are the same anyway, where nothing says how many."""
         bits: i64 = 0
         if self._owner_at >> 3 == word:
-            bits = _WHOLE << (56 - 8 * (self._owner_at & 7))
+            bits = _in_word(self._owner_at, _WHOLE)
         if self._messages_at >> 3 == word:
-            bits |= _WHOLE << (56 - 8 * (self._messages_at & 7))
+            bits |= _in_word(self._messages_at, _WHOLE)
         return bits
+
+
+def _in_word(position: i64, bits: i64) -> i64:
+    """The bits of the byte at `position`, where they stand in its word."""
+    # of a literal that is shifted by a variable, mypyc makes one of C's 32 bits: here both are variables
+    return bits << (56 - 8 * (position & 7))
 
 
 def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:

@@ -69,6 +69,27 @@ def any_frame(choose: Choices, direction: int) -> bytes:
     return control_frame(choose, direction)
 
 
+def sends_in_a_row(choose: Choices) -> list[bytes]:
+    """SENDs as one client writes them: most are alike but for their ids; now and then something else is."""
+    often, has_count = choose.one_of([0, 1, 30, 100]), choose.chance(2)
+    row = []
+    for _ in range(choose.below(20)):
+        ids = b"\x08" + wire.varint(choose.one_of([1, 1, 1, 1, 1, 2])) + b"\x10" + wire.varint(choose.below(140))
+        count = b"\x18" + wire.varint(choose.one_of([5, 5, 5, 5, 6, 0])) if has_count else b""
+        size = choose.one_of([often, often, often, often, often, often + 1])
+        row.append(frame(b"\x08\x06" + wire.delimited(SEND, ids + count), choose.take(size)))
+    return row
+
+
+def any_frames(choose: Choices, direction: int) -> list[bytes]:
+    """A few of all sorts; where a client sends, there may be such a row of SENDs between them."""
+    frames = [any_frame(choose, direction) for _ in range(choose.below(8))]
+    if direction == SEND and choose.chance(2):
+        at = choose.below(len(frames) + 1)
+        frames[at:at] = sends_in_a_row(choose)
+    return frames
+
+
 def control_frame(choose: Choices, direction: int) -> bytes:
     """A command that the proxy looks at, or does not know."""
     which = choose.below(5)

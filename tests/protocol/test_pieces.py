@@ -10,6 +10,20 @@ def test_a_tally_sums_and_keeps_the_largest_of_each():
     assert (tally.largest_messages, tally.largest_size) == (3, 900)
 
 
+def test_alike_entries_are_counted_as_one_by_one() -> None:
+    one_by_one, at_once = Tally(7), Tally(7)
+    for _ in range(5):
+        one_by_one.add(3, 100)
+    at_once.add(3, 100)
+    at_once.add_alike(4, 3, 100)
+    assert (at_once.entries, at_once.messages, at_once.size) == (
+        one_by_one.entries,
+        one_by_one.messages,
+        one_by_one.size,
+    )
+    assert (at_once.largest_messages, at_once.largest_size) == (one_by_one.largest_messages, one_by_one.largest_size)
+
+
 def test_a_cleared_tally_keeps_only_its_owner():
     tally = Tally(7)
     tally.add(3, 100)

@@ -16,7 +16,7 @@ from protocol.pieces import TAIL, Piece
 from protocol.pulsar_pb2 import CommandSend
 from protocol.scanner import FrameScanner
 from tests.protocol.choices import Check, Choices, choices, in_bulk
-from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frame, cut_anyhow, model
+from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frames, cut_anyhow, model
 
 ROW = 1200
 
@@ -163,7 +163,7 @@ def _as_it_comes(watched: Watched, chunk: bytes, choose: Choices) -> None:
 def _check(way: Callable[[Watched, bytes, Choices], None]) -> Check:
     def check(choose: Choices) -> None:
         direction = choose.one_of([SEND, MESSAGE])
-        stream = b"".join(any_frame(choose, direction) for _ in range(choose.below(8)))
+        stream = b"".join(any_frames(choose, direction))
         watched = Watched(stream, direction)
         for chunk in cut_anyhow(choose, stream):
             way(watched, chunk, choose)

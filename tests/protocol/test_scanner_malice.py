@@ -18,7 +18,7 @@ from protocol.scanner import FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk
-from tests.protocol.streams import any_frame, cut_anyhow, frame, u32
+from tests.protocol.streams import any_frames, cut_anyhow, frame, u32
 
 MAX_SIZE = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 SEND_ONE = bytes.fromhex("0806 3204 0801 1002")
@@ -108,7 +108,7 @@ def test_a_frame_cut_short_passes_nothing_that_was_not_inspected(kind: int) -> N
 def _noise(choose: Choices) -> None:
     """Noise and sound frames with a few bytes changed: a protocol error or a faithful copy, in every way of taking."""
     direction = choose.one_of([SEND, MESSAGE])
-    stream = ill.broken(choose, b"".join(any_frame(choose, direction) for _ in range(choose.below(4))))
+    stream = ill.broken(choose, b"".join(any_frames(choose, direction)))
     chunks = cut_anyhow(choose, stream)
     outcomes = []
     for cut in (False, True):
