@@ -3,10 +3,12 @@
 import os
 import platform
 from importlib.util import find_spec
+from pathlib import Path
 
 from loadgen.real.pom import VERSION
 
 COMMAND = "make bench-limits"
+_CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 _PUBLISH = """\
 ## Publish limits: the broker's own, and Sluice's
@@ -65,7 +67,15 @@ def machine() -> str:
     """What everything ran on, and in which form Sluice did."""
     form = "compiled" if is_compiled() else "interpreted"
     python = f"Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores of {platform.machine()}, {python}, Sluice's hot modules {form}"
+    return f"{os.cpu_count()} cores of {platform.machine()}, {python}{congestion()}, Sluice's hot modules {form}"
+
+
+def congestion() -> str:
+    """How TCP decides when to send (one that paces costs all proxies frames/s); nothing where nobody says."""
+    try:
+        return f", TCP's congestion control {_CONGESTION.read_text(encoding='ascii').strip()}"
+    except OSError:
+        return ""
 
 
 def is_compiled() -> bool:
