@@ -89,12 +89,14 @@ class Heads:
                 return length
         return self._walk(data, at, end, length)
 
-    def repeats(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """How many frames behind the one that was read last, at `at`, are the same but for ids of their messages.
+    def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames in a row, from the one at `at` on, `read` would say the same of, which read this one last.
 
-        Perhaps there are more; none is taken for the same that `read` would read otherwise.
+        At least 1. There may be more: only what is cheap to compare is counted.
         """
-        return self._layout.repeats(data, at, end, length) if self._fits else 0
+        if self._fits:  # no conditional expression: mypyc makes an object of a number and a literal
+            return self._layout.row(data, at, end, length)
+        return 1
 
     def tell_doubts(self) -> None:
         """Tell what was not believed of the chunk; it is passed on."""

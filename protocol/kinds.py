@@ -1,4 +1,4 @@
-"""What stands before a command, and the types of those that are told apart by their heads alone.
+"""The size of a frame's head, and the types of the commands that are told apart by it alone.
 
 Source: the frame of Pulsar's binary protocol; BaseCommand.Type of PulsarApi.proto.
 """

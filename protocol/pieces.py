@@ -27,21 +27,15 @@ class Tally:
         self.largest_messages: i64 = 0
         self.largest_size: i64 = 0
 
-    def add(self, messages: i64, size: i64) -> None:
-        """Count one entry."""
-        self.entries += 1
-        self.messages += messages
-        self.size += size
+    def add(self, entries: i64, messages: i64, size: i64) -> None:
+        """Count so many entries, each of so many messages and bytes."""
+        self.entries += entries
+        self.messages += entries * messages
+        self.size += entries * size
         if messages > self.largest_messages:
             self.largest_messages = messages
         if size > self.largest_size:
             self.largest_size = size
-
-    def add_alike(self, entries: i64, messages: i64, size: i64) -> None:
-        """Count so many entries more, each of as many messages and bytes as one that is counted."""
-        self.entries += entries
-        self.messages += entries * messages
-        self.size += entries * size
 
     def clear(self) -> None:
         """Forget everything but the owner."""
@@ -76,7 +70,7 @@ class Piece:
     """One frame, or the part of one that a chunk holds: `data[start:stop]`.
 
     `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames, `command_end` (the
-    command begins at `start + 8`) for all but tails. `whole` says that the frame ends with this piece.
+    command begins HEAD bytes behind `start`) for all but tails. `whole` says that the frame ends with this piece.
     """
 
     __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")

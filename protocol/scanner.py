@@ -120,11 +120,9 @@ class FrameScanner:
                 owner: int = heads.owner
                 if last is None or last.owner != owner:
                     last = tally_of(owner, self.tallies, self._tally_of)
-                last.add(heads.messages, heads.size)
-                repeats: i64 = heads.repeats(chunk, at, end, length)
-                if repeats > 0:
-                    last.add_alike(repeats, heads.messages, heads.size)
-                    at += repeats * length
+                row: i64 = heads.row(chunk, at, end, length)
+                last.add(row, heads.messages, heads.size)
+                length *= row
             elif kind != self._silent_a and kind != self._silent_b:
                 return False
             elif self.counts_receipts and kind == SEND_RECEIPT:
@@ -228,7 +226,7 @@ class FrameScanner:
                 break
             need = -length
         if heads.kind == self._payload:
-            tally_of(heads.owner, self.tallies, self._tally_of).add(heads.messages, heads.size)
+            tally_of(heads.owner, self.tallies, self._tally_of).add(1, heads.messages, heads.size)
         elif heads.kind != self._silent_a and heads.kind != self._silent_b:
             return _MUST_BE_CUT
         elif self.counts_receipts and heads.kind == SEND_RECEIPT:

@@ -1,4 +1,4 @@
-"""How the SEND that was read last was laid out: one that is laid out alike is read without a walk.
+"""How the SEND that was learnt last was laid out: one that is laid out alike is read without a walk.
 
 A client writes its SENDs the same way again and again; what differs are the values of numbers, and few of these grow
 by a byte. So of the first, which was walked over, it is remembered what must be the same:
@@ -8,6 +8,8 @@ by a byte. So of the first, which was walked over, it is remembered what must be
 
 Every tag, the lengths, and the bit of each byte that says whether its number goes on: what has all of these is read by
 any decoder as the first one was, field by field. A producer's id or a number of messages above 127 is left to the walk.
+
+Where the length of the frame, the producer and the number of messages are the same, too, frames are counted in a row.
 """
 
 from typing import Final
@@ -29,19 +31,20 @@ _GOES_ON: Final = 0x80
 class SendLayout:
     """What is the same in SENDs that are laid out alike, in three words of eight bytes each.
 
-    A new one fits nothing.
+    A new one fits nothing. `_mask_*` are the bits that must match to fit, `_want_*` their values; `_row_*` the bits
+    that must match within a row.
     """
 
     __slots__ = (
-        "_alike_0",
-        "_alike_1",
-        "_alike_2",
         "_command_size",
         "_mask_0",
         "_mask_1",
         "_mask_2",
         "_messages_at",
         "_owner_at",
+        "_row_0",
+        "_row_1",
+        "_row_2",
         "_want_0",
         "_want_1",
         "_want_2",
@@ -54,12 +57,12 @@ class SendLayout:
         self._mask_0: i64 = 0
         self._mask_1: i64 = 0
         self._mask_2: i64 = 0
-        self._alike_0: i64 = 0
-        self._alike_1: i64 = 0
-        self._alike_2: i64 = 0
         self._want_0: i64 = 0
         self._want_1: i64 = 0
         self._want_2: i64 = 0
+        self._row_0: i64 = 0
+        self._row_1: i64 = 0
+        self._row_2: i64 = 0
 
     def fits(self, data: bytes, at: i64, command_size: i64) -> bool:
         """Whether the command at `at`, of so many bytes, is laid out alike; LONGEST bytes must be there."""
@@ -80,21 +83,22 @@ class SendLayout:
             return 1
         return data[at + self._messages_at]
 
-    def repeats(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """How many frames in a row behind the one at `at` have its length, producer and number of messages.
+    def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames in a row, from the one at `at` on, have the same length, producer and number of messages.
 
-        Its command fits. Only such are looked at as have LONGEST bytes of command or more before `end`. Nothing
-        that is read here says where to read next, so that the processor need not wait for one head to find another.
+        Its command fits. Another frame counts only if LONGEST bytes behind its head, be they command, payload or the
+        next frame, stand before `end`. Where to read next follows from `length` alone: the processor need not wait for
+        one head to find the next.
         """
         head: i64 = read_i64_be(data, at)
-        mask_0: i64 = self._alike_0
-        mask_1: i64 = self._alike_1
-        mask_2: i64 = self._alike_2
+        mask_0: i64 = self._row_0
+        mask_1: i64 = self._row_1
+        mask_2: i64 = self._row_2
         want_0: i64 = read_i64_be(data, at + HEAD) & mask_0
         want_1: i64 = read_i64_be(data, at + HEAD + 8) & mask_1
         want_2: i64 = read_i64_be(data, at + HEAD + 16) & mask_2
         last: i64 = end - HEAD - LONGEST
-        count: i64 = 0
+        count: i64 = 1
         position: i64 = at + length
         while (
             position <= last
@@ -132,9 +136,9 @@ class SendLayout:
         self._want_0 = read_i64_be(data, at) & self._mask_0
         self._want_1 = read_i64_be(data, at + 8) & self._mask_1
         self._want_2 = read_i64_be(data, at + 16) & self._mask_2
-        self._alike_0 = self._mask_0 | self._of_whose_and_how_many(0)
-        self._alike_1 = self._mask_1 | self._of_whose_and_how_many(1)
-        self._alike_2 = self._mask_2 | self._of_whose_and_how_many(2)
+        self._row_0 = self._mask_0 | self._counted_by(0)
+        self._row_1 = self._mask_1 | self._counted_by(1)
+        self._row_2 = self._mask_2 | self._counted_by(2)
         self._command_size = size
         return True
 
@@ -149,8 +153,11 @@ class SendLayout:
             self._mask_2 |= shifted
         return position + 1
 
-    def _of_whose_and_how_many(self, word: i64) -> i64:
-        """The bits of a word that say these; the type's, which are the same anyway, where nothing says how many."""
+    def _counted_by(self, word: i64) -> i64:
+        """The bytes of a word that say whose it is, and how many messages.
+
+        Where nothing says how many, that is the type's tag, which must match anyway.
+        """
         bits: i64 = 0
         if self._owner_at >> 3 == word:
             bits = _in_word(self._owner_at, _WHOLE)

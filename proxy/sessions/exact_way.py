@@ -14,6 +14,7 @@ from collections.abc import Callable
 from limiter.passage import Passage
 from limiter.stream import Entry, Stream
 from limiter.turns import refusal_of, rejecting
+from protocol.kinds import HEAD
 from protocol.pieces import Piece
 from proxy.observe.counters import Counters
 from proxy.sessions.collecting import Collecting
@@ -186,4 +187,4 @@ class ExactWay:
 
 
 def _command_of(data: bytes, piece: Piece) -> bytes:
-    return data[piece.start + 8 : piece.command_end]
+    return data[piece.start + HEAD : piece.command_end]

@@ -71,13 +71,15 @@ def any_frame(choose: Choices, direction: int) -> bytes:
 
 def sends_in_a_row(choose: Choices) -> list[bytes]:
     """SENDs as one client writes them: most are alike but for their ids; now and then something else is."""
-    often, has_count = choose.one_of([0, 1, 30, 100]), choose.chance(2)
+    often, has_count, is_last = choose.one_of([0, 1, 30, 100]), choose.chance(2), choose.chance(3)
+    begin = choose.one_of([0, 120, 2**14, 2**35, 2**56 - 9])
     row = []
-    for _ in range(choose.below(20)):
-        ids = b"\x08" + wire.varint(choose.one_of([1, 1, 1, 1, 1, 2])) + b"\x10" + wire.varint(choose.below(140))
+    for number in range(choose.below(20)):
+        owner = b"\x08" + wire.varint(choose.one_of([1, 1, 1, 1, 1, 2]))
         count = b"\x18" + wire.varint(choose.one_of([5, 5, 5, 5, 6, 0])) if has_count else b""
+        ids = [owner, b"\x10" + wire.varint(begin + number), count]
         size = choose.one_of([often, often, often, often, often, often + 1])
-        row.append(frame(b"\x08\x06" + wire.delimited(SEND, ids + count), choose.take(size)))
+        row.append(frame(b"\x08\x06" + wire.delimited(SEND, b"".join(reversed(ids) if is_last else ids)), bytes(size)))
     return row
 
 

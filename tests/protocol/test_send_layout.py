@@ -160,55 +160,6 @@ def test_the_last_of_several_ids_counts() -> None:
     assert (layout.owner(twice, 0), layout.messages(twice, 0)) == (5, 6)
 
 
-def heard(frames: list[bytes], behind: bytes = BEHIND) -> tuple[int, int]:
-    """How many frames in a row repeat the first, and how many should by what the walk reads."""
-    command_size = int.from_bytes(frames[0][4:8])
-    layout = learned(frames[0][8 : 8 + command_size])
-    found = layout.repeats(b"".join(frames) + behind, 0, len(b"".join(frames) + behind), len(frames[0]))
-    expected = 0
-    while expected + 1 < len(frames) and read(frames[expected + 1]) == read(frames[0]):
-        expected += 1
-    return found, expected
-
-
-def read(whole: bytes) -> tuple[object, ...] | None:
-    """What metering must know of a frame; None if it is none."""
-    command_size = int.from_bytes(whole[4:8])
-    try:
-        said = walk.read_command(whole, 8, 8 + command_size, SEND) if 8 + command_size <= len(whole) else None
-    except MalformedFrame:
-        return None
-    return (whole[:8], *said) if said else None
-
-
-@pytest.mark.parametrize("first", [send(5, 2**48, 7, 2**48), send(5, 2**34, 7), send(1, 3, 2), send(1, 3)])
-@pytest.mark.parametrize("before", [0, 1, 3])
-def test_a_row_ends_where_anything_but_ids_differs(first: bytes, before: int) -> None:
-    usual, ends = frame(first, bytes(40)), 0
-    for at in range(8 + len(first)):
-        for value in range(256):
-            other = usual[:at] + bytes([value]) + usual[at + 1 :]
-            found, expected = heard([usual] * (before + 1) + [other, usual])
-            assert found <= expected
-            ends += found == before
-    assert ends >= 256 * 8 - 8  # any other byte before the command, to begin with
-
-
-@given(st.lists(st.tuples(st.sampled_from([1, 1, 1, 2]), st.integers(100, 127), st.sampled_from([3, 3, 3, 4]))))
-def test_a_row_is_as_long_as_clients_make_it(drawn: list[tuple[int, int, int]]) -> None:
-    frames = [frame(send(producer, sequence, messages), bytes(40)) for producer, sequence, messages in drawn]
-    if frames:
-        found, expected = heard(frames)
-        assert found == expected
-
-
-@pytest.mark.parametrize("there", range(100))
-def test_only_frames_are_in_a_row_of_which_the_longest_command_would_be_there(there: int) -> None:
-    usual = frame(send(1, 7, 3), bytes(40))
-    found, _ = heard([usual, usual], usual[:there])
-    assert found == 1 + (there >= 8 + LONGEST)
-
-
 def walks(monkeypatch: pytest.MonkeyPatch, chunk: bytes) -> int:
     """How many of its commands are walked over by a scanner that has met none before."""
     count, found = 0, walk.read_command
