@@ -17,6 +17,8 @@ WRITE_BUFFER_LOW: Final = 128 * 1024
 GATHER_MOST: Final = 256 * 1024
 """Bytes that wait for the end of the loop's turn, to be sent in one call."""
 _UNKNOWN: Final = -2
+_COPIED_AT_ONCE: Final = 64 * 1024
+"""Bytes of a copy. From `runtime.LARGE` on, each would be new memory of the system, which costs for every page."""
 _LONG_PART: Final = 4096
 """Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
 
@@ -106,8 +108,7 @@ class Sender:
                 sent = 0
         for part in parts if sent < size else ():
             if sent < len(part):
-                rest = part[sent:] if sent else part
-                transport.write(rest if isinstance(rest, bytes) else bytes(rest))
+                _copy(transport, part, sent)
             sent = max(0, sent - len(part))
 
     def _gather(self, part: Bytes) -> None:
@@ -120,3 +121,12 @@ class Sender:
         """There is traffic: from now on it matters how much may wait, and where the kernel takes it from."""
         self._descriptor = descriptor_of(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+
+
+def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
+    """Give the transport what is left of a part; whole `bytes` as they are."""
+    if isinstance(part, bytes) and not sent:
+        transport.write(part)
+        return
+    for at in range(sent, len(part), _COPIED_AT_ONCE):
+        transport.write(bytes(part[at : at + _COPIED_AT_ONCE]))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.runtime import LARGE
 from proxy.sessions.sender import GATHER_MOST
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
@@ -59,6 +60,22 @@ def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_al
     slow.loop.run(behind)
     slow.loop.run(slow.transport.take_all)
     assert slow.transport.written == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
+
+
+def test_no_copy_of_what_is_left_is_so_long_that_the_system_gives_memory_for_it_alone(
+    slow: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, given, write = bytes(range(256)) * 4000, list[bytes](), slow.transport.write
+
+    def noted(part: bytes) -> None:
+        given.append(part)
+        write(part)
+
+    monkeypatch.setattr(slow.transport, "write", noted)
+    slow.leg.sender.write(memoryview(data))
+    assert max(len(part) for part in given) < LARGE < sum(len(part) for part in given)
+    slow.loop.run(slow.transport.take_all)
+    assert slow.transport.written == data
 
 
 def test_what_was_gathered_goes_in_one_call_too(heard: tuple[Wired, socket.socket]) -> None:
