@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from limiter.rates import NANOS_PER_SECOND
 from proxy.brokers.targets import split_address
-from proxy.config.values import CountPerPeriod, HostName, Name, Seconds, Size
+from proxy.config.values import CountPerPeriod, HostName, Name, Seconds, Size, Whole
 
 
 class AdminTls(BaseModel):
@@ -72,8 +72,8 @@ class AdminAccess(BaseModel):
     rate: CountPerPeriod = Field(
         (200, NANOS_PER_SECOND), description="requests of one caller's address (IPv6: of its /64)"
     )
-    burst: int = Field(400, gt=0, description="how many of them at once")
-    max_connections: int = Field(256, gt=0, description="connections at once")
+    burst: Whole = Field(400, gt=0, description="how many of them at once")
+    max_connections: Whole = Field(256, gt=0, description="connections at once")
 
 
 def open_to_all(admin: str, access: AdminAccess) -> str | None:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from proxy.brokers.targets import Address
-from proxy.config.values import HostPort, Seconds, Size
+from proxy.config.values import HostPort, Seconds, Size, Whole
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -65,7 +65,7 @@ class AdminForward(BaseModel):
     max_body: Size = Field(
         128 * 1024**2, gt=0, description="bytes that the body of a request may have (functions are uploaded in one)"
     )
-    max_in_flight: int = Field(16, gt=0, description="requests at the broker at once; more get 503")
+    max_in_flight: Whole = Field(16, gt=0, description="requests at the broker at once; more get 503")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

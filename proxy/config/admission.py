@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.config.values import CountPerPeriod
+from proxy.config.values import CountPerPeriod, Whole
 
 _OFF = "0: any number"
 
@@ -19,7 +19,7 @@ class AdmissionBounds(BaseModel):
     connection_rate_per_address: CountPerPeriod | None = Field(
         None, description="new connections of one client address (IPv6: of its /64)"
     )
-    max_connections_per_address: int = Field(
+    max_connections_per_address: Whole = Field(
         0,
         ge=0,
         description="connections of one client address (IPv6: of its /64) at once "
@@ -33,13 +33,13 @@ class AdmissionBounds(BaseModel):
         description="how often one consumer may subscribe to one topic, as 5/30s, where neither the topic nor its "
         "namespace has a value (subscribeThrottlingRatePerConsumer per subscribeRatePeriodPerConsumerInSecond)",
     )
-    max_producers_per_topic: int = Field(
+    max_producers_per_topic: Whole = Field(
         0, ge=0, description=f"producers of one topic or partition at once (maxProducersPerTopic); {_OFF}"
     )
-    max_consumers_per_topic: int = Field(
+    max_consumers_per_topic: Whole = Field(
         0, ge=0, description=f"consumers of one topic or partition at once (maxConsumersPerTopic); {_OFF}"
     )
-    max_consumers_per_subscription: int = Field(
+    max_consumers_per_subscription: Whole = Field(
         0,
         ge=0,
         description=f"consumers of one subscription of one topic or partition at once (maxConsumersPerSubscription); "

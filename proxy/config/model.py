@@ -20,7 +20,7 @@ from proxy.config.limits import Limits
 from proxy.config.policies import PolicyStore
 from proxy.config.problems import explain, kind_of
 from proxy.config.sources import Sources, given_by_flags, laid_over
-from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size
+from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
 from proxy.config.yaml_file import parse_yaml, why_not_yaml
 
 
@@ -43,13 +43,13 @@ class Publish(_Section):
         "holds as much as is left free of two thirds of it, and an equal share at least, is not read where it holds "
         "something; all others are",
     )
-    max_batch_messages: int = Field(
+    max_batch_messages: Whole = Field(
         100_000,
         gt=0,
         description="messages that a batch may say it holds, and its limits are charged: a SEND of more ends its "
         "connection, a delivery of more counts as one message",
     )
-    max_pending: int = Field(
+    max_pending: Whole = Field(
         0,
         ge=0,
         description="publishes that the broker has not answered, at which a connection is not read until half of them "
@@ -61,7 +61,7 @@ class Config(_Section):
     """Everything that `sluice serve` can be told."""
 
     listen: ListenAddress = Field("127.0.0.1:6650", description="where Pulsar clients connect")
-    workers: int = Field(
+    workers: Whole = Field(
         1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
     )
     scheduling: Literal["batch", "normal"] = Field(
@@ -85,8 +85,8 @@ class Config(_Section):
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")
     connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker, all its addresses together")
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
-    max_connections: int = Field(10_000, gt=0, description="client connections at once")
-    max_lookups_in_flight: int = Field(50_000, gt=0, description="lookups without an answer at once")
+    max_connections: Whole = Field(10_000, gt=0, description="client connections at once")
+    max_lookups_in_flight: Whole = Field(50_000, gt=0, description="lookups without an answer at once")
     access_log: AccessLog = AccessLog()
     publish: Publish = Publish()
     dispatch: Dispatch = Dispatch()

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from proxy.config.values import Whole
+
 
 class PolicyStore(BaseModel):
     """What outlives the process."""
@@ -14,6 +16,6 @@ class PolicyStore(BaseModel):
         None,
         description="SQLite file, made if needed, of this proxy alone; none: what is set by REST ends with the process",
     )
-    audit_changes: int = Field(
+    audit_changes: Whole = Field(
         100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
     )

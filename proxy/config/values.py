@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from limiter.networks import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
@@ -62,7 +63,9 @@ def _short(value: Any, longest: int = _LONGEST_NUMBER) -> Any:
     return value
 
 
-def _short_text(value: Any) -> Any:
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool):  # an int to Python
+        raise PydanticKnownError("int_type")
     return _short(value) if isinstance(value, str) else value
 
 
@@ -168,7 +171,8 @@ _SIZE_TEXT = rf"{_NUMBER_TEXT} ?([kKmMgG]?[iI]?[bB])?"
 _SPAN_TEXT = "|".join(_SPANS)
 _PER_TEXT = rf"(/({_NUMBER_TEXT})?({_SPAN_TEXT}))?"
 
-Count = Annotated[int, Le(_MOST), BeforeValidator(_short_text)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[Whole, Le(_MOST)]
 Size = Annotated[int, BeforeValidator(read_size), _or_text(0, _SIZE_TEXT)]
 Seconds = Annotated[float, BeforeValidator(read_span), _or_text(0, rf"{_NUMBER_TEXT} ?({_SPAN_TEXT})?")]
 Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]

@@ -49,6 +49,8 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
         ("allowed_brokers: a:1", "allowed_brokers: 'a:1': this is text; a list, as [a, b] belongs here"),
         ("proxy_id: 5", "proxy_id: 5: this is a number; text belongs here; put it in quotes"),
         ("max_connections: many", "max_connections: 'many': this is text; an integer belongs here"),
+        ("workers: true", "workers: True: this is true or false; an integer belongs here"),
+        ("admission: {max_consumers_per_topic: on}", "admission.max_consumers_per_topic: True: this is true or false;"),
         ("publish: {mode: fast}", "publish.mode: 'fast': it must be 'hold' or 'pause'"),
         ("admin_access: {tls: {key: k}}", "admin_access.tls.certificate: this key must be given here"),
         ("blocks: [{role: r}, 5]", "blocks.1: 5: this is a number; a section of keys belongs here"),
