@@ -12,6 +12,8 @@ from loadgen.real import tether
 from loadgen.real.errors import ProcessFailed
 
 _LAST_LINES = 30
+_OURS = "SLUICE_"
+_CACHE = "SLUICE_CACHE"
 
 
 class TetheredProcess:
@@ -20,7 +22,8 @@ class TetheredProcess:
     Args:
         command: The command line.
         log_path: Gets what the command writes to stdout and stderr (appended).
-        env: Environment variables to add.
+        env: Environment variables to add. The caller's own of Sluice stay away, but for where jars are kept: a proxy
+            that is started here is configured by who starts it.
     """
 
     def __init__(self, command: list[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
@@ -34,7 +37,7 @@ class TetheredProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**_environment(), **(env or {})},
                 start_new_session=True,
             )
 
@@ -77,3 +80,7 @@ class TetheredProcess:
             log.seek(max(0, self.log_path.stat().st_size - 16_384))
             text = log.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-_LAST_LINES:])
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name == _CACHE or not name.startswith(_OURS)}
