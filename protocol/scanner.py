@@ -68,6 +68,11 @@ class FrameScanner:
         return self._rest > 0
 
     @property
+    def kept(self) -> int:
+        """Bytes of a frame's beginning that are kept back."""
+        return len(self._carry)
+
+    @property
     def ends_mid_frame(self) -> bool:
         """Whether what was scanned last ends inside a frame."""
         return self._next_rest > 0
@@ -181,13 +186,11 @@ class FrameScanner:
         while at < end:
             if len(pieces) >= MOST_PIECES:
                 self.left = end - at
-                at = end
                 break
             length: i64 = heads.read(data, at, end)
             if length < 0:
                 self._carry = bytearray(data[at:end])
                 self._need = -length
-                at = end
                 break
             stop: i64 = at + length
             piece = Piece(heads.kind, at, stop if stop < end else end, whole=stop <= end)

@@ -144,7 +144,7 @@ class ExactWay:
         self._outlet.insert(entry.frame)
         if self.sent is not None and not entry.is_free:
             self.sent.passed(stream.name.stream_id, 1)
-        self._holdings.give(stream.name.tenant, entry.memory)
+        self._holdings.sent(stream.name.tenant, entry.memory)
 
     def give_back(self, stream: Stream, dropped: list[Entry]) -> None:
         """Entries of this stream are no longer held, and will not pass."""

@@ -15,6 +15,8 @@ from proxy.sessions.known import Known
 MOST_SAID = 512
 """Characters of what a client says of itself that are kept: its version is in each line of the access log about its
 streams. A wanted broker's address that is cut is too long to be allowed all the same."""
+MOST_GREETING = 256 * 1024
+"""Bytes of a CONNECT: four times the largest ticket of Kerberos. Anybody may send one, and no budget counts it."""
 
 
 class Greeting:
@@ -38,7 +40,7 @@ class Greeting:
         self.size = size
 
 
-def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
+def read_greeting(data: bytes | bytearray) -> Greeting | None:
     """Read CONNECT from the first bytes of a connection; None while it is not complete. More may be behind it.
 
     Raises:
@@ -48,8 +50,8 @@ def read_greeting(data: bytes | bytearray, max_frame: int) -> Greeting | None:
         return None
     size, command_size = SIZES.unpack_from(data)
     length = size + 4
-    if length > max_frame:
-        raise foreign_protocol(bytes(data[:8])) or FrameTooLarge(length, max_frame)
+    if length > MOST_GREETING:
+        raise foreign_protocol(bytes(data[:8])) or FrameTooLarge(length, MOST_GREETING)
     if command_size + SIZES.size > length:
         raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
     if len(data) < length:

@@ -20,6 +20,8 @@ class Holdings:
     def __init__(self, own: Budget, share: Share) -> None:
         self._own = own
         self._share = share
+        self._is_stuck = False
+        self._unsent: dict[str, int] = {}
 
     @property
     def is_any(self) -> bool:
@@ -39,3 +41,22 @@ class Holdings:
         """So many bytes are no longer held; may end a pause, and lead back here before it returns."""
         self._own.give(memory)
         self._share.give(tenant, memory)
+
+    def sent(self, tenant: str, memory: int) -> None:
+        """The same, of what was written.
+
+        Whoever is to read it may not take it: then it takes up memory as before, and is its tenant's until it does.
+        """
+        self._own.give(memory)
+        if self._is_stuck:
+            self._unsent[tenant] = self._unsent.get(tenant, 0) + memory
+        else:
+            self._share.give(tenant, memory)
+
+    def stuck(self, is_stuck: bool) -> None:  # noqa: FBT001 - the new state
+        """Whoever reads what is written takes no more, or does again."""
+        self._is_stuck = is_stuck
+        if not is_stuck:
+            unsent, self._unsent = self._unsent, {}
+            for tenant, memory in unsent.items():
+                self._share.give(tenant, memory)

@@ -22,6 +22,8 @@ from proxy.sessions.throttle import Throttled
 
 _COPIED: Final = 4096
 """Bytes of which a copy costs less than a view."""
+_COUNTED: Final = 64 * 1024
+"""Bytes of a command's beginning from which on they are set aside in the budget: each chunk ends in some."""
 
 
 class Relay:
@@ -57,6 +59,7 @@ class Relay:
         self._gate = gate
         self._clock = clock
         self._payload_kind = payload_kind
+        self._kept = 0
         self._reading: Throttled
         self._holdings: Holdings
 
@@ -96,6 +99,7 @@ class Relay:
         else:
             self.passes = False
             self._feed_exactly(data, size, now)
+        self._count_kept(scanner.kept)
 
     def resume(self) -> None:
         """Go on with what a pause left over."""
@@ -103,11 +107,18 @@ class Relay:
         if chunk:
             self._set_aside(b"")
             self._feed_exactly(chunk, len(chunk), self._clock())
+            self._count_kept(self.scanner.kept)
+
+    def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
+        """Whoever gets what passes takes no more, or does again."""
+        self._holdings.stuck(not is_writable)
 
     def stop(self) -> None:
         """The session has ended, perhaps because of a command that is being handled: nothing more is."""
         self.is_over = True
         self._set_aside(b"")
+        self._count_kept(0)
+        self.writable(True)
 
     def forget(self, stream: Stream) -> None:
         """A stream is over."""
@@ -181,6 +192,13 @@ class Relay:
         if self.scanner.left:
             self._set_aside(data[end - self.scanner.left : end])
             self.yield_turn()
+
+    def _count_kept(self, kept: int) -> None:
+        """So many bytes of a frame that cannot be judged yet are kept back."""
+        counted = kept if kept >= _COUNTED and not self.is_over else 0
+        if counted != self._kept:
+            self._holdings.set_aside(counted - self._kept)
+            self._kept = counted
 
     def _set_aside(self, rest: bytes) -> None:
         self._holdings.set_aside(len(rest) - len(self.backlog))

@@ -134,9 +134,9 @@ class Session:
     def writable(self, leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Back pressure: who does not take bytes stops the other side's reading."""
         other = self.broker if leg is self.client else self.client
+        if self.traffic is not None:
+            self.traffic.writable(is_writable, to_client=leg is self.client)
         other.set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
-        if leg is self.client and self.traffic is not None:
-            self.traffic.replies.writable(is_writable)
 
     def throttle_changed(self, leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
         """A reason not to read came or went."""
@@ -187,7 +187,7 @@ class Session:
             return
         if self._admittance.waits():
             return
-        greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting, self.max_frame)
+        greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting)
         if greeting is None:
             return
         self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]

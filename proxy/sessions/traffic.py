@@ -127,6 +127,14 @@ class Traffic:
         self.to_broker.stop()
         self.to_client.stop()
 
+    def writable(self, is_writable: bool, *, to_client: bool) -> None:  # noqa: FBT001 - the new state
+        """One of the two takes no more of what is written, or does again."""
+        if to_client:
+            self.to_client.writable(is_writable)
+            self.replies.writable(is_writable)
+        else:
+            self.to_broker.writable(is_writable)
+
     # ---- what the broker's commands ask for
 
     def connected(self, command: CommandConnected) -> None:

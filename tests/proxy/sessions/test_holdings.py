@@ -21,3 +21,23 @@ def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
     assert not holdings.is_any
     assert (own.used, shared.used) == (0, 0)
     assert told[1:] == [("umbrella", False, 0)]
+
+
+def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
+    own = Budget(100, lambda _is_full: None)
+    shared = SharedBudget(300, lambda *_turn: None)
+    holdings = Holdings(own, Share(shared, lambda _is_over: None))
+    for tenant in ("acme", "umbrella", "acme", "acme"):
+        holdings.take(tenant, 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (30, 30)
+    holdings.stuck(True)
+    holdings.sent("umbrella", 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (10, 30), "nothing more is held, but it is there"
+    holdings.stuck(False)
+    assert (own.used, shared.used) == (10, 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (0, 0)
+    holdings.stuck(False)
+    assert shared.used == 0, "it was given back once"

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandGetSchema
 from proxy.sessions.holdings import ENTRY_OVERHEAD
+from proxy.sessions.sender import GATHER_MOST, WRITE_BUFFER_HIGH
 from tests.proxy.conversation import NOTHING, Peer, World, publisher
 from tests.proxy.wire import (
     PING,
@@ -176,3 +179,78 @@ def test_while_stopped_for_its_share_the_broker_hears_that_the_client_lives(make
     broker >> PING
     broker << PONG
     client << NOTHING
+
+
+LARGE = 100_000
+
+
+def unsent(make_world: Make) -> tuple[World, Peer, Peer]:
+    """Thirty large entries, held first, have passed by now, to a broker that takes none of them."""
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 10}}}})
+    client, broker = publisher(world)
+    broker.stop_reading()
+    client >> sends(30, size=LARGE)
+    assert client.is_read
+    world.advance(5)
+    assert not client.is_read
+    return world, client, broker
+
+
+def test_what_has_passed_and_nobody_takes_is_counted_until_it_is_taken(make_world: Make) -> None:
+    """Else a tenant whose peers stand still would fill this process's memory, connection by connection."""
+    world, client, broker = unsent(make_world)
+    written = broker.transport.get_write_buffer_size()
+    assert written > 29 * LARGE
+    assert written - world.engine.held.used <= WRITE_BUFFER_HIGH + GATHER_MOST + LARGE
+    broker.read_on()
+    broker << sends(30, size=LARGE)
+    assert world.engine.held.memory == 0
+    assert client.is_read
+
+
+def test_what_nobody_takes_is_given_back_with_its_session(make_world: Make) -> None:
+    world, _client, broker = unsent(make_world)
+    broker.leave()
+    assert world.engine.held.memory == 0
+
+
+def test_peers_that_stand_still_fill_no_more_than_may_be_held(make_world: Make) -> None:
+    room = 30 * LARGE
+    world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 10}}}}, publish={"hold_total": str(room)})
+    pairs = [publisher_of(world, TOPIC) for _ in range(10)]
+    for client, broker in pairs:
+        broker.stop_reading()
+        client >> sends(30, size=LARGE)
+        world.advance(10)
+    written = sum(broker.transport.get_write_buffer_size() for _, broker in pairs)
+    assert written <= room + len(pairs) * (WRITE_BUFFER_HIGH + LARGE)
+    for _client, broker in pairs:
+        broker.read_on()
+    world.advance(60)
+    for _client, broker in pairs:
+        assert broker.heard_names().count("SEND") == 30
+    assert world.engine.held.memory == 0
+
+
+def test_a_command_whose_end_has_not_come_is_counted(make_world: Make) -> None:
+    world = make_world()
+    client, broker = publisher(world)
+    command = encode(CommandGetSchema(request_id=7, topic="x" * 1_000_000))
+    client.send_bytes(command[:60_000])
+    assert world.engine.held.memory == 0, "less than one read"
+    client.send_bytes(command[60_000:300_000])
+    assert world.engine.held.memory == 300_000
+    client.send_bytes(command[300_000:700_000])
+    assert world.engine.held.memory == 700_000
+    client.send_bytes(command[700_000:])
+    assert world.engine.held.memory == 0
+    broker << command
+
+
+def test_a_command_whose_end_never_comes_is_given_back_with_its_session(make_world: Make) -> None:
+    world = make_world()
+    client, _broker = publisher(world)
+    client.send_bytes(encode(CommandGetSchema(request_id=7, topic="x" * 1_000_000))[:-1])
+    assert world.engine.held.memory > 1_000_000
+    client.leave()
+    assert world.engine.held.memory == 0
