@@ -31,8 +31,8 @@ class Account:
 
     Attributes:
         tickets: Entries of which the judge has been told so far that they wait.
-        behind: Those that wait and of which it has not been told yet.
         settled: How many of them, from the first, have gone, were refused or were dropped.
+        behind: Entries that wait and of which it has not been told yet.
         by_ticket: Whether each entry is the judge's; as long as it is not known what applies, it is.
         is_metered: Whether permits are the judge's, likewise.
         purses: What was lent of the stream's limits.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from proxy.config.model import Config
 from proxy.engine import NearEngine
 from proxy.tasks import Tasks
 from proxy.workers.desk import Desk
@@ -22,20 +23,13 @@ _GRACE_S = 2.0
 """So long a worker may take to end that is not connected any more."""
 IDS_APART = 1_000_000
 """What one process may have numbered of connections that nobody has heard of yet, as it ended too soon."""
-_TOLD = (
-    "listen",
-    "broker",
-    "allowed_brokers",
-    "allowed_broker_networks",
-    "handshake_timeout",
-    "connect_timeout",
-    "linger",
-    "max_lookups_in_flight",
-    "publish",
-    "dispatch",
-    "workers",
+OF_SUPERVISOR = frozenset(
+    {
+        *("scheduling", "admin", "metrics", "proxy_id", "max_connections", "access_log", "limits"),
+        *("admission", "policies", "admin_access", "admin_forward", "blocks"),
+    }
 )
-"""What a worker needs to know."""
+"""What a worker is not told of the configuration, as it is the supervisor that does it; but for the log's interval."""
 
 
 class Post:
@@ -109,7 +103,7 @@ class Post:
                 self._process.kill()
 
     async def _keep(self) -> None:
-        pause, log = FIRST_PAUSE_S, structlog.get_logger()
+        pause, log = 0.0, structlog.get_logger()
         while not self._is_ending:
             began = time.monotonic()
             how = await self._employ()
@@ -118,7 +112,7 @@ class Post:
             self.why = _in_words(how)
             self.up.set()
             self._engine.counters.workers_lost += 1
-            pause = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(2 * pause, LONGEST_PAUSE_S)
+            pause = next_pause(pause, time.monotonic() - began)
             log.error("worker ended", worker=self.index, **how, next_in_s=pause)
             await asyncio.sleep(pause)
         self._ended.set()
@@ -168,8 +162,7 @@ class Post:
         await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
         self.desk = desk
         config = self._engine.config.model_copy(update={"listen": self._address})
-        hello = config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(_TOLD, True)})
-        desk.channel.send([Hello(hello, self.index, self._next_id, self._engine.config.workers), desk.bounds()])
+        desk.channel.send([Hello(told(config), self.index, self._next_id, config.workers), desk.bounds()])
         desk.expect()
         self._engine.sessions.add(desk)
         for rule in self._engine.blocklist.rules.all():
@@ -185,6 +178,19 @@ class Post:
         if last_id == 0:
             return self._next_id
         return last_id + IDS_APART * self._engine.config.workers
+
+
+def told(config: Config) -> str:
+    """What a worker is told of a configuration, as JSON."""
+    names = Config.model_fields.keys() - OF_SUPERVISOR
+    return config.model_dump_json(include={"access_log": {"interval"}, **dict.fromkeys(names, True)})
+
+
+def next_pause(pause: float, lived_s: float) -> float:
+    """Seconds before the next worker, where the last one was waited for `pause` (0: it was the first)."""
+    if pause == 0 or lived_s > LONGEST_PAUSE_S:
+        return FIRST_PAUSE_S
+    return min(2 * pause, LONGEST_PAUSE_S)
 
 
 def _in_words(how: Mapping[str, object]) -> str:

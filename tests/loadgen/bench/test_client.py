@@ -2,13 +2,13 @@ import socket
 
 import pytest
 
-from loadgen.bench import client
+from loadgen.bench import client, sink
 from loadgen.bench.errors import BenchError
-from loadgen.bench.sink import CONNECTED
+from loadgen.bench.sink import CONNECTED, answer_to
 from loadgen.bench.stage import Beside
 from loadgen.real.ports import free_ports
-from protocol.commands import encode, split
-from protocol.pulsar_pb2 import CommandError, MetadataError
+from protocol.commands import body_of, encode, split
+from protocol.pulsar_pb2 import BaseCommand, CommandError, MetadataError
 
 TOPIC = "persistent://public/default/t"
 
@@ -22,8 +22,18 @@ def test_a_greeting_names_the_broker_behind_the_proxy():
     assert not split(client.hello())[0].connect.HasField("proxy_to_broker_url")
 
 
-def test_several_producers_share_a_connection(stage, name):
+def test_several_producers_share_a_connection(stage, name, monkeypatch):
+    asked = []
+
+    def answering(envelope, port):
+        asked.append(envelope)
+        return answer_to(envelope, port)
+
+    monkeypatch.setattr(sink, "answer_to", answering)
     (here,), (there,) = stage.producers(stage.peers[name].port, 1, streams=3)
+    opened = [body_of(envelope) for envelope in asked if envelope.type == BaseCommand.PRODUCER]
+    assert len({command.producer_id for command in opened}) == len(opened) == 3
+    assert len({command.topic for command in opened}) == 1
     here.close()
     there.close()
 

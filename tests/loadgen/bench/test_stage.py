@@ -4,16 +4,27 @@ import tempfile
 
 from loadgen.bench.peers import bare
 from loadgen.bench.stage import Beside, CpuClock, settle
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandPing
+
+PING = encode(CommandPing())
 
 
 def test_both_ends_of_a_connection_belong_together(stage, name):
     for open_streams in (stage.producers, stage.consumers):
         here, there = open_streams(stage.peers[name].port, 3)
         for number, (one, other) in enumerate(zip(here, there, strict=True)):
-            one.sendall(
-                b"\x00\x00\x00\x07\x00\x00\x00\x03\x08\x12\x92"[:number]
-            )  # the begin of a frame stays where it is
+            other.settimeout(10)
+            said = PING * (number + 1)
+            one.sendall(said)
+            heard = b""
+            while len(heard) < len(said):
+                heard += other.recv(len(said))
+            assert heard == said
             one.close()
+            while rest := other.recv(1024):
+                heard += rest
+            assert heard == said
             other.close()
 
 

@@ -33,7 +33,7 @@ async def test_one_limit_holds_over_all_workers_and_all_is_told_in_one_place(tmp
         assert sum([await heard(client, 3) for client in clients]) == 1
         metrics = await one.get("/metrics")
         assert "sluice_workers 2.0" in metrics
-        assert f'sluice_connections{{role="data"}} {CLIENTS}.0' in metrics or f"{CLIENTS}.0" in metrics
+        assert f'sluice_connections{{role="lookup"}} {CLIENTS}.0' in metrics
         assert (await one.get("/sluice/status"))["connections"] == CLIENTS
         for client in clients:
             client.writer.close()
@@ -156,6 +156,9 @@ async def test_a_block_set_and_lifted_at_run_time_reaches_all_workers() -> None:
             assert any(b"is blocked by Sluice" in answer for answer in answers)
             assert producer_success() not in answers
         await one.until("/metrics", 'sluice_blocked_total{kind="topic"} 6.0')
+        for _ in range(3):
+            await one.get("/sluice/streams")  # asks each worker to tell all
+        assert [shown["hits"] for shown in (await one.get("/sluice/blocks"))["blocks"]] == [6], "each is told once"
 
 
 async def test_consumers_are_let_in_and_get_what_comes_for_them() -> None:
