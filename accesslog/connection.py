@@ -23,7 +23,7 @@ class ConnectionLine(LineHead, kw_only=True, tag="connection"):
     detail: str
     """The same for humans; empty where the cause says all."""
     bytes_from_client: int
-    """Bytes read from the client, all that TCP carried (with TLS: behind it)."""
+    """Bytes read from the client, all that TCP carried."""
     bytes_from_broker: int
     """Bytes read from the broker, likewise."""
 

@@ -24,8 +24,9 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """Empty where the limit spans namespaces."""
     source: str
     """Whose value it is: `topic`, `namespace` (for each of its topics), `broker` (for each topic), `total` (of a
-    tenant, namespace or partitioned topic), `group`, `proxy`, `producer`, `role`, `address`; with `each` before it
-    where the value is that of all names without one of their own. Then where it was written: `file` or `rest`."""
+    tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`, `producer`, `role`, `address`; with
+    `each` before it where the value is that of all names without one of their own. Then where it was written: `file`,
+    `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a topic's global policy)."""
     mode: str
     """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
     was passed and waited for is what enforcing would have done with the same arrivals."""

@@ -16,7 +16,7 @@ def address_of(peername: object) -> str:
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:
-    """Where bytes can be written as they are to go; -1 where they cannot, as with TLS."""
+    """Where bytes can be written as they are to go; -1 where they cannot, as with a transport that is no socket."""
     connection = transport.get_extra_info("socket")
     if connection is None or transport.get_extra_info("sslcontext") is not None:
         return -1

@@ -10,6 +10,10 @@ from tests.proxy.wire import send
 from tests.proxy.wired_leg import Wired
 
 
+def test_what_may_be_read_in_a_row_is_as_docs_operating_says() -> None:
+    assert (FULL_READS * MOST_READ, FULL_READS * LEAST_READ) == (8 * 1024**2, 2 * 1024**2)
+
+
 class Offers:
     """Feeds a leg as uvloop does, with as much of a stream of SENDs as it offers room for."""
 
