@@ -1,5 +1,6 @@
 """The wheel, in an environment that has nothing of ours but it."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,19 @@ def run(environment, *words):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_who_builds_it_in_an_environment_of_its_own_gets_all_that_mypyc_looks_for():
+    """It checks the types of all that is imported, so that must be there: pip's, and the image's (its lock)."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    assert hook["require-runtime-dependencies"]
+    assert hook["dependencies"] == ["types-protobuf"]
+    locked = {
+        line.split("==")[0] for line in (ROOT / "requirements-build.lock").read_text().splitlines() if "==" in line
+    }
+    wanted = {re.split(r"[><=; ]", name)[0] for name in project["project"]["dependencies"] + hook["dependencies"]}
+    assert wanted <= locked
 
 
 def test_it_has_what_was_compiled_where_there_is_a_compiler(environment):
