@@ -19,7 +19,6 @@ WITHOUT_TEST = {
     "accesslog/process.py": "values only, seen through test_record.py",
     "compliance/clock.py": "two Spark expressions, seen through test_page.py and test_export.py",
     "compliance/figures/facts.py": "values only",
-    "compliance/figures/levels.py": "two lists",
     "compliance/judging/facts.py": "values only",
     "compliance/run.py": "puts the parts together, seen through test_report.py",
     "compliance/session.py": "starts Spark, as every test of the job does",

@@ -128,11 +128,7 @@ class SluiceCollector(Collector):
                 held.count(stream)
         yield from held.metrics()
         budget = self._engine.held
-        yield _gauge(
-            "sluice_hold_budget_used_bytes",
-            "Bytes of frames that are held, sent but not taken, unfinished",
-            budget.memory,
-        )
+        yield _gauge("sluice_hold_budget_used_bytes", "Bytes of frames held, not taken, or unfinished", budget.memory)
         yield _gauge("sluice_hold_budget_most_bytes", "Most that it has used since the start", budget.most)
         yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
 
