@@ -18,6 +18,8 @@ from typing import Final
 
 _SWEEPS: Final = 16
 """Into so many parts the limit is divided; whenever one more of them is free, all who are over are judged anew."""
+_MUCH: Final = 4 * 1024 * 1024
+"""Bytes less than there have been since it was said last: then it is said that memory came free."""
 
 
 class Share:
@@ -103,9 +105,10 @@ class SharedBudget:
     Args:
         limit: Bytes.
         turned: Called with a tenant's name, whether it is over now, and the bytes that it holds.
+        freed: Called when much less is held than before.
     """
 
-    def __init__(self, limit: int, turned: Callable[[str, bool, int], None]) -> None:
+    def __init__(self, limit: int, turned: Callable[[str, bool, int], None], freed: Callable[[], None]) -> None:
         self.limit = limit
         self.used = 0
         self.aside = 0
@@ -114,6 +117,8 @@ class SharedBudget:
         self._equal_share = self._pool
         """For one tenant more than there are."""
         self._turned = turned
+        self._freed = freed
+        self._most_lately = 0
         self._accounts: dict[str, _Account] = {}
         self._over: set[_Account] = set()
         self._sweep_at = 0
@@ -124,12 +129,12 @@ class SharedBudget:
         They leave less free for all, and stop nobody: those are stopped already, these need to be read on.
         """
         self.aside += more
-        self._note_most()
+        self._note()
 
     def hold_elsewhere(self, more: int) -> None:
         """So many bytes more (less: negative) are held by another process, which has a budget of its own."""
         self.used += more
-        self._note_most()
+        self._note()
 
     @property
     def memory(self) -> int:
@@ -152,7 +157,7 @@ class SharedBudget:
         part.held += size
         account.held += size
         self.used += size
-        self._note_most()
+        self._note()
         if before == 0:
             self._accounts[account.tenant] = account
             self._share_out()
@@ -168,6 +173,7 @@ class SharedBudget:
         part.held -= size
         account.held -= size
         self.used -= size
+        self._note()
         left = part.held
         if left == 0:
             del account.parts[share]
@@ -180,8 +186,14 @@ class SharedBudget:
             share.tell()
         self._sweep()
 
-    def _note_most(self) -> None:
-        self.most = max(self.most, self.used + self.aside)
+    def _note(self) -> None:
+        memory = self.used + self.aside
+        if memory > self._most_lately:
+            self._most_lately = memory
+            self.most = max(self.most, memory)
+        elif memory <= self._most_lately - _MUCH:
+            self._most_lately = memory
+            self._freed()
 
     def _judge(self, account: _Account) -> None:
         threshold = self._threshold()

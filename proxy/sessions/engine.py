@@ -74,8 +74,8 @@ class Engine:
         self.counters = counters
         self.disbelief = Disbelief(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
-        self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned)
         self.shared = Shared()
+        self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
         self.rejects = Rejects()
         self.lookups = LookupSlots(config.max_lookups_in_flight)
         self.broker = split_address(config.broker)

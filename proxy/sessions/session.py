@@ -136,6 +136,8 @@ class Session:
         other = self.broker if leg is self.client else self.client
         if self.traffic is not None:
             self.traffic.writable(is_writable, to_client=leg is self.client)
+        if is_writable:
+            self._engine.shared.heap.freed()
         other.set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
 
     def throttle_changed(self, leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state

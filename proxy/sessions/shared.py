@@ -1,5 +1,6 @@
 """What all connections of a process have in common, as one loop serves them."""
 
+from proxy.heap import Heap
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.turn_end import TurnEnd
@@ -9,14 +10,16 @@ class Shared:
     """One of a process.
 
     Attributes:
+        heap: Told when much comes free.
         line: Where they wait for their turn to be read.
         buffer: What they are read into.
         turn_end: When what they gather is sent.
     """
 
-    __slots__ = ("buffer", "line", "turn_end")
+    __slots__ = ("buffer", "heap", "line", "turn_end")
 
     def __init__(self) -> None:
+        self.heap = Heap()
         self.line = ReadingLine()
         self.buffer = ReadBuffer()
         self.turn_end = TurnEnd()

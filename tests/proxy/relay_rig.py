@@ -117,7 +117,7 @@ class RelayRig:
         self.throttled = Reasons(self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
         self.counters = Counters()
-        self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None)
+        self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None, lambda: None)
         share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
         self.relay.connect(self._handle, self.throttled, Holdings(self.budget, share), self.counters)
         self._unsent = 0

@@ -27,6 +27,28 @@ held = bytes(2 * LARGE)
 print(ask().hblks - before, sys.getswitchinterval() == SWITCH_S)
 """
 
+_FREE_IS_GIVEN_BACK = """
+import ctypes
+from proxy.runtime import give_back_memory, set_up_runtime
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+    give_back_memory()
+    print("no such C library")
+    raise SystemExit
+set_up_runtime()
+copies = [bytes([1]) * 65536 for _ in range(800)]
+pin = copies[-1]
+most = resident()
+del copies
+left = resident()
+give_back_memory()
+print(most - left < 2**20, most - resident() > 40 * 2**20)
+"""
+
 
 _AS_MANY_RESOLVE = """
 import asyncio, os, socket, uvloop
@@ -53,6 +75,12 @@ def test_large_pieces_of_memory_are_apart_and_threads_let_the_loop_go_on_soon() 
     """In a process of its own, which is not to be changed by that for all other tests."""
     done = subprocess.run([sys.executable, "-c", _LARGE_IS_GIVEN_BACK], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in {"1 True", "no such C library"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted as Linux shows it")
+def test_free_memory_below_some_that_is_used_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", _FREE_IS_GIVEN_BACK], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in {"True True", "no such C library"}
 
 
 _IS_SCHEDULED = """

@@ -52,6 +52,24 @@ async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
             client.writer.close()
 
 
+async def test_memory_of_sessions_is_given_back_when_they_had_traffic() -> None:
+    """Those that only existed take up little, and nobody is to be woken by them later."""
+    async with broker_on_loopback() as broker:
+        server = make_server(broker)
+        address = await server.start()
+        for frames, is_asked in (([connect()], False), ([connect(), unknown_command()], True)):
+            client = await connect_to(address)
+            client.send(*frames)
+            for _ in frames:
+                await client.hear()
+            client.writer.close()
+            await client.writer.wait_closed()
+            await asyncio.wait_for(server._all_gone.wait(), 10)
+            server._all_gone.clear()
+            assert server._engine.shared.heap._is_asked is is_asked
+        await server.stop(5)
+
+
 def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_one_door() -> None:
     async def serve() -> None:
         server = make_server("127.0.0.1:1")

@@ -37,7 +37,11 @@ class Rig:
 
     def __init__(self, pool: int = 1000) -> None:
         self.turns: list[tuple[str, bool]] = []
-        self.budget = SharedBudget(pool * 3 // 2, lambda tenant, is_over, _held: self.turns.append((tenant, is_over)))
+        self.freed_at: list[int] = []
+        self.budget = SharedBudget(pool * 3 // 2, self._turned, lambda: self.freed_at.append(self.budget.memory))
+
+    def _turned(self, tenant: str, is_over: bool, _held: int) -> None:  # noqa: FBT001 - as the budget tells it
+        self.turns.append((tenant, is_over))
 
     def holder(self) -> Holder:
         return Holder(self.budget)
@@ -65,6 +69,21 @@ def test_the_most_that_was_there_at_once_is_remembered() -> None:
     rig.budget.hold_elsewhere(40)
     rig.budget.hold_elsewhere(-110)
     assert (rig.budget.memory, rig.budget.most) == (50, 160)
+
+
+def test_each_time_that_much_less_is_held_it_is_told_that_memory_came_free() -> None:
+    mib = 1024 * 1024
+    rig = Rig(100 * mib)
+    holder = rig.holder()
+    for _ in range(9):
+        holder.take("a", mib)
+    while holder.held:
+        holder.give_one()
+    assert rig.freed_at == [5 * mib, mib]
+    holder.share.set_aside(4 * mib)
+    assert rig.freed_at == [5 * mib, mib]
+    holder.share.set_aside(-4 * mib)
+    assert rig.freed_at == [5 * mib, mib, 0]
 
 
 def test_what_is_set_aside_leaves_less_free_for_all() -> None:
@@ -183,7 +202,7 @@ def test_nothing_is_kept_of_a_tenant_that_holds_nothing() -> None:
 
 def test_who_takes_again_while_it_is_told_that_it_may_is_told_how_it_stands_then() -> None:
     """A connection that goes on finds frames that it had read already."""
-    budget = SharedBudget(100, lambda _tenant, _is_over, _held: None)
+    budget = SharedBudget(100, lambda _tenant, _is_over, _held: None, lambda: None)
     told: list[tuple[str, bool]] = []
 
     def first_turned(is_over: bool) -> None:  # noqa: FBT001 - the new state

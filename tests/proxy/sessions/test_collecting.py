@@ -8,7 +8,7 @@ from proxy.shared_budget import Share, SharedBudget
 
 
 def test_parts_are_memory_until_the_entry_is_whole_and_stop_nobody() -> None:
-    budget = SharedBudget(3000, lambda _tenant, _is_over, _held: None)
+    budget = SharedBudget(3000, lambda _tenant, _is_over, _held: None, lambda: None)
     turns: list[bool] = []
     holdings = Holdings(Budget(100, turns.append), Share(budget, turns.append))
     stream = Stream(StreamName("publish", "t", "n", "topic", 1), (), lambda _stream, _entry: None)

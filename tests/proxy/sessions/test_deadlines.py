@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from limiter.testing import ManualClock
@@ -94,30 +94,34 @@ def test_to_tell_ten_times_as_many_takes_ten_times_as_long() -> None:
         st.tuples(st.integers(0, 40), st.sampled_from(["begin", "end"]), st.integers(0, 5)), min_size=1, max_size=60
     )
 )
+@example(steps=[(2, "begin", 1), (26, "begin", 0), (24, "end", 1)])
 def test_each_is_told_exactly_when_its_own_time_is_over(steps: list[tuple[int, str, int]]) -> None:
+    """The model counts in tenths of a second, which add up exactly."""
     loop = ManualLoop(ManualClock())
     told: list[tuple[int, float]] = []
-    deadlines = Deadlines[int](5.0, lambda who: told.append((who, loop.time())))
-    due: dict[int, float] = {}
+    deadlines = Deadlines[int](5.0, lambda who: told.append((who, round(loop.time() * 10, 6))))
+    now = 0
+    due: dict[int, int] = {}
     expected: list[tuple[int, float]] = []
 
-    def pass_time(until: float) -> None:
-        for who, at in sorted(due.items(), key=lambda one: one[1]):
-            if at <= until:
+    def pass_time(tenths: int) -> None:
+        nonlocal now
+        now += tenths
+        for who, at in list(due.items()):
+            if at <= now:
                 expected.append((who, at))
                 del due[who]
+        loop.advance(tenths / 10)
 
     for tenths, act, who in steps:
-        pass_time(loop.time() + tenths / 10)
-        loop.advance(tenths / 10)
+        pass_time(tenths)
         if act == "end":
             loop.run(deadlines.end, who)
             due.pop(who, None)
         elif who not in due:
             loop.run(deadlines.begin, who)
-            due[who] = loop.time() + 5
-    pass_time(loop.time() + 10)
-    loop.advance(10)
-    assert sorted((who, round(at, 6)) for who, at in told) == sorted((who, round(at, 6)) for who, at in expected)
+            due[who] = now + 50
+    pass_time(100)
+    assert sorted(told) == sorted(expected)
     assert not loop.timers
     loop.close()

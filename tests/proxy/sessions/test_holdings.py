@@ -8,7 +8,7 @@ from proxy.shared_budget import Share, SharedBudget
 def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
     own = Budget(100, lambda _is_full: None)
     told: list[tuple[str, bool, int]] = []
-    shared = SharedBudget(100, lambda *turn: told.append(turn))
+    shared = SharedBudget(100, lambda *turn: told.append(turn), lambda: None)
     holdings = Holdings(own, Share(shared, lambda _is_over: None))
     assert not holdings.is_any
     holdings.take("acme", 30)
@@ -25,7 +25,7 @@ def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
 
 def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
     own = Budget(100, lambda _is_full: None)
-    shared = SharedBudget(300, lambda *_turn: None)
+    shared = SharedBudget(300, lambda *_turn: None, lambda: None)
     holdings = Holdings(own, Share(shared, lambda _is_over: None))
     for tenant in ("acme", "umbrella", "acme", "acme"):
         holdings.take(tenant, 10)

@@ -35,7 +35,7 @@ class Producer:
         self.at_broker = Written()
         self.budget = Budget(10**9, lambda _is_full: None)
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
-        share = Share(SharedBudget(10**9, lambda *_over: None), lambda _is_over: None)
+        share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
         relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
         relay.exact.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
         name = StreamName("publish", "t", "n", "x", 1)

@@ -190,6 +190,16 @@ def test_a_broker_that_takes_nothing_stops_the_reading_of_its_client(world: Worl
     assert world.counters.pauses == {"client write_buffer": 1}
 
 
+def test_what_waited_for_a_slow_reader_is_memory_of_the_system_again(world: World) -> None:
+    client, broker = publisher(world)
+    broker.stop_reading()
+    for frame in sends(10, size=100_000):
+        client >> frame
+    assert "Heap._go" not in world.loop.timers
+    broker.read_on()
+    assert "Heap._go" in world.loop.timers
+
+
 def test_a_client_that_takes_nothing_stops_the_reading_of_its_broker(world: World) -> None:
     client, broker = consumer(world)
     client.stop_reading()
