@@ -14,7 +14,10 @@ DIRECT_CALLS = "-fno-semantic-interposition"
 """Functions of a shared object may be replaced by others that bear their names (LD_PRELOAD); who is not told that
 nobody does so has to look up each one that is called, and puts none into its callers."""
 
-_REMEDY = "the C compiler ({}) failed; HATCH_BUILD_NO_HOOKS=true builds the interpreted form, several times slower"
+_REMEDY = (
+    "mypyc, or the C compiler ({}) behind it, failed; HATCH_BUILD_NO_HOOKS=true builds the interpreted form, "
+    "several times slower"
+)
 
 
 class CompiledWhereItCanBe(MypycBuildHook):  # type: ignore[misc]  # hatch-mypyc has no types

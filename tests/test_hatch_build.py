@@ -99,5 +99,5 @@ def test_a_compiler_that_fails_is_told_with_the_remedy(build, monkeypatch, compi
     compiler("exit 0")
     monkeypatch.setattr(build.MypycBuildHook, "initialize", fails)
     hook = build.get_build_hook()(str(SOURCE.parent), {}, None, None, str(SOURCE.parent), "wheel", Application())
-    with pytest.raises(RuntimeError, match=r"(?s)no Python\.h.*/cc\) failed.*HATCH_BUILD_NO_HOOKS=true"):
+    with pytest.raises(RuntimeError, match=r"(?s)no Python\.h.*/cc\) behind it, failed.*HATCH_BUILD_NO_HOOKS=true"):
         hook.initialize("standard", {})
