@@ -58,7 +58,7 @@ def search_seldom() -> None:
     """Search when NEWCOMERS objects have come that are still there, instead of Python's 700.
 
     A connection is made of dozens: Python's way, searches cost a fifth of what opening connections does.
-    What has ended waits for the next search, so this is also the most that waits: a few MiB.
+    What has ended does not wait for it: sessions are gone at once (`Session`, `Traffic.let_go`).
     """
     gc.set_threshold(NEWCOMERS, *gc.get_threshold()[1:])
 

@@ -22,6 +22,9 @@ _KEPT = 1024 * 1024
 RESOLVERS = 8
 """Threads that may resolve names at once: libuv gives half of its own to what is slow, and has four if nobody asks."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+if _TRIM is not None:
+    _TRIM.argtypes = (ctypes.c_size_t,)
 
 
 def set_up_runtime() -> None:
@@ -35,13 +38,12 @@ def set_up_runtime() -> None:
 
 
 def give_back_memory() -> None:
-    """Give the system all whole pages that are free; a C library that has no such call goes on as it is.
+    """Give the system all whole pages that are free, but for _KEPT; a C library that has no such call keeps them.
 
     Source: malloc_trim(3).
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(ctypes.c_size_t(_KEPT))
+    if _TRIM is not None:
+        _TRIM(_KEPT)
 
 
 def be_scheduled(scheduling: str) -> str | None:

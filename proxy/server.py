@@ -84,7 +84,6 @@ class Server:
 
     def _finished(self, session: Session) -> None:
         self._open.discard(session)
-        if session.traffic is not None:
-            self._engine.shared.heap.freed()
         if not self._open:
             self._all_gone.set()
+        self._engine.shared.heap.freed()

@@ -19,7 +19,7 @@ from typing import Final
 _SWEEPS: Final = 16
 """Into so many parts the limit is divided; whenever one more of them is free, all who are over are judged anew."""
 _MUCH: Final = 4 * 1024 * 1024
-"""Bytes less than there have been since it was said last: then it is said that memory came free."""
+"""So many bytes less than there have been (or a sixteenth of the limit): then it is said that memory came free."""
 
 
 class Share:
@@ -119,6 +119,7 @@ class SharedBudget:
         self._turned = turned
         self._freed = freed
         self._most_lately = 0
+        self._much = max(min(_MUCH, limit // _SWEEPS), 1)
         self._accounts: dict[str, _Account] = {}
         self._over: set[_Account] = set()
         self._sweep_at = 0
@@ -132,9 +133,9 @@ class SharedBudget:
         self._note()
 
     def hold_elsewhere(self, more: int) -> None:
-        """So many bytes more (less: negative) are held by another process, which has a budget of its own."""
+        """So many bytes more (less: negative) are held by another process, whose memory they are."""
         self.used += more
-        self._note()
+        self.most = max(self.most, self.used + self.aside)
 
     @property
     def memory(self) -> int:
@@ -173,7 +174,6 @@ class SharedBudget:
         part.held -= size
         account.held -= size
         self.used -= size
-        self._note()
         left = part.held
         if left == 0:
             del account.parts[share]
@@ -181,6 +181,7 @@ class SharedBudget:
         if account.held == 0:
             del self._accounts[account.tenant]
             self._share_out()
+        self._note()
         self._judge(account)
         if left == 0:
             share.tell()
@@ -191,7 +192,7 @@ class SharedBudget:
         if memory > self._most_lately:
             self._most_lately = memory
             self.most = max(self.most, memory)
-        elif memory <= self._most_lately - _MUCH:
+        elif memory <= self._most_lately - self._much:
             self._most_lately = memory
             self._freed()
 

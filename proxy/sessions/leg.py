@@ -273,10 +273,7 @@ class Leg(Throttled):
             transport.abort()
 
     def let_go_of_owner(self) -> None:
-        """All is over. Two that know each other are gone only when Python searches for such; now they do not.
-
-        So it is with sessions that only existed. The parts of those that had traffic know each other, too.
-        """
+        """All is over. Two that know each other are gone only when Python searches for such; now they do not."""
         self.owner = _NOBODY
 
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it

@@ -133,12 +133,9 @@ class Session:
 
     def writable(self, leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Back pressure: who does not take bytes stops the other side's reading."""
-        other = self.broker if leg is self.client else self.client
         if self.traffic is not None:
             self.traffic.writable(is_writable, to_client=leg is self.client)
-        if is_writable:
-            self._engine.shared.heap.freed()
-        other.set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
+        (self.broker if leg is self.client else self.client).set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
 
     def throttle_changed(self, leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
         """A reason not to read came or went."""
@@ -277,6 +274,9 @@ class Session:
     def _look_whether_it_is_over(self) -> None:
         if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
             self._is_over = True
+            if self.traffic is not None:
+                self.traffic.let_go()
+                self.traffic = None
             self.client.let_go_of_owner()
             self.broker.let_go_of_owner()
             self._finished(self)

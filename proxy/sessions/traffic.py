@@ -35,6 +35,10 @@ from proxy.tasks import Tasks
 _PONG = encode(CommandPong())
 
 
+def _nobody(_kind: int, _command: bytes, _frame: bytes) -> bytes | None:
+    return None
+
+
 class TrafficOwner(Protocol):
     """The session, whose traffic it is."""
 
@@ -72,6 +76,7 @@ class Traffic:
     __slots__ = (
         "_client",
         "_counters",
+        "_heap",
         "_lookups",
         "_owner",
         "_streams",
@@ -89,6 +94,7 @@ class Traffic:
     ) -> None:
         self._owner = owner
         self._counters = engine.counters
+        self._heap = engine.shared.heap
         self._client, broker = client, _ = legs
         self._tasks = tasks = Tasks()
         connection = owner.connection
@@ -127,8 +133,17 @@ class Traffic:
         self.to_broker.stop()
         self.to_client.stop()
 
+    def let_go(self) -> None:
+        """Both connections are gone. Its parts do not know each other any more, so that no search has to find them."""
+        del self.keep_alive
+        self.to_client.outlet.has_written = None
+        for relay in (self.to_broker, self.to_client):
+            relay.exact.handle = _nobody
+
     def writable(self, is_writable: bool, *, to_client: bool) -> None:  # noqa: FBT001 - the new state
         """One of the two takes no more of what is written, or does again."""
+        if is_writable:
+            self._heap.freed()
         if to_client:
             self.to_client.writable(is_writable)
             self.replies.writable(is_writable)

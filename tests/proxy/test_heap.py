@@ -6,6 +6,9 @@ import pytest
 
 from limiter.testing import ManualClock
 from proxy.heap import WHILE_S, Heap
+from proxy.runtime import give_back_memory
+from proxy.sessions.shared import Shared
+from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.manual_loop import ManualLoop
 
 
@@ -50,3 +53,38 @@ def test_what_cannot_be_given_back_once_may_be_the_next_time(loop: ManualLoop) -
         loop.run(heap.freed)
         loop.advance(WHILE_S)
     assert given == [WHILE_S, 2 * WHILE_S]
+
+
+def test_what_all_connections_share_gives_back_to_the_system() -> None:
+    assert Shared().heap._give_back is give_back_memory
+
+
+def _told_of(limit: int) -> tuple[SharedBudget, Share, list[int]]:
+    freed_at: list[int] = []
+    budget = SharedBudget(limit, lambda *_turn: None, lambda: freed_at.append(budget.memory))
+    return budget, Share(budget, lambda _is_over: None), freed_at
+
+
+def test_each_time_that_much_less_is_held_it_is_told() -> None:
+    mib = 1024 * 1024
+    _, share, freed_at = _told_of(100 * mib)
+    for _ in range(9):
+        share.take("a", mib)
+    for _ in range(9):
+        share.give("a", mib)
+    assert freed_at == [5 * mib, mib]
+    share.set_aside(4 * mib)
+    assert freed_at == [5 * mib, mib]
+    share.set_aside(-4 * mib)
+    assert freed_at == [5 * mib, mib, 0]
+
+
+def test_of_a_small_budget_a_sixteenth_is_much_and_what_others_hold_is_no_memory_of_this_process() -> None:
+    budget, share, freed_at = _told_of(1600)
+    share.take("a", 107)
+    budget.hold_elsewhere(1000)
+    budget.hold_elsewhere(-1000)
+    share.give("a", 99)
+    assert freed_at == []
+    share.give("a", 1)
+    assert freed_at == [7]

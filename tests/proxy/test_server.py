@@ -21,12 +21,25 @@ from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import DOORS, Server
 from proxy.sessions.leg import Leg
+from proxy.sessions.relay import Relay
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.state import State
+from proxy.sessions.streams import Streams
+from proxy.sessions.traffic import Traffic
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import broker_on_loopback, connect_to
-from tests.proxy.wire import PING, connect, connected, unknown_command
+from tests.proxy.wire import (
+    PING,
+    connect,
+    connected,
+    producer,
+    producer_success,
+    send,
+    subscribe,
+    success,
+    unknown_command,
+)
 
 
 def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
@@ -52,21 +65,16 @@ async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
             client.writer.close()
 
 
-async def test_memory_of_sessions_is_given_back_when_they_had_traffic() -> None:
-    """Those that only existed take up little, and nobody is to be woken by them later."""
+async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_are_there() -> None:
     async with broker_on_loopback() as broker:
         server = make_server(broker)
-        address = await server.start()
-        for frames, is_asked in (([connect()], False), ([connect(), unknown_command()], True)):
-            client = await connect_to(address)
-            client.send(*frames)
-            for _ in frames:
-                await client.hear()
-            client.writer.close()
-            await client.writer.wait_closed()
-            await asyncio.wait_for(server._all_gone.wait(), 10)
-            server._all_gone.clear()
-            assert server._engine.shared.heap._is_asked is is_asked
+        client = await connect_to(await server.start())
+        client.send(connect(), unknown_command())
+        assert [await client.hear() for _ in range(2)] == [connected(), unknown_command()]
+        assert not server._engine.shared.heap._is_asked
+        client.writer.close()
+        await asyncio.wait_for(server._all_gone.wait(), 10)
+        assert server._engine.shared.heap._is_asked
         await server.stop(5)
 
 
@@ -115,40 +123,51 @@ async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.M
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("who", ["client", "broker", "nobody"])
-def test_a_session_that_only_existed_is_gone_when_it_is_over_without_any_search_for_it(who: str) -> None:
-    def there() -> int:
-        return sum(isinstance(one, Session | Leg) for one in gc.get_objects())
+TALK: dict[str, tuple[list[bytes], list[bytes]]] = {
+    "client": ([], []),
+    "talker": ([unknown_command()], [unknown_command()]),
+    "producer": ([producer(), send(0)], [producer_success()]),
+    "consumer": ([subscribe()], [success(307)]),
+}
+"""What clients say, and what they hear."""
 
-    async def serve() -> None:
+
+@pytest.mark.parametrize("who", [*TALK, "broker", "nobody"])
+def test_a_session_is_gone_when_it_is_over_without_any_search_for_it(who: str) -> None:
+    async def serve() -> int:
         async with broker_on_loopback() as broker:
             server = make_server(broker)
             address = await server.start()
             for round_ in range(3):
-                client = await connect_to(address)
-                client.send(connect() if who != "nobody" else b"\0" * 9)
-                if who == "broker":
-                    assert await client.hear() == connected()
-                    next(iter(server._open)).broker.close(0)
-                elif who == "client":
-                    assert await client.hear() == connected()
-                client.writer.close()
-                while server._open:  # noqa: ASYNC110 - nobody else is told
-                    await asyncio.sleep(0.001)
-                del client
+                await _come_and_go(server, address, who)
                 if round_ == 0:
                     gc.collect()
                     gc.disable()
             await asyncio.sleep(0.01)
-            left.append(there())
+            left = sum(isinstance(one, Session | Leg | Traffic | Relay | Streams) for one in gc.get_objects())
             await server.stop(1)
+            return left
 
-    left: list[int] = []
     try:
-        uvloop.run(serve())
+        assert uvloop.run(serve()) == 0
     finally:
         gc.enable()
-    assert left == [0]
+
+
+async def _come_and_go(server: Server, address: str, who: str) -> None:
+    client = await connect_to(address)
+    client.send(connect() if who != "nobody" else b"\0" * 9)
+    if who != "nobody":
+        assert await client.hear() == connected()
+    if who == "broker":
+        next(iter(server._open)).broker.close(0)
+    said, heard = TALK.get(who, ([], []))
+    client.send(*said)
+    for frame in heard:
+        assert await client.hear() == frame
+    client.writer.close()
+    while server._open:  # noqa: ASYNC110 - nobody else is told
+        await asyncio.sleep(0.001)
 
 
 async def test_stopped_it_accepts_nobody() -> None:

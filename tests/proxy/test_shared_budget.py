@@ -37,8 +37,7 @@ class Rig:
 
     def __init__(self, pool: int = 1000) -> None:
         self.turns: list[tuple[str, bool]] = []
-        self.freed_at: list[int] = []
-        self.budget = SharedBudget(pool * 3 // 2, self._turned, lambda: self.freed_at.append(self.budget.memory))
+        self.budget = SharedBudget(pool * 3 // 2, self._turned, lambda: None)
 
     def _turned(self, tenant: str, is_over: bool, _held: int) -> None:  # noqa: FBT001 - as the budget tells it
         self.turns.append((tenant, is_over))
@@ -69,21 +68,6 @@ def test_the_most_that_was_there_at_once_is_remembered() -> None:
     rig.budget.hold_elsewhere(40)
     rig.budget.hold_elsewhere(-110)
     assert (rig.budget.memory, rig.budget.most) == (50, 160)
-
-
-def test_each_time_that_much_less_is_held_it_is_told_that_memory_came_free() -> None:
-    mib = 1024 * 1024
-    rig = Rig(100 * mib)
-    holder = rig.holder()
-    for _ in range(9):
-        holder.take("a", mib)
-    while holder.held:
-        holder.give_one()
-    assert rig.freed_at == [5 * mib, mib]
-    holder.share.set_aside(4 * mib)
-    assert rig.freed_at == [5 * mib, mib]
-    holder.share.set_aside(-4 * mib)
-    assert rig.freed_at == [5 * mib, mib, 0]
 
 
 def test_what_is_set_aside_leaves_less_free_for_all() -> None:

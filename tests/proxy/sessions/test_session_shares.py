@@ -254,3 +254,12 @@ def test_a_command_whose_end_never_comes_is_given_back_with_its_session(make_wor
     assert world.engine.held.memory > 1_000_000
     client.leave()
     assert world.engine.held.memory == 0
+
+
+def test_memory_of_what_was_held_is_given_back_when_it_has_passed(make_world: Make) -> None:
+    world = make_world(**limited(20, rate=10))
+    publisher(world)[0] >> sends(15)
+    assert world.engine.held.used > 0
+    assert "Heap._go" not in world.loop.timers
+    world.advance(1)
+    assert "Heap._go" in world.loop.timers
