@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import uvloop
 
+from limiter.testing import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 from tests.proxy.conversation import World
+from tests.proxy.manual_loop import ManualLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], Any]]:
@@ -21,6 +23,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], A
 def world_kind() -> type[World]:
     """Which worlds are made; a module of tests may have its own."""
     return World
+
+
+@pytest.fixture
+def loop() -> Iterator[ManualLoop]:
+    loop = ManualLoop(ManualClock())
+    yield loop
+    loop.close()
 
 
 @pytest.fixture

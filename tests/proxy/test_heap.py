@@ -1,22 +1,10 @@
 """Memory that came free goes back to the system."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from limiter.testing import ManualClock
 from proxy.heap import WHILE_S, Heap
 from proxy.runtime import give_back_memory
 from proxy.sessions.shared import Shared
 from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.manual_loop import ManualLoop
-
-
-@pytest.fixture
-def loop() -> Iterator[ManualLoop]:
-    loop = ManualLoop(ManualClock())
-    yield loop
-    loop.close()
 
 
 def test_a_while_after_the_first_came_free_all_is_given_back_once(loop: ManualLoop) -> None:

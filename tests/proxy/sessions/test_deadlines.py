@@ -1,23 +1,14 @@
 """One timer for many who have the same time."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from limiter.testing import ManualClock
 from proxy.sessions.deadlines import Deadlines
 from tests.proxy.manual_loop import ManualLoop
-
-
-@pytest.fixture
-def loop() -> Iterator[ManualLoop]:
-    loop = ManualLoop(ManualClock())
-    yield loop
-    loop.close()
 
 
 def test_there_is_one_timer_while_somebody_is_under_way_and_none_else(loop: ManualLoop) -> None:

@@ -1,19 +1,7 @@
 """Signs of life while somebody is not read."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from limiter.testing import ManualClock
 from proxy.sessions.keepalive import INTERVAL_S, LOOK_S, SELDOM_S, KeepAlive
 from tests.proxy.manual_loop import ManualLoop
-
-
-@pytest.fixture
-def loop() -> Iterator[ManualLoop]:
-    loop = ManualLoop(ManualClock())
-    yield loop
-    loop.close()
 
 
 def test_signs_come_at_intervals_short_enough_for_every_client(loop: ManualLoop) -> None:
