@@ -22,7 +22,8 @@ _KEPT = 1024 * 1024
 RESOLVERS = 8
 """Threads that may resolve names at once: libuv gives half of its own to what is slow, and has four if nobody asks."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_C_LIBRARY = ctypes.CDLL(None)
+_TRIM = getattr(_C_LIBRARY, "malloc_trim", None)
 if _TRIM is not None:
     _TRIM.argtypes = (ctypes.c_size_t,)
 
@@ -31,7 +32,7 @@ def set_up_runtime() -> None:
     """Set all of it; a C library that has no such options goes on as it is."""
     sys.setswitchinterval(SWITCH_S)
     os.environ.setdefault("UV_THREADPOOL_SIZE", str(2 * RESOLVERS))
-    options = getattr(ctypes.CDLL(None), "mallopt", None)
+    options = getattr(_C_LIBRARY, "mallopt", None)
     if options is not None:
         options(_M_MMAP_THRESHOLD, LARGE)
         options(_M_TRIM_THRESHOLD, _KEPT)
