@@ -69,6 +69,18 @@ def body_of(envelope: BaseCommand) -> Any:
     return getattr(envelope, descriptor.name)
 
 
+def read(command: bytes) -> Any:
+    """The one command inside a BaseCommand (a frame without its two sizes).
+
+    Raises:
+        MalformedFrame: If there is none, or it lacks what it must have: brokers end the connection for that.
+    """
+    body = body_of(decode(command))
+    if not body.IsInitialized():  # the decoder does not look
+        raise MalformedFrame(f"{body.DESCRIPTOR.name} lacks {', '.join(body.FindInitializationErrors())}")
+    return body
+
+
 def text(value: str | bytes) -> str:
     """A string field as text: protobuf hands out one that is not UTF-8 as bytes."""
     return value if isinstance(value, str) else value.decode(errors="replace")

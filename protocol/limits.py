@@ -5,6 +5,8 @@ Source: org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE, ME
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 FRAME_PADDING = 10 * 1024
+MOST_NAME_BYTES = 4096
+"""UTF-8 bytes of a name that a client may choose: of a topic, producer, subscription or consumer."""
 
 
 def max_frame_size(max_message_size: int) -> int:

@@ -29,3 +29,15 @@ def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes
     answer = CommandPartitionedTopicMetadataResponse(request_id=request_id, response=failed)
     answer.error, answer.message = error, message
     return encode(answer)
+
+
+class RefusedError(Exception):
+    """A client's command goes no further; the client is told why.
+
+    Attributes:
+        error: The error's code in Pulsar's protocol.
+    """
+
+    def __init__(self, error: ServerError, message: str) -> None:
+        super().__init__(message)
+        self.error = error

@@ -81,10 +81,18 @@ class SluiceCollector(Collector):
         )
         yield _reloads(self._engine.counters)
         yield from _workers(self._engine)
+        lookups, memory = self._engine.lookups, self._engine.memory
+        yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
+        yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
+        yield _counter("sluice_client_memory_refused", "Commands refused as too much was kept", memory.refused)
+        yield _gauge("sluice_client_memory_used_bytes", "Bytes kept of streams, requests and CONNECTs", memory.used)
+        yield _gauge("sluice_client_memory_most_bytes", "Most that it has been since the start", memory.most)
+        yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
         yield _counter(
-            "sluice_lookups_refused", "Lookups over the limit of lookups in flight", self._engine.lookups.refused
+            "sluice_answers_ignored",
+            "Brokers' answers to no request of their connection, which went nowhere",
+            self._engine.counters.answers_ignored,
         )
-        yield _gauge("sluice_lookups_in_flight", "Lookups without an answer", self._engine.lookups.in_flight)
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)

@@ -12,7 +12,6 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandLookupTopicResponse,
     ServiceNotReady,
-    TooManyRequests,
 )
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.refusals import lookup_refused
@@ -21,44 +20,17 @@ MOST_REDIRECTS = 10
 _PATIENCE_S = 10.0
 
 
-class LookupSlots:
-    """How many lookups may be in flight in the whole process."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.in_flight = 0
-        self.refused = 0
-
-    def take(self) -> bool:
-        """Whether one more may go; if so it is counted."""
-        if self.in_flight >= self.limit:
-            self.refused += 1
-            return False
-        self.in_flight += 1
-        return True
-
-    def give(self) -> None:
-        """One is answered or given up."""
-        self.in_flight -= 1
-
-
-def too_many(request_id: int) -> bytes:
-    """The answer to a lookup over the limit; clients retry it and keep their connection."""
-    return lookup_refused(request_id, TooManyRequests, "too many lookups in flight at this proxy")
-
-
-def through_proxy(answer: CommandLookupTopicResponse, request_id: int) -> bytes:
+def through_proxy(answer: CommandLookupTopicResponse) -> CommandLookupTopicResponse:
     """The broker's Connect, so that the client connects to the proxy and names that broker to it.
 
     Source: org.apache.pulsar.proxy.server.LookupProxyHandler
     """
     url = text(answer.broker_service_url or answer.broker_service_url_tls)
-    answer.request_id = request_id
     answer.broker_service_url = url
     answer.broker_service_url_tls = url
     answer.authoritative = True
     answer.proxy_through_service_url = True
-    return encode(answer)
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +67,8 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
         if answer.response != CommandLookupTopicResponse.Redirect:
             targets.learn(text(answer.broker_service_url))
             is_found = answer.response == CommandLookupTopicResponse.Connect
-            return through_proxy(answer, request.request_id) if is_found else encode(answer)
+            answer.request_id = request.request_id
+            return encode(through_proxy(answer) if is_found else answer)
         url, authoritative = text(answer.broker_service_url), answer.authoritative
         targets.learn(url)
     return lookup_refused(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")

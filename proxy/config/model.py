@@ -57,6 +57,21 @@ class Publish(_Section):
     )
 
 
+class ClientMemory(_Section):
+    """How much may be kept for clients beside what is held: streams, names, requests without an answer, CONNECTs."""
+
+    connection: Size = Field(
+        64 * 1024**2,
+        gt=0,
+        description="bytes for one connection, some 10,000 producers or consumers; a command beyond it is refused",
+    )
+    total: Size = Field(
+        512 * 1024**2,
+        gt=0,
+        description="bytes for all connections together; an address that has as much as is still free gets no more",
+    )
+
+
 class Config(_Section):
     """Everything that `sluice serve` can be told."""
 
@@ -84,9 +99,19 @@ class Config(_Section):
     allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")
     connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker, all its addresses together")
+    write_timeout: Seconds = Field(
+        30.0, gt=0, description="how long a client may take nothing of what is sent to it; then its connection ends"
+    )
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
     max_connections: Whole = Field(10_000, gt=0, description="client connections at once")
-    max_lookups_in_flight: Whole = Field(50_000, gt=0, description="lookups without an answer at once")
+    max_lookups_in_flight: Whole = Field(
+        50_000,
+        gt=0,
+        description="lookups and other questions for topics without an answer at once; an address that has as "
+        "many as are still free gets no more",
+    )
+    max_lookups_in_flight_per_connection: Whole = Field(5_000, gt=0, description="the same, of one connection")
+    client_memory: ClientMemory = ClientMemory()
     access_log: AccessLog = AccessLog()
     publish: Publish = Publish()
     dispatch: Dispatch = Dispatch()

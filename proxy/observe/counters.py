@@ -40,6 +40,8 @@ class Counters:
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
+    answers_ignored: int = 0
+    """Brokers' answers to no request of this connection, which went nowhere."""
     blocked: Words = field(default_factory=Words)
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
     not_admitted: Words = field(default_factory=Words)

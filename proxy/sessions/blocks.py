@@ -3,24 +3,12 @@
 from collections.abc import Callable
 
 from limiter.stream import Stream, StreamName
-from protocol.commands import encode, text
-from protocol.pulsar_pb2 import (
-    CommandCloseConsumer,
-    CommandCloseProducer,
-    CommandProducer,
-    CommandSubscribe,
-    NotAllowedError,
-    ServerError,
-    ServiceNotReady,
-)
-from protocol.topic_name import parse_topic
+from protocol.pulsar_pb2 import ServerError
+from protocol.topic_name import TopicName, parse_topic
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.rules import Key, Kind, Rule
-from proxy.refusals import NO_REQUEST, request_refused
-from proxy.sessions.outlet import Outlet
-from proxy.sessions.requests import Requests
-from proxy.sessions.streams import Streams
-from proxy.sessions.turned_away import reopening_error
+from proxy.refusals import RefusedError
+from proxy.sessions.streams import Streams, close_told
 
 _NAME: dict[Kind, Callable[[StreamName], str]] = {
     Kind.PRODUCER: lambda name: name.producer_name,
@@ -38,58 +26,37 @@ class SessionBlocks:
     Args:
         blocklist: The rules.
         streams: The session's producers and consumers.
-        requests: Where the answers to the proxy's own requests are awaited.
         reply: Sends a frame to the client.
-        to_broker: Takes frames for the broker.
     """
 
-    __slots__ = ("_blocklist", "_leaving", "_reply", "_requests", "_streams", "_to_broker")
+    __slots__ = ("_blocklist", "_reply", "_streams")
 
-    def __init__(
-        self,
-        blocklist: Blocklist,
-        streams: Streams,
-        requests: Requests,
-        reply: Callable[[bytes], None],
-        to_broker: Outlet,
-    ) -> None:
+    def __init__(self, blocklist: Blocklist, streams: Streams, reply: Callable[[bytes], None]) -> None:
         self._blocklist = blocklist
         self._streams = streams
-        self._requests = requests
         self._reply = reply
-        self._to_broker = to_broker
-        self._leaving: dict[tuple[str, int], None] = {}
 
-    def refuses_producer(self, command: CommandProducer) -> bool:
-        """Whether a PRODUCER goes no further; its client has been told then."""
-        name = StreamName("publish", "", "", text(command.topic), command.producer_id, text(command.producer_name))
-        return self._refuses(name, command.request_id, reopening_error(command))
+    def check(self, name: StreamName, topic: TopicName, error: ServerError) -> None:
+        """A stream of this name is to be opened.
 
-    def refuses_consumer(self, command: CommandSubscribe) -> bool:
-        """Whether a SUBSCRIBE goes no further; its client has been told then."""
-        name = StreamName(
-            "dispatch",
-            "",
-            "",
-            text(command.topic),
-            command.consumer_id,
-            subscription=text(command.subscription),
-            consumer_name=text(command.consumer_name),
-        )
-        return self._refuses(name, command.request_id, NotAllowedError)
+        Raises:
+            RefusedError: With `error`, if a rule is against it.
+        """
+        rule = self._of_stream(name, topic)
+        if rule is not None:
+            self._blocklist.refused(rule)
+            self._streams.rejects.note(self._streams.connection, "blocked", name.topic, str(rule))
+            raise RefusedError(error, str(rule))
 
-    def ends_opened(self, stream: Stream, request_id: int) -> bool:
-        """Whether a stream that the broker has just accepted is blocked by now, or by the name that the broker chose.
+    def of_opened(self, stream: Stream) -> Rule | None:
+        """The rule against a stream that the broker has just accepted, which it did not know of, or made by its name.
 
-        Then the client gets an error for its request in place of the broker's answer.
+        It is ended then; its client is to get an error in place of the broker's answer.
         """
         rule = self._of_stream(stream.name) if stream.is_open else None
-        if rule is None:
-            return False
-        if self._end(stream, rule):
-            self._reply(request_refused(request_id, NotAllowedError, str(rule)))
-            return True
-        return False
+        if rule is not None:
+            self._end(stream, rule)
+        return rule
 
     def end_streams(self, rule: Rule) -> int:
         """End the streams that a new rule means; gives how many there were.
@@ -101,48 +68,26 @@ class SessionBlocks:
         for stream in found:
             if self._of_stream(stream.name) is not None:
                 ended += 1
-                if self._end(stream, rule):
-                    self._reply(_close(stream.name, NO_REQUEST))
+                was_closing = self._streams.is_closing(stream)
+                self._end(stream, rule)
+                if not was_closing:  # else the client hears of its end already
+                    self._reply(close_told(stream.name))
         return ended
 
-    def _of_stream(self, name: StreamName) -> Rule | None:
+    def _of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:
         rules = self._blocklist.rules
         if not rules:
             return None
-        try:
-            topic = parse_topic(name.topic)
-        except ValueError:
-            return None  # the client will be told as everybody who sends that
+        topic = topic or parse_topic(name.topic)
         if name.direction == "publish":
             return rules.of_producer(topic, name.producer_name)
         return rules.of_consumer(topic, name.subscription, name.consumer_name)
 
-    def _refuses(self, name: StreamName, request_id: int, error: ServerError) -> bool:
-        rule = self._of_stream(name)
-        if rule is not None:
-            self._blocklist.refused(rule)
-            self._streams.rejects.note(self._streams.connection, "blocked", name.topic, str(rule))
-            self._reply(request_refused(request_id, error, str(rule)))
-            return True
-        if (name.direction, name.stream_id) in self._leaving:
-            # The broker still has the one before, and would take this for that.
-            self._reply(request_refused(request_id, ServiceNotReady, "it was blocked and is still being closed"))
-            return True
-        return False
-
-    def _end(self, stream: Stream, rule: Rule) -> bool:
-        """Close a stream here and at the broker. False if its client has asked for that already."""
-        was_closing, name = self._streams.is_closing(stream), stream.name
-        self._streams.close(stream)
+    def _end(self, stream: Stream, rule: Rule) -> None:
+        name = stream.name
+        self._streams.expel(stream)
         what = {"direction": name.direction, "topic": name.topic, "stream": name.stream_id}
         self._blocklist.ended(rule, self._streams.connection, **what)
-        if was_closing:
-            return False
-        key = name.direction, name.stream_id
-        self._leaving[key] = None
-        request_id = self._requests.own(lambda: self._leaving.pop(key, None))
-        self._to_broker.insert(_close(name, request_id))
-        return True
 
 
 def _may_mean(key: Key, name: StreamName) -> bool:
@@ -150,9 +95,3 @@ def _may_mean(key: Key, name: StreamName) -> bool:
     if key.kind is Kind.TOPIC:
         return name.topic.startswith(key.name)
     return _NAME[key.kind](name) == key.name
-
-
-def _close(name: StreamName, request_id: int) -> bytes:
-    if name.direction == "publish":
-        return encode(CommandCloseProducer(producer_id=name.stream_id, request_id=request_id))
-    return encode(CommandCloseConsumer(consumer_id=name.stream_id, request_id=request_id))

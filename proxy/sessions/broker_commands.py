@@ -3,26 +3,33 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-from protocol.commands import body_of, decode, encode
+from protocol.commands import encode, read
+from protocol.listing import Listing
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
-    CommandError,
-    CommandLookupTopicResponse,
+    CommandGetTopicsOfNamespaceResponse,
     CommandPing,
-    CommandProducerSuccess,
     CommandReachedEndOfTopic,
     CommandSendError,
     CommandSendReceipt,
-    CommandSuccess,
     CommandTopicMigrated,
 )
 from proxy.observe.counters import Counters
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
+
+_OF_ANY_REQUEST = frozenset({BaseCommand.SUCCESS, BaseCommand.ERROR})
+"""They answer requests that the proxy does not follow, too."""
+_ANSWERS = _OF_ANY_REQUEST | {
+    BaseCommand.PRODUCER_SUCCESS,
+    BaseCommand.LOOKUP_RESPONSE,
+    BaseCommand.PARTITIONED_METADATA_RESPONSE,
+    BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+}
 
 
 class BrokerEvents(Protocol):
@@ -41,46 +48,47 @@ class BrokerCommands:
     Args:
         streams: The session's producers and consumers.
         requests: Where answers are awaited.
-        looked_up: Takes the answer to a LOOKUP; the frame that goes on to the client, or None.
         events: Told of what concerns the connections themselves.
         counters: Told of removed addresses.
     """
 
-    __slots__ = ("_counters", "_events", "_looked_up", "_requests", "_streams")
+    __slots__ = ("_counters", "_events", "_requests", "_streams")
 
-    def __init__(
-        self,
-        streams: Streams,
-        requests: Requests,
-        looked_up: Callable[[CommandLookupTopicResponse, bytes], bytes | None],
-        events: BrokerEvents,
-        counters: Counters,
-    ) -> None:
+    def __init__(self, streams: Streams, requests: Requests, events: BrokerEvents, counters: Counters) -> None:
         self._streams = streams
         self._requests = requests
         self._events = events
         self._counters = counters
-        self._looked_up = looked_up
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """The frame that goes on to the client in place of `frame`, or None."""
+        if kind in _ANSWERS:
+            return self._answer(kind, command, frame)
         handler = self._HANDLERS.get(kind)
-        return frame if handler is None else handler(self, body_of(decode(command)), frame)
+        return frame if handler is None else handler(self, read(command), frame)
+
+    def _answer(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """An answer to one of the requests that are followed, or to another one, whose id is the client's own."""
+        if kind == BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE:
+            return self._topics_listed(command)
+        answer = read(command)
+        if not self._requests.is_own(answer.request_id) and kind in _OF_ANY_REQUEST:
+            return frame
+        return self._requests.answered(kind, answer) if self._requests.waits_for(answer.request_id) else None
+
+    def _topics_listed(self, command: bytes) -> bytes | None:
+        """A listing may be megabytes: it goes on as it came, but for its request id."""
+        listing = Listing(command)
+        if not self._requests.waits_for(listing.request_id):
+            return None
+        client_id = self._requests.client_id(listing.request_id)
+        answer = CommandGetTopicsOfNamespaceResponse(request_id=listing.request_id)
+        self._requests.answered(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, answer)
+        return None if client_id is None else listing.with_request_id(client_id)
 
     def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
         self._events.connected(command)
         return frame
-
-    def _producer_success(self, command: CommandProducerSuccess, frame: bytes) -> bytes | None:
-        if not command.producer_ready:  # it waits for exclusive access, and a second answer will come
-            return frame
-        return frame if self._requests.done(command.request_id, command) else None
-
-    def _success(self, command: CommandSuccess, frame: bytes) -> bytes | None:
-        return frame if self._requests.done(command.request_id, command) else None
-
-    def _error(self, command: CommandError, frame: bytes) -> bytes | None:
-        return frame if self._requests.done(command.request_id, None) else None
 
     def _send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bytes | None:
         return None if self._streams.send_answered(command, frame) else frame
@@ -88,13 +96,13 @@ class BrokerCommands:
     def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes:
         stream = self._streams.producer(command.producer_id)
         if stream is not None:
-            self._streams.close(stream)
+            self._streams.closed_by_broker(stream)
         return self._without_address(command, frame)
 
     def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
-            self._streams.close(stream)
+            self._streams.closed_by_broker(stream)
         return self._without_address(command, frame)
 
     def _without_address(self, command: CommandCloseProducer | CommandCloseConsumer, frame: bytes) -> bytes:
@@ -121,15 +129,8 @@ class BrokerCommands:
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
         return None if self._events.pinged() else frame
 
-    def _lookup_response(self, command: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
-        return self._looked_up(command, frame)
-
     _HANDLERS: ClassVar[dict[int, Callable[["BrokerCommands", Any, bytes], bytes | None]]] = {
         BaseCommand.CONNECTED: _connected,
-        BaseCommand.PRODUCER_SUCCESS: _producer_success,
-        BaseCommand.SUCCESS: _success,
-        BaseCommand.ERROR: _error,
-        BaseCommand.LOOKUP_RESPONSE: _lookup_response,
         BaseCommand.CLOSE_PRODUCER: _close_producer,
         BaseCommand.CLOSE_CONSUMER: _close_consumer,
         BaseCommand.ACTIVE_CONSUMER_CHANGE: _about_consumer,

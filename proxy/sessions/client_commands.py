@@ -1,18 +1,18 @@
 """What the proxy does with a client's commands but for FLOW; all that is not named here passes as it came."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
 from google.protobuf.message import Message
 
 from limiter.stream import Stream
-from protocol.commands import body_of, decode
+from protocol.commands import encode, read
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
     CommandCloseProducer,
+    CommandError,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -21,16 +21,23 @@ from protocol.pulsar_pb2 import (
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
-    InvalidTopicName,
-    TooManyRequests,
+    NotAllowedError,
+    ServerError,
+    ServiceNotReady,
 )
-from proxy.admission import NotAdmittedError
-from proxy.refusals import request_refused
-from proxy.sessions.admittance import UndecidedError, error_of
+from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
+from proxy.sessions.admittance import UndecidedError
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.requests import Requests
-from proxy.sessions.streams import Streams, TooManyStreamsError
+from proxy.sessions.streams import Streams
+from proxy.sessions.turned_away import reopening_error
+
+_REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
+    BaseCommand.LOOKUP: lookup_refused,
+    BaseCommand.PARTITIONED_METADATA: metadata_refused,
+}
+"""How the client is told; all others get ERROR."""
 
 
 class ClientCommands:
@@ -62,126 +69,111 @@ class ClientCommands:
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """The frame that goes on to the broker in place of `frame`, or None."""
-        handler = self._HANDLERS.get(kind)
-        if handler is None:
+        if kind not in self._HANDLERS:
             return frame
+        return self._handle(kind, read(command))
+
+    def _handle(self, kind: int, command: Any) -> bytes | None:
         try:
-            return handler(self, body_of(decode(command)), frame)
+            return self._HANDLERS[kind](self, command)
+        except RefusedError as refused:
+            said = _REFUSED.get(kind, request_refused)
+            self._reply(said(command.request_id, refused.error, str(refused)))
         except UndecidedError as undecided:
-            undecided.again = partial(self._handle_late, kind, command, frame)
-            return None
+            undecided.again = partial(self._handle_late, kind, command)
+        return None
 
-    def _handle_late(self, kind: int, command: bytes, frame: bytes) -> None:
+    def _handle_late(self, kind: int, command: Any) -> None:
         """What it waited for is there; by now other things may be against it, too."""
-        passes = self.handle(kind, command, frame)
-        if passes is not None:
-            self._streams.pass_on(passes)
+        frame = self._handle(kind, command)
+        if frame is not None:
+            self._streams.pass_on(frame)
 
-    def _producer(self, command: CommandProducer, frame: bytes) -> bytes | None:
-        if self._blocks.refuses_producer(command):
-            return None
-        return self._open(self._streams.open_producer, command, frame)
+    def _producer(self, command: CommandProducer) -> bytes:
+        return self._open(command, reopening_error(command))
 
-    def _subscribe(self, command: CommandSubscribe, frame: bytes) -> bytes | None:
-        if self._blocks.refuses_consumer(command):
-            return None
-        return self._open(self._streams.open_consumer, command, frame)
+    def _subscribe(self, command: CommandSubscribe) -> bytes:
+        return self._open(command, NotAllowedError)
 
-    def _open(self, open_stream: Callable[[Any], Stream | None], command: Any, frame: bytes) -> bytes | None:
+    def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
+        name, topic = self._streams.name_of(command)
+        self._blocks.check(name, topic, if_blocked)
+        client_id, stream = command.request_id, self._streams.open(name, topic)
         try:
-            stream = open_stream(command)
-        except ValueError as error:
-            self._reply(request_refused(command.request_id, InvalidTopicName, str(error)))
-            return None
-        except TooManyStreamsError as error:
-            self._reply(request_refused(command.request_id, TooManyRequests, str(error)))
-            return None
-        except NotAdmittedError as error:
-            self._reply(request_refused(command.request_id, error_of(error.what), str(error)))
-            return None
-        answered = (
-            partial(self._opened, stream, command.request_id) if stream else partial(self._again, open_stream, command)
-        )
-        self._requests.sent(command.request_id, answered)
+            frame = self._requests.forward(command, partial(self._opened, stream))
+        except RefusedError:
+            self._streams.close(stream)
+            raise
+        self._streams.asked(stream, self._requests.last_id, client_id)
         return frame
 
-    def _opened(self, stream: Stream, request_id: int, answer: Message | None) -> bool:
+    def _opened(self, stream: Stream, answer: Message) -> Message:
         self._streams.answered(answer, stream)
-        return answer is None or not self._blocks.ends_opened(stream, request_id)
+        if isinstance(answer, CommandError):
+            return answer
+        rule = self._blocks.of_opened(stream)
+        return answer if rule is None else CommandError(request_id=0, error=NotAllowedError, message=str(rule))
 
-    def _again(self, open_stream: Callable[[Any], Stream | None], command: Any, answer: Message | None) -> bool:
-        """An id that was in use is answered: if its first owner has gone meanwhile, there is a new one.
+    def _when_answered(
+        self, act: Callable[[Any, Stream], None], stream: Stream | None
+    ) -> Callable[[Message], Message | None]:
+        """Do this with the answer, which the client hears; nothing, where there is no such stream."""
 
-        If whether it may come in is known later only, the client hears of it before, and is not read before.
-        """
-        stream = None
-        try:
-            with suppress(TooManyStreamsError, NotAdmittedError):
-                stream = open_stream(command) if answer is not None else None
-        except UndecidedError as undecided:
-            undecided.again = partial(self._again, open_stream, command, answer)
-        return stream is None or self._opened(stream, command.request_id, answer)
+        def answered(answer: Message) -> Message:
+            if stream is not None:
+                act(answer, stream)
+            return answer
 
-    def _when_answered(self, request_id: int, act: Callable[[Message | None, Stream], None], stream: Stream) -> None:
-        def answered(answer: Message | None) -> bool:
-            act(answer, stream)
-            return True
+        return answered
 
-        self._requests.sent(request_id, answered)
-
-    def _close_when_answered(self, request_id: int, stream: Stream) -> None:
-        self._streams.closing(stream)
-        self._when_answered(request_id, self._streams.close_answered, stream)
-
-    def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes | None:
+    def _close_producer(self, command: CommandCloseProducer) -> bytes | None:
         stream = self._streams.producer(command.producer_id)
-        if stream is None:
-            return frame
-        self._close_when_answered(command.request_id, stream)
-        return None if self._streams.hold_behind(stream, frame) else frame
+        frame = self._close(command, stream)
+        return None if stream is not None and self._streams.hold_behind(stream, frame) else frame
 
-    def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
+    def _close_consumer(self, command: CommandCloseConsumer) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
         if stream is not None:
             self._streams.leave(stream)
-            self._close_when_answered(command.request_id, stream)
-        return frame
+        return self._close(command, stream)
 
-    def _unsubscribe(self, command: CommandUnsubscribe, frame: bytes) -> bytes:
+    def _close(self, command: CommandCloseProducer | CommandCloseConsumer, stream: Stream | None) -> bytes:
+        act = self._when_answered(self._streams.close_answered, stream)
+        if stream is None:
+            return self._requests.forward(command, act)
+        if self._streams.is_closing(stream):
+            raise RefusedError(ServiceNotReady, "it is being closed already")
+        self._streams.closing(stream)
+        return self._requests.forward_close(command, act)
+
+    def _unsubscribe(self, command: CommandUnsubscribe) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
-        if stream is not None:
-            self._when_answered(command.request_id, self._streams.unsubscribe_answered, stream)
-        return frame
+        return self._requests.forward(command, self._when_answered(self._streams.unsubscribe_answered, stream))
 
-    def _seek(self, command: CommandSeek, frame: bytes) -> bytes:
+    def _seek(self, command: CommandSeek) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
-        if stream is not None:
-            self._when_answered(command.request_id, self._streams.sought, stream)
-        return frame
+        return self._requests.forward(command, self._when_answered(self._streams.sought, stream))
 
-    def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages, frame: bytes) -> bytes | None:
+    def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages) -> bytes | None:
         """Everything is asked for again: who says an epoch ignores by itself what was sent before that.
 
         Who says none takes what was sent before, and in order: what is held then must not be missing there. An
         acknowledgement of what the broker sent behind it would acknowledge it unseen.
         """
-        stream = self._streams.consumer(command.consumer_id)
+        stream, frame = self._streams.consumer(command.consumer_id), encode(command)
         if stream is None or command.message_ids or not command.HasField("consumer_epoch"):
             return frame
         self._streams.redeliver(stream, frame)
         return None
 
-    def _look_up(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
-        return self._lookups.asked(command, frame)
+    def _look_up(self, command: CommandLookupTopic) -> bytes:
+        return self._lookups.asked(command)
 
-    def _count_partitions(self, command: CommandPartitionedTopicMetadata, frame: bytes) -> bytes | None:
-        return self._lookups.asked_partitions(command, frame)
-
-    def _list_topics(self, command: CommandGetTopicsOfNamespace, frame: bytes) -> bytes | None:
-        return self._lookups.asked_topics(command, frame)
+    def _ask_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
+        return self._lookups.asked_about(command)
 
     # One table for all sessions: of its own it would be the largest thing that an idle one has.
-    _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any, bytes], bytes | None]]] = {
+    _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any], bytes | None]]] = {
         BaseCommand.PRODUCER: _producer,
         BaseCommand.SUBSCRIBE: _subscribe,
         BaseCommand.CLOSE_PRODUCER: _close_producer,
@@ -190,6 +182,6 @@ class ClientCommands:
         BaseCommand.SEEK: _seek,
         BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _redeliver,
         BaseCommand.LOOKUP: _look_up,
-        BaseCommand.PARTITIONED_METADATA: _count_partitions,
-        BaseCommand.GET_TOPICS_OF_NAMESPACE: _list_topics,
+        BaseCommand.PARTITIONED_METADATA: _ask_about,
+        BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
     }

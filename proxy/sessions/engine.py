@@ -14,7 +14,6 @@ from limiter.levels import Client, Topic
 from limiter.passage import Passage
 from limiter.stream import Answering, Entry, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
-from proxy.brokers.lookup import LookupSlots
 from proxy.brokers.targets import Targets, split_address
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
@@ -22,6 +21,7 @@ from proxy.observe.counters import Counters
 from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.observe.rejects import Rejects
+from proxy.pool import Claim, Pool
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.dialler import Dialler
 from proxy.sessions.leg import Leg
@@ -77,13 +77,22 @@ class Engine:
         self.shared = Shared()
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
         self.rejects = Rejects()
-        self.lookups = LookupSlots(config.max_lookups_in_flight)
+        self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
+        self.memory = Pool(config.client_memory.total, config.client_memory.connection)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.dialler = Dialler(config, self.targets)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
+
+    def lookup_slots_of(self, connection: Connection) -> Claim:
+        """The lookups of one connection that are without an answer."""
+        return Claim(self.lookups, connection.client_network)
+
+    def memory_of(self, connection: Connection) -> Claim:
+        """The bytes that are kept for one connection: its streams, and its requests without an answer."""
+        return Claim(self.memory, connection.client_network)
 
     def admittance(self, connection: Connection, client: Leg) -> Admittance:
         """What a session asks whether its client, its lookups and its streams may come in."""

@@ -1,7 +1,7 @@
 """FLOW, both ways: what a client asks for of its consumers' messages, and what of that is passed on to the broker."""
 
 from limiter.stream import Stream
-from protocol.commands import body_of, decode
+from protocol.commands import encode, read
 from protocol.flow import FLOW, MOST_PERMITS, flow_frame, read_flow
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.pending import CommandHandler
@@ -26,21 +26,18 @@ class Flows:
         consumer_id, permits = read_flow(command)
         if consumer_id >= 0:
             return frame if self._passes(consumer_id, permits) else None
-        flow = body_of(decode(command))
-        return frame if self._passes(flow.consumer_id, flow.message_permits) else None
+        flow = read(command)
+        return encode(flow) if self._passes(flow.consumer_id, flow.message_permits) else None
 
     def _passes(self, consumer_id: int, permits: int) -> bool:
         """Count what is asked for. Whether the FLOW goes on as it came; else it stays here, and others may go for it.
 
         Brokers close the whole connection for a FLOW of 0, which stays here, and for one above MOST_PERMITS, which goes
-        in parts. One of a consumer that asked to be closed (`Streams.leave`) stays: what came for it would go nowhere.
+        in parts. One of a consumer that the broker has not let in stays, too, as brokers ignore it; and one of a
+        consumer that asked to be closed: what came for it would go nowhere.
         """
-        if permits == 0:
-            return False
         stream = self._consumers.get(consumer_id)
-        if stream is None or stream.permits is None:
-            return True
-        if not stream.is_accepted:
+        if permits == 0 or stream is None or stream.permits is None or not stream.is_accepted:
             return False
         return stream.permits.ask(permits, as_it_came=permits <= MOST_PERMITS)
 

@@ -1,101 +1,134 @@
-"""The lookups of one session."""
+"""The lookups of one session, and its other questions for topics."""
 
-from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import Message
 
 from protocol.commands import text
+from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
+    CommandError,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
-    ServerError,
+    InvalidTopicName,
+    NotAllowedError,
     TooManyRequests,
 )
 from proxy.admission import NotAdmittedError
-from proxy.brokers.lookup import Redirected, follow, through_proxy, too_many
-from proxy.refusals import lookup_refused, metadata_refused, request_refused
+from proxy.brokers.lookup import Redirected, follow, through_proxy
+from proxy.pool import Claim
+from proxy.refusals import RefusedError
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.engine import Engine
 from proxy.sessions.replies import Replies
+from proxy.sessions.requests import Requests
 from proxy.tasks import Tasks
+
+MOST_LOOKUP = 64 * 1024
+"""Bytes of a LOOKUP, which is kept until it is answered: a name, and what a proxy in front says of its client."""
 
 
 class SessionLookups:
-    """Remembers what was asked, and turns the brokers' answers into ones that lead back here.
+    """Passes questions on, and turns the brokers' answers to lookups into ones that lead back here.
 
     Args:
-        engine: Slots and allow-list.
+        engine: The allow-list.
+        slots: How many of them may be without an answer.
+        memory: Counts what is kept of them.
+        requests: Where the answers are awaited.
         tasks: Where redirects are followed.
-        replies: Where refusals and late answers go.
+        replies: Where late answers go.
         admittance: Says whether the client asks too often.
         greeting: The client's CONNECT, with which redirects are followed.
     """
 
-    __slots__ = ("_admittance", "_asked", "_engine", "_greeting", "_replies", "_tasks")
+    __slots__ = ("_admittance", "_engine", "_greeting", "_memory", "_replies", "_requests", "_slots", "_tasks")
 
-    def __init__(self, engine: Engine, tasks: Tasks, replies: Replies, admittance: Admittance, greeting: bytes) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        engine: Engine,
+        slots: Claim,
+        memory: Claim,
+        requests: Requests,
+        tasks: Tasks,
+        replies: Replies,
+        admittance: Admittance,
+        greeting: bytes,
+    ) -> None:
         self._greeting = greeting
         self._engine = engine
+        self._slots = slots
+        self._memory = memory
+        self._requests = requests
         self._tasks = tasks
         self._replies = replies
         self._admittance = admittance
-        self._asked: dict[int, CommandLookupTopic] = {}
 
-    def asked(self, command: CommandLookupTopic, frame: bytes) -> bytes | None:
-        """A LOOKUP goes by; None if there are too many already, which the client is told."""
-        if command.request_id in self._asked or not self._engine.lookups.take():
-            self._replies.send(too_many(command.request_id))
-            return None
+    def asked(self, command: CommandLookupTopic) -> bytes:
+        """A LOOKUP, as it goes to the broker. It is kept whole: a redirect is followed with all its fields.
+
+        Raises:
+            RefusedError: If there are too many already, or they come too often.
+        """
+        size = command.ByteSize()
+        if size > MOST_LOOKUP:
+            raise RefusedError(NotAllowedError, f"a LOOKUP of {size} bytes, {MOST_LOOKUP} are allowed")
+        return self._ask(command, command.topic, partial(self._looked_up, _copy(command)), size)
+
+    def asked_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
+        """The question how many partitions a topic has, or for a namespace's topics; the same."""
+        name = command.topic if isinstance(command, CommandPartitionedTopicMetadata) else command.namespace
+        return self._ask(command, name, self._answered, 0)
+
+    def _ask(self, command: Any, name: str | bytes, act: Any, keeps: int) -> bytes:
+        if len(name) > MOST_NAME_BYTES:
+            raise RefusedError(InvalidTopicName, f"a name of {len(name)} bytes, {MOST_NAME_BYTES} are allowed")
+        if not self._slots.take(1):
+            # Not ServiceNotReady: it makes Java clients drop the connection.
+            raise RefusedError(TooManyRequests, "too many lookups in flight at this proxy")
         try:
-            if self._is_admitted(command.request_id, lookup_refused):
-                self._asked[command.request_id] = command
-                return frame
-        finally:
-            if command.request_id not in self._asked:
-                self._engine.lookups.give()
-        return None
+            self._admittance.look_up()
+            return self._requests.forward(command, act, keeps)
+        except NotAdmittedError as error:
+            self._slots.add(-1)
+            raise RefusedError(TooManyRequests, str(error)) from None
+        except BaseException:
+            self._slots.add(-1)
+            raise
 
-    def asked_partitions(self, command: CommandPartitionedTopicMetadata, frame: bytes) -> bytes | None:
-        """The question how many partitions a topic has goes by; None if there are too many already."""
-        return frame if self._is_admitted(command.request_id, metadata_refused) else None
+    def _answered(self, answer: Message) -> Message:
+        self._slots.add(-1)
+        return answer
 
-    def asked_topics(self, command: CommandGetTopicsOfNamespace, frame: bytes) -> bytes | None:
-        """The question for a namespace's topics goes by; the same."""
-        return frame if self._is_admitted(command.request_id, request_refused) else None
-
-    def answered(self, answer: CommandLookupTopicResponse, frame: bytes) -> bytes | None:
+    def _looked_up(
+        self, request: CommandLookupTopic, answer: CommandLookupTopicResponse | CommandError
+    ) -> Message | None:
         """The broker's answer: changed, left alone (failures), or None while a redirect is followed."""
-        request = self._asked.get(answer.request_id)
-        if answer.response == CommandLookupTopicResponse.Failed or request is None:
-            self._done(answer.request_id)
-            return frame
+        if isinstance(answer, CommandError) or answer.response == CommandLookupTopicResponse.Failed:
+            return self._answered(answer)
         url = text(answer.broker_service_url or answer.broker_service_url_tls)
         self._engine.targets.learn(url)
         if answer.response == CommandLookupTopicResponse.Connect:
-            self._done(answer.request_id)
-            return through_proxy(answer, answer.request_id)
+            return self._answered(through_proxy(answer))
         self._tasks.start(self._follow(Redirected(request, url, answer.authoritative)), f"redirect to {url}")
         return None
 
-    def close(self) -> None:
-        """The session ends."""
-        for request_id in list(self._asked):
-            self._done(request_id)
-
-    def _is_admitted(self, request_id: int, refused: Callable[[int, ServerError, str], bytes]) -> bool:
-        try:
-            self._admittance.look_up()
-        except NotAdmittedError as error:
-            # Not ServiceNotReady: it makes Java clients drop the connection.
-            self._replies.send(refused(request_id, TooManyRequests, str(error)))
-            return False
-        return True
-
     async def _follow(self, redirected: Redirected) -> None:
-        frame = await follow(redirected, self._greeting, self._engine.targets)
-        self._done(redirected.request.request_id)
+        size = redirected.request.ByteSize()
+        self._memory.add(size)
+        try:
+            frame = await follow(redirected, self._greeting, self._engine.targets)
+        finally:
+            self._slots.add(-1)
+            self._memory.add(-size)
         self._replies.send(frame)
 
-    def _done(self, request_id: int) -> None:
-        if self._asked.pop(request_id, None) is not None:
-            self._engine.lookups.give()
+
+def _copy(command: CommandLookupTopic) -> CommandLookupTopic:
+    """Its request id is the client's: what goes on to the broker has another one."""
+    request = CommandLookupTopic()
+    request.CopyFrom(command)
+    return request

@@ -1,4 +1,17 @@
-"""The producers and consumers of one session, as streams with limits."""
+"""The producers and consumers of one session, as streams with limits.
+
+What the proxy believes of an id must be what the broker does with it, or a client could be charged as another one:
+
+    (free) ──PRODUCER, SUBSCRIBE──▶ opening ──SUCCESS──▶ open ──the client's CLOSE──▶ closing ──SUCCESS──▶ (free)
+                                       │                   ├── the broker's CLOSE, UNSUBSCRIBE's SUCCESS ──▶ (free)
+                                       ├──ERROR──▶ (free)  │
+                                       └─ the broker's CLOSE ┴─ a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
+
+An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE for an id that
+is opening may be of the stream before it, written late: so the proxy closes what may be there.
+
+Source: org.apache.pulsar.broker.service.ServerCnx
+"""
 
 from collections.abc import Callable
 
@@ -6,29 +19,51 @@ from google.protobuf.message import Message
 
 from limiter.levels import Client
 from limiter.stream import Entry, Stream, StreamName
-from protocol.commands import text
+from protocol.commands import encode, text
 from protocol.errors import ProtocolError
+from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandError,
     CommandProducer,
     CommandProducerSuccess,
     CommandSendError,
     CommandSendReceipt,
     CommandSubscribe,
+    CommandSuccess,
+    InvalidTopicName,
+    NotAllowedError,
+    ServiceNotReady,
+    TooManyRequests,
 )
 from protocol.topic_name import TopicName, parse_topic
+from proxy.admission import NotAdmittedError
 from proxy.observe.connection import Connection
-from proxy.sessions.admittance import Admittance
+from proxy.pool import Claim
+from proxy.refusals import NO_REQUEST, RefusedError, request_refused
+from proxy.sessions.admittance import Admittance, error_of
 from proxy.sessions.engine import Engine
 from proxy.sessions.flows import Grants
 from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.relay import Relay
+from proxy.sessions.requests import Requests
 
 MOST_STREAMS = 65_536
 """Producers and consumers of one connection."""
+STREAM_MEMORY = 6 * 1024
+"""Bytes that a stream and its limits take beside their names."""
+_COPIES = 4
+"""Times that a name is kept: as the stream's, its limits', and in what finds them."""
 
 
-class TooManyStreamsError(Exception):
-    """One connection wants more producers and consumers than it may have."""
+class NameTooLongError(ProtocolError):
+    """A broker gives a producer a name that no client could have chosen."""
+
+    cause = "name_too_long"
+
+
+Opening = CommandProducer | CommandSubscribe
 
 
 class Streams:
@@ -39,6 +74,9 @@ class Streams:
         connection: Whose they are.
         admittance: Says whether there are too many.
         relays: In which producers pass, and in which consumers do.
+        requests: Where the answers to the proxy's own requests are awaited.
+        memory: Counts what is kept of them.
+        reply: Sends a frame to the client.
         broke: Told if the client breaks the protocol, where that is found late.
     """
 
@@ -46,83 +84,122 @@ class Streams:
         "_admittance",
         "_broke",
         "_closing",
-        "_delivers",
         "_engine",
+        "_expelled",
+        "_memory",
         "_opening",
-        "_publishes",
+        "_reply",
+        "_requests",
         "_to_broker",
         "_to_client",
         "connection",
         "rejects",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         engine: Engine,
         connection: Connection,
         admittance: Admittance,
         relays: tuple[Relay, Relay],
+        requests: Requests,
+        memory: Claim,
+        reply: Callable[[bytes], None],
         broke: Callable[[ProtocolError], None],
     ) -> None:
         self._engine = engine
         self.connection = connection
         self._to_broker, self._to_client = relays
-        self._publishes, self._delivers = relays[0].exact.release, relays[1].exact.release
+        self._requests = requests
+        self._memory = memory
+        self._reply = reply
         self._broke = broke
         self.rejects = engine.rejects
         self._admittance = admittance
-        self._closing: dict[Stream, None] = {}
-        self._opening: dict[Stream, None] = {}
         # As sets they would be three times as large in a connection that has none.
+        self._opening: dict[Stream, tuple[int, int]] = {}
+        """With the request ids, the proxy's and the client's, that the broker has not answered."""
+        self._closing: dict[Stream, None] = {}
+        self._expelled: dict[tuple[str, int], None] = {}
+        """The ids that the proxy itself closes at the broker, which has not answered yet."""
 
-    def open_producer(self, command: CommandProducer) -> Stream | None:
-        """A PRODUCER command went by; None if its id is in use, by a producer that the broker will not give up for it.
+    @staticmethod
+    def name_of(command: Opening) -> tuple[StreamName, TopicName]:
+        """How a PRODUCER or SUBSCRIBE names its stream, and its topic.
 
         Raises:
-            ValueError: If its topic has no valid name.
-            TooManyStreamsError: If the connection has too many streams.
-            NotAdmittedError: If there are too many for a bound of `admission`.
+            RefusedError: If its topic has no valid name, or some name is too long.
         """
-        topic = parse_topic(command.topic)
-        name = StreamName(
-            "publish",
-            topic.tenant,
-            topic.namespace,
-            topic.full,
-            command.producer_id,
-            producer_name=text(command.producer_name),
-        )
-        stream = Stream(name, (), self._publishes, self.connection)
-        if not self._open(stream, topic, self._to_broker):
-            return None
-        self._engine.registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
+        try:
+            topic = parse_topic(command.topic)
+        except ValueError as error:
+            raise RefusedError(InvalidTopicName, str(error)) from None
+        if isinstance(command, CommandProducer):
+            name = StreamName(
+                "publish",
+                topic.tenant,
+                topic.namespace,
+                topic.full,
+                command.producer_id,
+                producer_name=_bounded("producer", command.producer_name),
+            )
+        else:
+            name = StreamName(
+                "dispatch",
+                topic.tenant,
+                topic.namespace,
+                topic.full,
+                command.consumer_id,
+                subscription=_bounded("subscription", command.subscription),
+                consumer_name=_bounded("consumer", command.consumer_name),
+            )
+        return name, topic
+
+    def open(self, name: StreamName, topic: TopicName) -> Stream:
+        """Begin with a stream that is about to be asked of the broker; `asked` follows.
+
+        Raises:
+            RefusedError: If its id is not free, or if there are too many for the connection, for what may be kept, or
+                for a bound of `admission`.
+        """
+        relay = self._to_broker if name.direction == "publish" else self._to_client
+        if name.stream_id in relay.streams or (name.direction, name.stream_id) in self._expelled:
+            kind = "producer" if name.direction == "publish" else "consumer"
+            raise RefusedError(ServiceNotReady, f"{kind} id {name.stream_id} of this connection is in use")
+        if len(relay.streams) >= MOST_STREAMS:
+            raise RefusedError(
+                TooManyRequests, f"this connection has {MOST_STREAMS} streams, the most that one may have"
+            )
+        stream = Stream(name, (), relay.exact.release, self.connection)
+        try:
+            self._admittance.open(stream, topic)
+        except NotAdmittedError as error:
+            raise RefusedError(error_of(error.what), str(error)) from None
+        if not self._memory.take(_memory_of(name)):
+            self._admittance.close(stream)
+            raise RefusedError(TooManyRequests, "as much is kept for this client as may be (client_memory)")
+        relay.streams[name.stream_id] = stream
+        whose = self.connection
+        client = Client(name.producer_name, whose.client_role, whose.client_host, name.subscription)
+        registry = self._engine.registry
+        registry.open(stream, topic, self._engine.clock(), client)
+        if name.direction == "publish":
+            registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
+        else:
+            stream.by_entry = self._engine.dispatch_rules.by_entry
+            registry.meter(stream, Grants(self._to_broker.outlet, name.stream_id).grant)
         return stream
 
-    def open_consumer(self, command: CommandSubscribe) -> Stream | None:
-        """A SUBSCRIBE command went by; the same for consumers."""
-        topic = parse_topic(command.topic)
-        name = StreamName(
-            "dispatch",
-            topic.tenant,
-            topic.namespace,
-            topic.full,
-            command.consumer_id,
-            subscription=text(command.subscription),
-            consumer_name=text(command.consumer_name),
-        )
-        stream = Stream(name, (), self._delivers, self.connection, is_accepted=True)
-        stream.by_entry = self._engine.dispatch_rules.by_entry
-        if not self._open(stream, topic, self._to_client):
-            return None
-        self._engine.registry.meter(stream, Grants(self._to_broker.outlet, command.consumer_id).grant)
-        return stream
+    def asked(self, stream: Stream, request_id: int, client_id: int) -> None:
+        """The broker is asked for it, under the proxy's request id and the client's."""
+        self._opening[stream] = request_id, client_id
 
     def is_closing(self, stream: Stream) -> bool:
         """Whether the client asked to close it, and has no answer yet."""
         return stream in self._closing
 
     def closing(self, stream: Stream) -> None:
-        """The client asked to close it; its id may be used again."""
+        """The client asked to close it; its id is free when the broker has answered."""
         self._closing[stream] = None
 
     def close(self, stream: Stream) -> None:
@@ -130,14 +207,39 @@ class Streams:
         if not stream.is_open:
             return
         self._closing.pop(stream, None)
-        self._opening.pop(stream, None)
+        opening = self._opening.pop(stream, None)
+        if opening is not None:
+            self._requests.forget(opening[0])
         self._admittance.close(stream)
+        self._memory.add(-_memory_of(stream.name))
         relay = self._relay_of(stream)
         if relay.streams.get(stream.name.stream_id) is stream:
             relay.forget(stream)
             if relay is self._to_broker:
                 relay.exact.rejections.closed(stream)
         self._after_drop(stream, self._engine.registry.close(stream, self._engine.clock()))
+
+    def expel(self, stream: Stream) -> None:
+        """Close a stream here, and at the broker by a CLOSE of the proxy's own, whose SUCCESS makes its id free."""
+        name = stream.name
+        key = name.direction, name.stream_id
+        self.close(stream)
+        self._expelled[key] = None
+
+        def answered(answer: CommandSuccess | CommandError) -> None:
+            if isinstance(answer, CommandSuccess):  # else the broker may have it still
+                self._expelled.pop(key, None)
+
+        self._to_broker.outlet.insert(self._requests.own(_close_of(name), answered))
+
+    def closed_by_broker(self, stream: Stream) -> None:
+        """The broker closed the stream of this id; while it is opening, perhaps the one before it."""
+        opening = self._opening.get(stream)
+        if opening is None:
+            self.close(stream)
+            return
+        self.expel(stream)
+        self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.
@@ -172,43 +274,52 @@ class Streams:
         self._to_broker.outlet.insert(frame)
         self.drop_held(stream, ask_again=True)
 
-    def answered(self, answer: Message | None, stream: Stream) -> None:
+    def answered(self, answer: Message, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it.
 
         A consumer that asked to be closed meanwhile is let in no more.
+
+        Raises:
+            NameTooLongError: If it names a producer so.
         """
         self._opening.pop(stream, None)
-        if answer is None:
+        if isinstance(answer, CommandError):
             self.close(stream)
-        elif stream.name.direction == "publish":
+        elif isinstance(answer, CommandProducerSuccess):
+            name = text(answer.producer_name)
+            if len(name) > MOST_NAME_BYTES:
+                raise NameTooLongError(f"a producer's name of {len(name)} characters, {MOST_NAME_BYTES} are allowed")
             stream.is_accepted = True
-            if isinstance(answer, CommandProducerSuccess):
-                self._engine.registry.name(stream, text(answer.producer_name), self._engine.clock())
+            before = _memory_of(stream.name)
+            self._engine.registry.name(stream, name, self._engine.clock())
+            self._memory.add(_memory_of(stream.name) - before)
+        else:
+            stream.is_accepted = stream not in self._closing
 
-    def close_answered(self, answer: Message | None, stream: Stream) -> None:
+    def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """The broker answered a CLOSE.
 
         A consumer is over even if that was refused: clients give theirs up whatever the answer (C++'s, Go's and Java's
         do), and brokers refuse only where they have none to close. A producer goes on as it was.
         """
         self._closing.pop(stream, None)
-        if answer is not None or stream.name.direction == "dispatch":
+        if isinstance(answer, CommandSuccess) or stream.name.direction == "dispatch":
             self.close(stream)
 
-    def unsubscribe_answered(self, answer: Message | None, stream: Stream) -> None:
+    def unsubscribe_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """The broker answered an UNSUBSCRIBE.
 
         It refuses while the subscription has other consumers: then this one goes on, with what is held and asked for.
         """
-        if answer is not None:
+        if isinstance(answer, CommandSuccess):
             self.close(stream)
 
-    def sought(self, answer: Message | None, stream: Stream) -> None:
+    def sought(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted.
 
         Mostly it has closed the consumer before. If not, the client still counts on what it had asked for.
         """
-        if answer is not None and stream.is_open:
+        if isinstance(answer, CommandSuccess) and stream.is_open:
             self.drop_held(stream, ask_again=not self.is_closing(stream))
 
     def accepted(self) -> list[Stream]:
@@ -264,22 +375,36 @@ class Streams:
                 relay.outlet.insert(command.frame)
         relay.exact.give_back(stream, dropped)
 
-    def _open(self, stream: Stream, topic: TopicName, relay: Relay) -> bool:
-        """Register a stream. False, and no change, if its id is taken: else a client could rename what is limited."""
-        before = relay.streams.get(stream.name.stream_id)
-        if before is not None and before not in self._closing:
-            return False
-        if before is not None:
-            self.close(before)
-        if len(relay.streams) >= MOST_STREAMS:
-            raise TooManyStreamsError(f"this connection has {MOST_STREAMS} streams, the most that one may have")
-        self._admittance.open(stream, topic)
-        relay.streams[stream.name.stream_id] = stream
-        self._opening[stream] = None
-        name, whose = stream.name, self.connection
-        client = Client(name.producer_name, whose.client_role, whose.client_host, name.subscription)
-        self._engine.registry.open(stream, topic, self._engine.clock(), client)
-        return True
-
     def _relay_of(self, stream: Stream) -> Relay:
         return self._to_broker if stream.name.direction == "publish" else self._to_client
+
+
+def _bounded(what: str, name: str | bytes) -> str:
+    """A name as text.
+
+    Raises:
+        RefusedError: If it is too long.
+    """
+    size = len(name.encode()) if isinstance(name, str) else len(name)
+    if size > MOST_NAME_BYTES:
+        raise RefusedError(NotAllowedError, f"the {what}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
+    return text(name)
+
+
+def _memory_of(name: StreamName) -> int:
+    """Bytes that its stream takes."""
+    names = len(name.topic) + len(name.producer_name) + len(name.subscription) + len(name.consumer_name)
+    return STREAM_MEMORY + _COPIES * names
+
+
+def _close_of(name: StreamName) -> CommandCloseProducer | CommandCloseConsumer:
+    if name.direction == "publish":
+        return CommandCloseProducer(producer_id=name.stream_id, request_id=0)
+    return CommandCloseConsumer(consumer_id=name.stream_id, request_id=0)
+
+
+def close_told(name: StreamName) -> bytes:
+    """The frame by which a broker tells a client that it closed a stream."""
+    command = _close_of(name)
+    command.request_id = NO_REQUEST
+    return encode(command)

@@ -77,8 +77,9 @@ class Traffic:
         "_client",
         "_counters",
         "_heap",
-        "_lookups",
+        "_memory",
         "_owner",
+        "_slots",
         "_streams",
         "_tasks",
         "blocks",
@@ -102,16 +103,18 @@ class Traffic:
         self.to_client = Relay(MESSAGE, owner.max_frame, Outlet(client.sender), engine.gate, engine.clock)
         relays = self.to_broker, self.to_client
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
-        self._streams = Streams(engine, connection, admittance, relays, partial(owner.broke_protocol, client))
-        self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
+        self._memory, self._slots = memory, slots = engine.memory_of(connection), engine.lookup_slots_of(connection)
         self.replies = Replies(self.to_client.outlet, client)
-        reply, requests = self.replies.send, Requests()
+        reply, requests = self.replies.send, Requests(memory, engine.counters)
+        broke = partial(owner.broke_protocol, client)
+        self._streams = Streams(engine, connection, admittance, relays, requests, memory, reply, broke)
+        self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
         self.to_broker.exact.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
-        self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
-        self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
-        from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)
+        lookups = SessionLookups(engine, slots, memory, requests, tasks, self.replies, admittance, greeting)
+        self.blocks = SessionBlocks(engine.blocklist, self._streams, reply)
+        from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply)
         flows = Flows(self.to_client.streams, from_client.handle)
-        from_broker = BrokerCommands(self._streams, requests, self._lookups.answered, self, engine.counters)
+        from_broker = BrokerCommands(self._streams, requests, self, engine.counters)
         for leg, relay, handler in (
             (client, self.to_broker, flows.handle),
             (broker, self.to_client, from_broker.handle),
@@ -128,8 +131,9 @@ class Traffic:
         """The session ends: streams are over, and nothing more is handled."""
         self.keep_alive.stop()
         self._streams.close_all()
-        self._lookups.close()
         self._tasks.cancel()
+        self._slots.end()
+        self._memory.end()
         self.to_broker.stop()
         self.to_client.stop()
 

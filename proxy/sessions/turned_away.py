@@ -82,7 +82,8 @@ def reopening_error(command: CommandProducer) -> Any:
 def _refusal(command: Any, message: str) -> bytes | None:
     if isinstance(command, CommandLookupTopic):
         found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, broker_service_url=_NOWHERE)
-        return through_proxy(found, command.request_id)
+        found.request_id = command.request_id
+        return encode(through_proxy(found))
     if isinstance(command, CommandPartitionedTopicMetadata):
         return metadata_refused(command.request_id, NotAllowedError, message)
     if isinstance(command, CommandProducer):

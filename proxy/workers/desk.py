@@ -44,7 +44,8 @@ from proxy.workers.letters import (
 )
 from proxy.workers.pulse import Pulse
 
-_ELSEWHERE = ("held_used", "lookups_in_flight", "lookups_refused")
+_NOW = ("held_used", "lookups_used", "memory_used")
+_ELSEWHERE = (*_NOW, "lookups_refused", "memory_refused")
 """What a worker counts that is no counter of its own."""
 
 
@@ -103,7 +104,7 @@ class Desk:
             structlog.get_logger().warning("what a worker was lent is lost", messages=lost[0], bytes=lost[1])
         self._doorkeeper.lose()
         self._sums.lose()
-        for name in ("held_used", "lookups_in_flight"):
+        for name in _NOW:
             self._add_elsewhere(name, -self._elsewhere[name])
 
     def rule_added(self, rule: Rule) -> EndedByRule:
@@ -198,10 +199,13 @@ class Desk:
     def _add_elsewhere(self, name: str, more: int) -> None:
         if name == "held_used":
             self._engine.held.hold_elsewhere(more)
-        elif name == "lookups_in_flight":
-            self._engine.lookups.in_flight += more
+            return
+        of, what = name.split("_")
+        pool = self._engine.lookups if of == "lookups" else self._engine.memory
+        if what == "used":
+            pool.used_elsewhere(more)
         else:
-            self._engine.lookups.refused += more
+            pool.refused += more
 
     def _ended(self, letter: Ended) -> None:
         connection = _connection(letter.whose)

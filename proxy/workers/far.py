@@ -92,4 +92,5 @@ def share_of(config: Config, index: int) -> Config:
 
     publish = config.publish.model_copy(update={"hold_total": share(config.publish.hold_total)})
     lookups = share(config.max_lookups_in_flight)
-    return config.model_copy(update={"max_lookups_in_flight": lookups, "publish": publish})
+    memory = config.client_memory.model_copy(update={"total": share(config.client_memory.total)})
+    return config.model_copy(update={"max_lookups_in_flight": lookups, "publish": publish, "client_memory": memory})

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from limiter.workers.letters import Letter
-from protocol.errors import ProtocolError
 from protocol.topic_name import TopicName
 from proxy.admission import OF_CONNECTIONS, Asked, GiveBack, NotAdmittedError, What
 from proxy.observe.connection import Connection
@@ -136,8 +135,6 @@ class FarAdmittance(Admittance):
         self._answer = wanted, decision
         try:
             undecided.again()
-        except ProtocolError as error:
-            self._client.owner.broke_protocol(self._client, error)
         finally:
             self._went_on(decision)
 

@@ -66,7 +66,7 @@ class Worker:
         self._admission = FarAdmission(self._ask)
         self._is_waking = False
         self._reporting: asyncio.TimerHandle | None = None
-        self._elsewhere = (0, 0, 0)
+        self._elsewhere = (0, 0, 0, 0, 0)
         self._tasks = Tasks()
         self._deputy: Deputy
         self._engine: FarEngine
@@ -187,10 +187,10 @@ class Worker:
         return bool(letters) or not self._deputy.is_at_rest
 
     def _others(self) -> dict[str, int]:
-        lookups = self._engine.lookups
-        now = self._engine.held.memory, lookups.in_flight, lookups.refused
+        lookups, memory = self._engine.lookups, self._engine.memory
+        now = self._engine.held.memory, lookups.used, lookups.refused, memory.used, memory.refused
         before, self._elsewhere = self._elsewhere, now
-        names = ("held_used", "lookups_in_flight", "lookups_refused")
+        names = ("held_used", "lookups_used", "lookups_refused", "memory_used", "memory_refused")
         return {name: one - other for name, one, other in zip(names, now, before, strict=True)}
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, split, wrap
+from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, read, split, wrap
 from protocol.errors import MalformedFrame, ProtocolError
-from protocol.pulsar_pb2 import BaseCommand, CommandFlow, CommandPing, CommandProducer, CommandSend
+from protocol.pulsar_pb2 import BaseCommand, CommandFlow, CommandPing, CommandProducer, CommandSeek, CommandSend
 from tests.protocol import fields as wire
 from tests.protocol.streams import frame, u32
 
@@ -91,3 +91,10 @@ def test_a_string_that_is_not_utf_8_comes_as_bytes() -> None:
     command = body_of(decode(b"\x08\x05" + wire.delimited(5, producer)))
     assert isinstance(command, CommandProducer)
     assert command.topic == b"t\xff"  # type: ignore[comparison-overlap]  # the stub promises str
+
+
+def test_a_command_that_lacks_what_it_must_have_is_malformed() -> None:
+    whole = CommandSeek(consumer_id=7, request_id=5)
+    assert read(encode(whole)[8:]) == whole
+    with pytest.raises(MalformedFrame, match="CommandSeek lacks request_id"):
+        read(b"\x08\x1c\xe2\x01\x02\x08\x07")

@@ -37,6 +37,7 @@ from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.file_limits import policies_of
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
+from tests.proxy.request_ids import RequestIds, is_answer
 from tests.proxy.wire import (
     as_frame,
     body,
@@ -127,6 +128,30 @@ def _lines(title: str, frames: list[Any]) -> list[str]:
     return [f"  {title}:", *(f"    {text}" for text in texts or ["nothing"])]
 
 
+class Broker(Peer):
+    """A broker: what it hears and says of requests is told under the client's request ids."""
+
+    def __init__(self, name: str, transport: FakeTransport, loop: ManualLoop) -> None:
+        super().__init__(name, transport, loop)
+        self._ids = RequestIds()
+        self._heard: list[bytes] = []
+
+    def __rshift__(self, said: Said | list[bytes]) -> None:
+        frames = [as_frame(frame) for frame in (said if isinstance(said, list) else [said])]
+        if any(map(is_answer, frames)):
+            self.hear()
+        self.send_bytes(b"".join(map(self._ids.as_answered, frames)))
+
+    def heard(self) -> list[bytes]:
+        self.hear()
+        heard, self._heard = self._heard, []
+        return heard
+
+    def hear(self) -> None:
+        """Read what has come, before it is answered."""
+        self._heard += [self._ids.as_asked(frame) for frame in super().heard()]
+
+
 class RecordingFiles:
     """The access log's files, kept in memory."""
 
@@ -197,7 +222,7 @@ class World:
     def dialled(self) -> Peer:
         """The broker that the proxy connected to last."""
         dial = self.dials[-1]
-        return Peer(f"broker at {dial.address[0]}:{dial.address[1]}", dial.transport, self.loop)
+        return Broker(f"broker at {dial.address[0]}:{dial.address[1]}", dial.transport, self.loop)
 
     def accept(self) -> Peer:
         """Let the pending attempt to connect succeed."""
@@ -252,7 +277,8 @@ class World:
         assert self.engine.held.memory == 0, "held bytes are given back"
         assert self.engine.dialler.under_way == 0, "handshakes and dials are over"
         assert not self.engine.registry.live(), "streams end with their sessions"
-        assert self.engine.lookups.in_flight == 0, "lookups are given back"
+        assert self.engine.lookups.used == 0, "lookups are given back"
+        assert self.engine.memory.used == 0, "what was kept is given back"
         assert self.engine.admission.taken == 0, "places are given back"
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
@@ -262,29 +288,43 @@ class World:
 def publisher(world: World, *more: bytes, address: str = "192.0.2.7") -> tuple[Peer, Peer]:
     """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER.
 
-    Further producers among that are accepted as well.
+    Further producers and consumers among that are accepted as well.
     """
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}", address)
     said = [producer(), *more]
     client >> said
     broker << said
-    answers = [producer_success(body(frame).producer_id) for frame in said if name_of(frame) == "PRODUCER"]
-    broker >> answers
-    client << answers
+    _accept_all(client, broker, said)
     return client, broker
 
 
 def consumer(world: World, *more: bytes, permits: int = 0) -> tuple[Peer, Peer]:
-    """A client with consumer 7 on TOPIC, past the handshake, and what it asked for passed on."""
+    """A client with consumer 7 on TOPIC, past the handshake, and what it asked for passed on.
+
+    `more` is what it sent besides; of that producers and consumers are accepted, and FLOWs come behind.
+    """
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
-    client >> [subscribe(), *more]
-    broker << [subscribe(), *more]
-    broker >> success(307)
-    client << success(307)
+    flows = [frame for frame in more if name_of(frame) == "FLOW"]
+    said = [subscribe(), *(frame for frame in more if frame not in flows)]
+    client >> said
+    broker << said
+    _accept_all(client, broker, said)
+    client >> flows
+    broker << flows
     if permits:
         client >> flow(permits)
         broker.heard()
     return client, broker
+
+
+def _accept_all(client: Peer, broker: Peer, said: list[bytes]) -> None:
+    answers = {
+        "PRODUCER": lambda command: producer_success(command.producer_id),
+        "SUBSCRIBE": lambda command: success(command.request_id),
+    }
+    accepted = [answers[name_of(frame)](body(frame)) for frame in said if name_of(frame) in answers]
+    broker >> accepted
+    client << accepted
 
 
 def let_in(client: Peer, broker: Peer) -> None:

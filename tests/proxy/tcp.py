@@ -42,7 +42,7 @@ def _answer(frame: bytes) -> bytes | None:
         case "CONNECT":
             return connected()
         case "PRODUCER":
-            return producer_success()
+            return producer_success(request_id=body(frame).request_id)
         case "SUBSCRIBE":
             return success(body(frame).request_id)
     return None

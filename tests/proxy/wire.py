@@ -60,7 +60,7 @@ def producer(producer_id: int = 1, topic: str = TOPIC, request_id: int | None = 
 
 
 def producer_success(producer_id: int = 1, name: str = "named-by-broker", **more: Any) -> bytes:
-    return encode(CommandProducerSuccess(request_id=100 + producer_id, producer_name=name, **more))
+    return encode(CommandProducerSuccess(**{"request_id": 100 + producer_id, "producer_name": name, **more}))
 
 
 def close_producer(producer_id: int = 1, **more: Any) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from proxy.admin.stream_shape import Totals
 from proxy.admin.stream_view import Choice, Wanted, view
 from tests.proxy.conversation import World, consumer, let_in, publisher
-from tests.proxy.wire import OTHER_TOPIC, TOPIC, flow, producer, send, sends, subscribe, varint
+from tests.proxy.wire import OTHER_TOPIC, TOPIC, producer, send, sends, varint
 
 Make = Callable[..., World]
 ALL = Wanted(held=False, topic="", tenant="", most=1000)
@@ -113,8 +113,7 @@ def test_how_long_it_is_held_is_not_how_long_it_waits_on_this_limit(make_world: 
 
 
 def test_a_stream_without_a_limit_waits_on_nothing(world: World) -> None:
-    client, _ = world.pair()
-    client >> [subscribe(), flow(1000)]
+    consumer(world, permits=1000)
     (shown,) = views(world)
     assert (shown["subscription"], shown["waits_on"], shown["limits"]) == ("sub", None, [])
     assert (shown["held_for_ms"], shown["oldest_held_ms"]) == (None, None)

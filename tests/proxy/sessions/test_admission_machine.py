@@ -65,9 +65,8 @@ class Model:
         return self.states[client].get(producer_id, ("", 0))[0] in wanted
 
     def _open(self, client: int, producer_id: int) -> None:
-        if self._is(client, producer_id, "opening", "open"):
+        if self._is(client, producer_id, "opening", "open", "closing"):
             return
-        self.states[client].pop(producer_id, None)
         (of_client, of_broker), request_id = self.peers[client], self._request()
         is_admitted = sum(map(len, self.states)) < MOST
         of_client >> producer(producer_id, request_id=request_id)

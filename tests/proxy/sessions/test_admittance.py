@@ -120,7 +120,7 @@ def test_lookups_over_the_rate_are_refused_each_in_its_form_and_do_not_reach_the
         error(6, TooManyRequests, why),
     ]
     assert world.counters.not_admitted == {What.LOOKUP_RATE: 3}
-    assert world.engine.lookups.in_flight == 1
+    assert world.engine.lookups.used == 3
 
 
 def test_connecting_again_gives_no_more_lookups(make_world: Make) -> None:
@@ -151,6 +151,8 @@ def test_a_lookup_beyond_those_in_flight_uses_up_nothing_of_the_rate(make_world:
 def test_answers_of_a_lookup_connection_pass_as_they_came(make_world: Make) -> None:
     world = bounded(make_world, lookup_rate_per_address="1/min")
     client, broker = world.pair()
+    client >> CommandGetTopicsOfNamespace(namespace="acme/shop", request_id=3)
+    assert broker.heard_names() == ["GET_TOPICS_OF_NAMESPACE"]
     frame = encode(CommandGetTopicsOfNamespaceResponse(request_id=3, topics=[TOPIC]))
     broker >> frame
     client << frame

@@ -9,6 +9,7 @@ from tests.proxy.wire import (
     close_consumer,
     close_producer,
     error,
+    lookup_answer,
     producer,
     producer_success,
     send,
@@ -68,7 +69,17 @@ def test_the_name_that_the_broker_gives_a_producer_is_the_one_in_the_log(world: 
     assert names == {"given-by-broker"}
 
 
-def test_answers_to_requests_that_nobody_asked_pass(world: World) -> None:
+def test_answers_to_requests_that_are_not_followed_pass_and_those_that_nobody_asked_do_not(world: World) -> None:
     client, broker = world.pair()
-    broker >> [success(1), error(2), producer_success(3)]
-    client << [success(1), error(2), producer_success(3)]
+    broker >> [success(1), error(2), producer_success(3), lookup_answer(2, request_id=4)]
+    client << [success(1), error(2)]
+    assert world.counters.answers_ignored == 2
+
+
+def test_an_answer_of_another_kind_ends_the_connection(world: World) -> None:
+    client, broker = world.pair()
+    client >> producer()
+    broker << producer()
+    broker >> success(101)
+    assert client.is_gone
+    assert world.counters.frame_errors == {"broker unexpected_answer": 1}

@@ -16,7 +16,6 @@ from tests.proxy.wire import (
     message,
     name_of,
     producer,
-    producer_success,
     receipt,
     send,
 )
@@ -73,8 +72,6 @@ class Both:
     def __init__(self, transports: type[FakeTransport]) -> None:
         self.world = World(transports=transports, limits={"topics": {TOPIC: {"publish": {"messages": 5}}}})
         client, broker = consumer(self.world, producer(LIMITED), producer(UNLIMITED, UNLIMITED_TOPIC), flow(1000))
-        broker >> [producer_success(LIMITED), producer_success(UNLIMITED)]
-        client.heard()
         self.there, self.back = Way(self.world, client, broker), Way(self.world, broker, client)
         for peer in (client, broker):
             peer.stop_reading()

@@ -2,10 +2,12 @@
 
 import pytest
 
-from protocol.pulsar_pb2 import InvalidTopicName
+from protocol.commands import SIZES, encode
+from protocol.pulsar_pb2 import CommandProducer, InvalidTopicName, ServiceNotReady, TooManyRequests
 from proxy.sessions import requests
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
+    TOPIC,
     body,
     close_consumer,
     close_producer,
@@ -22,7 +24,7 @@ from tests.proxy.wire import (
 
 @pytest.mark.parametrize(
     "frame",
-    [flow(10, 99), close_producer(99), close_consumer(99), unsubscribe(99), seek(99), redeliver(99), unknown_command()],
+    [close_producer(99), close_consumer(99), unsubscribe(99), seek(99), redeliver(99), unknown_command()],
 )
 def test_commands_about_what_nobody_opened_pass_as_they_came(world: World, frame: bytes) -> None:
     """The broker will say what it thinks of them."""
@@ -57,12 +59,41 @@ def test_permits_pass_as_they_came_while_there_is_no_limit_and_are_counted(world
     assert (stream.usage.permits_asked, stream.usage.permits_granted) == (1500, 1500)
 
 
-def test_a_client_with_too_many_open_questions_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permits_for_what_nobody_opened_go_nowhere(world: World) -> None:
+    client, broker = world.pair()
+    client >> [flow(10, 99), subscribe(99), flow(10, 99)]
+    broker << subscribe(99)
+
+
+def test_questions_beyond_those_without_an_answer_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_REQUESTS", 2)
-    client, _ = world.pair()
+    client, broker = world.pair()
     client >> [subscribe(number) for number in range(3)]
-    assert client.is_gone
-    assert +world.counters.frame_errors == {"client too_many_requests": 1}
+    broker << [subscribe(0), subscribe(1)]
+    (answer,) = [body(frame) for frame in client.heard()]
+    assert (answer.request_id, answer.error) == (302, TooManyRequests)
+    assert len(world.engine.registry.live()) == 2
+
+
+def test_a_second_close_is_refused_until_the_first_is_answered(world: World) -> None:
+    client, broker = publisher(world)
+    client >> [close_producer(), close_producer()]
+    broker << close_producer()
+    assert [body(frame).error for frame in client.heard()] == [ServiceNotReady]
+    broker >> success(201)
+    client << success(201)
+
+
+def test_what_a_command_says_twice_reaches_the_broker_once(world: World) -> None:
+    """Pulsar's decoder takes the second of two bodies alone, protobuf's merges them."""
+    client, broker = world.pair()
+    first = CommandProducer(topic=TOPIC, producer_id=1, request_id=101, producer_name="first")
+    second = CommandProducer(topic=TOPIC, producer_id=1, request_id=101)
+    inside = b"\x08\x05" + b"".join(
+        b"\x2a" + bytes([len(one)]) + one for one in (first.SerializeToString(), second.SerializeToString())
+    )
+    client >> SIZES.pack(len(inside) + 4, len(inside)) + inside
+    broker << encode(first)
 
 
 def test_what_was_sent_before_passes_before_the_close(world: World) -> None:

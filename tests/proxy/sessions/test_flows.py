@@ -96,16 +96,16 @@ def test_who_asked_to_be_closed_asks_for_nothing() -> None:
     assert client.usage.permits_asked == 0
 
 
-def test_a_flow_of_a_consumer_that_is_not_known_is_the_brokers_concern() -> None:
+def test_a_flow_of_a_consumer_that_is_not_known_goes_nowhere() -> None:
     client = Client()
-    assert client.says(flow(10, consumer_id=8)) == [flow(10, consumer_id=8)]
+    assert client.says(flow(10, consumer_id=8)) == []
     assert client.usage.permits_asked == 0
 
 
 def test_a_flow_in_an_unusual_form_counts_as_any() -> None:
     client = Client()
     backwards = framed(b"\x5a\x04\x10\x05\x08\x07\x08\x0b")
-    assert client.says(backwards) == [backwards]
+    assert client.says(backwards) == [flow(5)]
     assert client.usage.permits_asked == 5
 
 

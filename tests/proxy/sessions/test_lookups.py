@@ -4,27 +4,24 @@ from collections.abc import Callable
 
 import pytest
 
+from protocol.commands import encode
 from protocol.pulsar_pb2 import (
     CommandAuthChallenge,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
     CommandLookupTopic,
     CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    InvalidTopicName,
     KeyValue,
+    NotAllowedError,
     ServiceNotReady,
     TooManyRequests,
     TopicNotFound,
 )
 from tests.proxy.conversation import NOTHING, Peer, World
-from tests.proxy.wire import (
-    NO_REQUEST,
-    TOPIC,
-    body,
-    connect,
-    connected,
-    error,
-    lookup,
-    lookup_answer,
-    varint,
-)
+from tests.proxy.wire import NO_REQUEST, TOPIC, body, connect, connected, error, lookup, lookup_answer, varint
 
 Make = Callable[..., World]
 REDIRECT, CONNECT, FAILED = (
@@ -200,11 +197,11 @@ def test_a_client_that_leaves_ends_the_search(world: World) -> None:
     other = world.dialled()
     client.leave()
     assert other.is_gone
-    assert world.engine.lookups.in_flight == 0
+    assert world.engine.lookups.used == 0
 
 
 def test_lookups_over_the_limit_are_refused_in_a_way_that_clients_retry(make_world: Make) -> None:
-    world = make_world(max_lookups_in_flight=2)
+    world = make_world(max_lookups_in_flight_per_connection=2)
     client, broker = world.pair()
     client >> [lookup(1), lookup(2), lookup(3)]
     broker << [lookup(1), lookup(2)]
@@ -217,15 +214,52 @@ def test_lookups_over_the_limit_are_refused_in_a_way_that_clients_retry(make_wor
     broker << lookup(4)
 
 
-def test_the_same_request_twice_is_refused_once_and_counted_once(world: World) -> None:
-    client, broker = world.pair()
-    client >> [lookup(1), lookup(1)]
+def test_one_address_gets_no_more_while_it_has_as_many_as_are_free(make_world: Make) -> None:
+    world = make_world(max_lookups_in_flight=4)
+    for greedy in (world.pair(), world.pair()):
+        greedy[0] >> [lookup(1), lookup(2), lookup(3)]
+    assert world.engine.lookups.used == 2
+    other, broker = world.pair(address="192.0.2.8")
+    other >> lookup(1)
     broker << lookup(1)
+
+
+def test_questions_for_partitions_and_topics_count_as_well(make_world: Make) -> None:
+    world = make_world(max_lookups_in_flight_per_connection=2)
+    client, broker = world.pair()
+    partitions = encode(CommandPartitionedTopicMetadata(topic=TOPIC, request_id=1))
+    topics = encode(CommandGetTopicsOfNamespace(namespace="acme/shop", request_id=2))
+    client >> [partitions, topics, lookup(3)]
+    broker << [partitions, topics]
     assert only_answer(client).error == TooManyRequests
-    assert world.engine.lookups.in_flight == 1
+    broker >> [
+        encode(CommandPartitionedTopicMetadataResponse(request_id=1, partitions=0)),
+        encode(CommandGetTopicsOfNamespaceResponse(request_id=2, topics=[TOPIC])),
+    ]
+    assert client.heard_names() == ["PARTITIONED_METADATA_RESPONSE", "GET_TOPICS_OF_NAMESPACE_RESPONSE"]
+    assert world.engine.lookups.used == 0
 
 
-def test_an_answer_that_nobody_asked_for_passes(world: World) -> None:
+def test_an_error_is_an_answer_to_a_lookup_too(world: World) -> None:
+    client, broker = world.pair()
+    client >> lookup(1)
+    broker >> error(1)
+    client << error(1)
+    assert world.engine.lookups.used == 0
+
+
+def test_lookups_of_names_too_long_and_of_too_much_else_are_refused(world: World) -> None:
+    client, broker = world.pair()
+    client >> encode(CommandLookupTopic(topic="t" * 4097, request_id=1))
+    assert only_answer(client).error == InvalidTopicName
+    client >> encode(CommandLookupTopic(topic=TOPIC, request_id=2, original_auth_data="a" * 65536))
+    assert only_answer(client).error == NotAllowedError
+    broker << NOTHING
+    assert world.engine.lookups.used == 0
+
+
+def test_an_answer_that_nobody_asked_for_goes_nowhere(world: World) -> None:
     client, broker = world.pair()
     broker >> lookup_answer(FAILED, request_id=99)
-    client << lookup_answer(FAILED, request_id=99)
+    client << NOTHING
+    assert world.counters.answers_ignored == 1

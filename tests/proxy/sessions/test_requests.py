@@ -1,88 +1,154 @@
-"""What is to be done when the broker answers."""
+"""Request ids on the way to the broker, and the answers to them."""
 
 import pytest
 from google.protobuf.message import Message
 
-from protocol.pulsar_pb2 import CommandSuccess
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseProducer,
+    CommandError,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSeek,
+    CommandSuccess,
+    TooManyRequests,
+)
+from proxy.observe.counters import Counters
+from proxy.pool import Claim, Pool
+from proxy.refusals import RefusedError
 from proxy.sessions import requests
-from proxy.sessions.requests import Requests, TooManyRequestsError
-
-ANSWER = CommandSuccess(request_id=1)
-HIGHEST = 2**64 - 2
-"""2^64-1 is what answers no request."""
+from proxy.sessions.requests import REQUEST_MEMORY, Requests, UnexpectedAnswerError
+from tests.proxy.wire import body, error, success
 
 
 class Asker:
-    """Notes the answers."""
+    """Asks, and notes the answers."""
 
-    def __init__(self) -> None:
-        self.told: list[Message | None] = []
+    def __init__(self, most: int = 10**6) -> None:
+        self.told: list[Message] = []
+        self.counters = Counters()
+        self.memory = Claim(Pool(2 * most, most), "192.0.2.7")
+        self.requests = Requests(self.memory, self.counters)
 
-    def answered(self, answer: Message | None) -> bool:
+    def seeks(self, request_id: int = 5, keeps: int = 0) -> int:
+        """The id on the wire."""
+        command = CommandSeek(consumer_id=7, request_id=request_id)
+        wire: int = body(self.requests.forward(command, self._answered, keeps)).request_id
+        return wire
+
+    def _answered(self, answer: Message) -> Message:
         self.told.append(answer)
-        return True
+        return answer
 
 
-def test_each_request_is_told_its_answer_once() -> None:
-    asker, under_way = Asker(), Requests()
-    under_way.sent(1, asker.answered)
-    under_way.done(1, ANSWER)
-    under_way.done(1, ANSWER)
-    assert asker.told == [ANSWER]
+def test_each_request_has_an_id_of_its_own_and_is_told_its_answer_under_the_clients() -> None:
+    asker = Asker()
+    first, second = asker.seeks(5), asker.seeks(5)
+    assert first != second
+    assert asker.requests.answered(BaseCommand.SUCCESS, CommandSuccess(request_id=second)) == success(5)
+    assert asker.requests.answered(BaseCommand.ERROR, body(error(first))) == error(5)
+    assert [type(answer) for answer in asker.told] == [CommandSuccess, CommandError]
 
 
-def test_an_error_is_told_as_none() -> None:
-    asker, under_way = Asker(), Requests()
-    under_way.sent(1, asker.answered)
-    under_way.done(1, None)
-    assert asker.told == [None]
+def test_no_client_can_guess_an_id() -> None:
+    firsts = {Asker().seeks() for _ in range(100)}
+    assert len(firsts) == 100
+    assert all(2**61 <= first < 2**62 for first in firsts)
 
 
-def test_answers_that_nobody_waits_for_are_the_clients() -> None:
-    assert Requests().done(5, None)
+def test_an_answer_is_awaited_once_and_others_are_counted() -> None:
+    asker = Asker()
+    wire = asker.seeks()
+    assert asker.requests.is_own(wire)
+    assert asker.requests.waits_for(wire)
+    asker.requests.answered(BaseCommand.SUCCESS, CommandSuccess(request_id=wire))
+    assert asker.requests.is_own(wire)
+    assert not asker.requests.waits_for(wire)
+    assert asker.counters.answers_ignored == 1
 
 
-@pytest.mark.parametrize("is_for_client", [True, False])
-def test_whoever_awaited_an_answer_says_whether_the_client_hears_it(*, is_for_client: bool) -> None:
-    under_way = Requests()
-    under_way.sent(1, lambda _answer: is_for_client)
-    assert under_way.done(1, ANSWER) is is_for_client
+def test_an_id_that_the_proxy_did_not_give_is_not_its_own() -> None:
+    asker = Asker()
+    wire = asker.seeks()
+    assert not any(map(asker.requests.is_own, (0, 5, wire - 1, wire + 1, 2**64 - 1)))
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_an_answer_breaks_the_protocol() -> None:
+    asker = Asker()
+    answer = CommandProducerSuccess(request_id=asker.seeks(), producer_name="p")
+    with pytest.raises(UnexpectedAnswerError, match="PRODUCER_SUCCESS cannot answer what SUCCESS is to answer"):
+        asker.requests.answered(BaseCommand.PRODUCER_SUCCESS, answer)
+    assert asker.told == []
+
+
+def test_a_producer_that_waits_for_exclusive_access_is_answered_twice() -> None:
+    asker = Asker()
+    command = CommandProducer(topic="t", producer_id=1, request_id=5)
+    wire = body(asker.requests.forward(command, asker._answered)).request_id
+    for is_ready in (False, True):
+        answer = CommandProducerSuccess(request_id=wire, producer_name="p", producer_ready=is_ready)
+        heard = asker.requests.answered(BaseCommand.PRODUCER_SUCCESS, answer)
+        assert heard is not None
+        assert body(heard).request_id == 5
+        assert len(asker.told) == is_ready
+    assert not asker.requests.waits_for(wire)
+
+
+def test_what_is_not_for_the_client_goes_nowhere() -> None:
+    asker = Asker()
+    frame = asker.requests.forward(CommandSeek(consumer_id=7, request_id=5), lambda _answer: None)
+    answer = CommandSuccess(request_id=body(frame).request_id)
+    assert asker.requests.answered(BaseCommand.SUCCESS, answer) is None
+
+
+@pytest.mark.parametrize("answer", [CommandSuccess(), CommandError(message="no")], ids=["success", "error"])
+def test_answers_to_the_proxys_own_requests_are_not_the_clients(answer: CommandSuccess | CommandError) -> None:
+    asker = Asker()
+    frame = asker.requests.own(CommandCloseProducer(producer_id=1, request_id=0), asker._answered)
+    answer.request_id = body(frame).request_id
+    kind = BaseCommand.SUCCESS if isinstance(answer, CommandSuccess) else BaseCommand.ERROR
+    assert asker.requests.answered(kind, answer) is None
+    assert asker.told == [answer]
+
+
+def test_one_that_is_forgotten_is_awaited_no_more() -> None:
+    asker = Asker()
+    wire = asker.seeks()
+    asker.requests.forget(wire)
+    asker.requests.forget(wire)
+    assert not asker.requests.waits_for(wire)
+    assert asker.memory.held == 0
+
+
+def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "MOST_REQUESTS", 2)
-    under_way, asker = Requests(), Asker()
-    under_way.sent(1, asker.answered)
-    under_way.sent(2, asker.answered)
-    with pytest.raises(TooManyRequestsError, match="2 requests are without an answer") as refused:
-        under_way.sent(3, asker.answered)
-    assert refused.value.cause == "too_many_requests"
+    asker = Asker()
+    asker.seeks()
+    asker.seeks()
+    with pytest.raises(RefusedError, match="2 requests of this connection are without an answer") as refused:
+        asker.seeks()
+    assert refused.value.error == TooManyRequests
 
 
-def test_an_answer_may_ask_again() -> None:
-    under_way, asker = Requests(), Asker()
-
-    def ask_again(_answer: Message | None) -> bool:
-        under_way.sent(1, asker.answered)
-        return True
-
-    under_way.sent(1, ask_again)
-    under_way.done(1, None)
-    under_way.done(1, ANSWER)
-    assert asker.told == [ANSWER]
+def test_what_is_kept_of_them_is_bounded_and_given_back() -> None:
+    asker = Asker(most=2 * REQUEST_MEMORY + 10)
+    wires = [asker.seeks(), asker.seeks(keeps=10)]
+    with pytest.raises(RefusedError, match="client_memory") as refused:
+        asker.seeks()
+    assert refused.value.error == TooManyRequests
+    for wire in wires:
+        asker.requests.answered(BaseCommand.SUCCESS, CommandSuccess(request_id=wire))
+    assert asker.memory.held == 0
 
 
-@pytest.mark.parametrize("answer", [ANSWER, None], ids=["success", "error"])
-def test_answers_to_the_proxys_own_requests_are_not_the_clients(answer: Message | None) -> None:
-    under_way, told = Requests(), list[str]()
-    request_id = under_way.own(lambda: told.append("done"))
-    assert not under_way.done(request_id, answer)
-    assert told == ["done"]
+def test_a_close_is_never_refused() -> None:
+    asker = Asker(most=0)
+    frame = asker.requests.forward_close(CommandCloseProducer(producer_id=1, request_id=5), asker._answered)
+    assert asker.memory.held == REQUEST_MEMORY
+    answer = CommandSuccess(request_id=body(frame).request_id)
+    assert asker.requests.answered(BaseCommand.SUCCESS, answer) == success(5)
 
 
-def test_the_proxys_own_ids_come_down_from_the_top_past_what_a_client_uses_there() -> None:
-    under_way, asker = Requests(), Asker()
-    under_way.sent(HIGHEST - 1, asker.answered)
-    assert [under_way.own(lambda: None) for _ in range(3)] == [HIGHEST, HIGHEST - 2, HIGHEST - 3]
-    assert under_way.done(HIGHEST - 1, ANSWER)
-    assert asker.told == [ANSWER]
+def test_fields_that_this_proxy_does_not_know_go_on() -> None:
+    command = CommandSeek.FromString(CommandSeek(consumer_id=7, request_id=5).SerializeToString() + b"\xa2\x06\x02hi")
+    assert b"\xa2\x06\x02hi" in Asker().requests.forward(command, lambda answer: answer)

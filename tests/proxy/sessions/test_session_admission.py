@@ -130,9 +130,12 @@ def test_a_producer_that_is_opened_anew_under_its_id_takes_its_own_place(make_wo
     world = bounded(make_world, max_producers_per_topic=1)
     client, broker = world.pair(DATA)
     opened(client, broker, 1)
-    client >> [close_producer(1), producer(1, request_id=7)]
-    broker << [close_producer(1), producer(1, request_id=7)]
-    broker >> [success(201), error(7)]
+    client >> close_producer(1)
+    broker << close_producer(1)
+    broker >> success(201)
+    client >> producer(1, request_id=7)
+    broker << producer(1, request_id=7)
+    broker >> error(7)
     client.heard()
     opened(client, broker, 1)
 

@@ -157,10 +157,14 @@ def test_a_connection_to_another_broker_has_deliveries_of_its_own(ten_a_second: 
     """The same consumer id there is another consumer."""
     holding(ten_a_second)
     client, broker = ten_a_second.pair(f"{BROKER[0]}:{BROKER[1]}")
-    client >> [subscribe(7, OTHER_TOPIC), flow(5)]
-    broker << [subscribe(7, OTHER_TOPIC), flow(5)]
-    broker >> [success(307), *messages(5)]
-    client << [success(307), *messages(5)]
+    client >> subscribe(7, OTHER_TOPIC)
+    broker << subscribe(7, OTHER_TOPIC)
+    broker >> success(307)
+    client << success(307)
+    client >> flow(5)
+    broker << flow(5)
+    broker >> messages(5)
+    client << messages(5)
 
 
 # ---- what is said of how much is delivered

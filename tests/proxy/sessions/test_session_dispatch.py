@@ -232,9 +232,12 @@ def test_a_consumer_that_the_broker_closes_loses_what_is_held(ten_a_second: Worl
 
 def test_subscribing_again_forgets_the_permits_from_before(ten_a_second: World) -> None:
     client, broker = consumer(ten_a_second, permits=1000)
-    client >> [close_consumer(), subscribe(request_id=9)]
-    broker << [close_consumer(), subscribe(request_id=9)]
-    broker >> [message(0), message(1)]
+    client >> close_consumer()
+    broker << close_consumer()
+    broker >> success(407)
+    client >> subscribe(request_id=9)
+    broker << subscribe(request_id=9)
+    broker >> [success(9), message(0), message(1)]
     ten_a_second.advance(5)
     broker << NOTHING
     client >> flow(1)

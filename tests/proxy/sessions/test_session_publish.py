@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from accesslog.record import IntervalLine
-from protocol.pulsar_pb2 import CommandProducerSuccess, InvalidTopicName, TooManyRequests
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess, InvalidTopicName, TooManyRequests
 from proxy.sessions import streams
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
+    NO_REQUEST,
     OTHER_TOPIC,
     PING,
     TOPIC,
@@ -230,8 +232,9 @@ def test_a_producer_that_is_opened_again_begins_anew_under_the_same_limit(make_w
     client, broker = publisher(world)
     client >> sends(3)
     broker << send(0)
-    client >> [close_producer(), producer(request_id=9)]
-    broker << [close_producer(), producer(request_id=9)]
+    broker >> encode(CommandCloseProducer(producer_id=1, request_id=NO_REQUEST))
+    client >> producer(request_id=9)
+    broker << producer(request_id=9)
     broker >> CommandProducerSuccess(request_id=9, producer_name="again")
     client >> send(7)
     broker << NOTHING
@@ -253,8 +256,8 @@ def test_a_name_that_is_no_topic_is_refused_by_the_proxy(world: World) -> None:
 def test_a_connection_has_a_bounded_number_of_producers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST_STREAMS", 2)
     client, broker = world.pair()
-    client >> [producer(1), producer(2), producer(3), producer(1, request_id=50)]
-    broker << [producer(1), producer(2), producer(1, request_id=50)]
+    client >> [producer(1), producer(2), producer(3)]
+    broker << [producer(1), producer(2)]
     (answer,) = [body(frame) for frame in client.heard()]
     assert (answer.request_id, answer.error) == (103, TooManyRequests)
 

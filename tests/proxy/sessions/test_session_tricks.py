@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandProducerSuccess, CommandUnsubscribe
+from protocol.pulsar_pb2 import CommandGetLastMessageId, CommandProducerSuccess, CommandUnsubscribe, ServiceNotReady
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -20,7 +20,6 @@ from tests.proxy.wire import (
 )
 
 Make = Callable[..., World]
-ACCEPTED = encode(CommandProducerSuccess(request_id=50, producer_name="another"))
 UNSUBSCRIBE = encode(CommandUnsubscribe(consumer_id=99, request_id=201))
 """With the request id that `close_producer()` has."""
 ONE_A_SECOND = {"topics": {TOPIC: {"publish": {"messages": 1}}}}
@@ -34,31 +33,48 @@ def test_a_send_of_a_producer_that_nobody_opened_goes_nowhere(world: World) -> N
     assert world.counters.entries_ignored == 1
 
 
-@pytest.mark.parametrize("answer", [error(50), ACCEPTED], ids=["refused", "accepted"])
 @pytest.mark.parametrize("topic", [TOPIC, OTHER_TOPIC])
-def test_a_producer_id_in_use_keeps_its_limit(make_world: Make, topic: str, answer: bytes) -> None:
-    """The broker keeps the first producer, whatever it answers; else a free topic's name would lift the limit."""
+def test_a_producer_id_in_use_keeps_its_limit(make_world: Make, topic: str) -> None:
+    """The broker would answer with the first producer's success: a free topic's name would lift its limit."""
     world = make_world(limits=ONE_A_SECOND)
     client, broker = publisher(world)
     client >> [producer(topic=topic, request_id=50), *sends(3)]
-    broker << [producer(topic=topic, request_id=50), send(0)]
-    broker >> answer
-    client << answer
+    broker << send(0)
+    client << error(50, ServiceNotReady, "producer id 1 of this connection is in use")
     client >> sends(2, start=3)
     broker << NOTHING
     world.advance(2)
     broker << [send(1), send(2)]
 
 
-def test_a_request_id_in_use_ends_the_connection(make_world: Make) -> None:
-    """Its answer could not be told from the other's."""
+def test_an_id_that_is_opened_under_another_name_while_it_closes_stays_what_it_is(make_world: Make) -> None:
+    """The broker answers the second PRODUCER with the first one's success, and then the CLOSE."""
     world = make_world(limits=ONE_A_SECOND)
     client, broker = publisher(world)
-    client >> [*sends(2), close_producer()]
+    client >> [producer(topic=OTHER_TOPIC, request_id=2), close_producer(), producer(request_id=4)]
+    broker << close_producer()
+    in_use = "producer id 1 of this connection is in use"
+    client << [error(2, ServiceNotReady, in_use), error(4, ServiceNotReady, in_use)]
+    broker >> success(201)
+    client << success(201)
+    assert world.engine.registry.live() == []
+
+
+def test_an_error_for_a_command_that_is_not_followed_refuses_no_producer(make_world: Make) -> None:
+    """Both have the client's request id 5; the broker refuses the first and lets the producer in."""
+    world = make_world(limits=ONE_A_SECOND)
+    client, broker = world.pair()
+    asks = encode(CommandGetLastMessageId(consumer_id=99, request_id=5))
+    client >> [asks, producer(request_id=5)]
+    assert broker.heard()[0] == asks
+    broker.send_bytes(error(5))
+    client << error(5)
+    client >> producer(topic=OTHER_TOPIC, request_id=6)
+    client << error(6, ServiceNotReady, "producer id 1 of this connection is in use")
+    broker >> CommandProducerSuccess(request_id=5, producer_name="late")
+    client << CommandProducerSuccess(request_id=5, producer_name="late")
+    client >> sends(2)
     broker << send(0)
-    client >> close_producer()
-    assert client.is_gone
-    assert world.counters.frame_errors == {"client request_id_reused": 1}
 
 
 def test_somebody_elses_answer_closes_no_producer(make_world: Make) -> None:

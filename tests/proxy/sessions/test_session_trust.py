@@ -30,15 +30,17 @@ def test_a_close_that_the_broker_refuses_leaves_the_producer_as_it_was(make_worl
     broker << close_producer()
     broker >> error(201)
     client >> [producer(request_id=9), *sends(2)]
-    broker << [producer(request_id=9), send(0)]
+    broker << send(0)
 
 
 def test_an_id_whose_first_owner_was_refused_belongs_to_the_next(make_world: Make) -> None:
     world = make_world(limits=ONE_A_SECOND)
     client, broker = world.pair()
-    client >> [producer(), producer(request_id=9)]
-    broker << [producer(), producer(request_id=9)]
+    client >> producer()
+    broker << producer()
     broker >> error(101)
+    client >> producer(request_id=9)
+    broker << producer(request_id=9)
     broker >> CommandProducerSuccess(request_id=9, producer_name="second")
     client >> sends(2)
     broker << send(0)

@@ -12,8 +12,8 @@ Make = Callable[..., World]
 
 
 def test_many_small_commands_are_handled_in_turns_and_in_order(world: World) -> None:
-    client, broker = world.pair()
-    frames = [flow(number + 1, consumer_id=9) for number in range(3 * MOST_PIECES + 5)]
+    client, broker = consumer(world)
+    frames = [flow(number + 1) for number in range(3 * MOST_PIECES + 5)]
     client >> frames
     broker << frames
     assert world.counters.pauses[f"client {Cause.TURN}"] == 3

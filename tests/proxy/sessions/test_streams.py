@@ -9,20 +9,34 @@ from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Limit, rate
 from limiter.stream import Stream
 from protocol.kinds import MESSAGE, SEND
-from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
+from protocol.limits import MOST_NAME_BYTES
+from protocol.pulsar_pb2 import (
+    CommandError,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandSubscribe,
+    CommandSuccess,
+    InvalidTopicName,
+    NotAllowedError,
+    ServerError,
+    ServiceNotReady,
+    TooManyRequests,
+)
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
+from proxy.refusals import NO_REQUEST, RefusedError
 from proxy.sessions import streams
 from proxy.sessions.admittance import NearAdmittance
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
-from proxy.sessions.streams import Streams, TooManyStreamsError
+from proxy.sessions.requests import Requests
+from proxy.sessions.streams import NameTooLongError, Opening, Streams
 from proxy.sessions.throttle import Throttled
 from proxy.shared_budget import Share
 from tests.proxy.conversation import World
-from tests.proxy.wire import TOPIC, active, message, messages
+from tests.proxy.wire import TOPIC, active, body, message, messages, name_of
 from tests.proxy.written import Written
 
 Make = Callable[..., World]
@@ -34,7 +48,9 @@ class Opened:
     def __init__(self, world: World) -> None:
         gate = world.engine.gate
         self.written = Written()
-        self.to_broker = Relay(SEND, 10_000, Outlet(Written()), gate, world.clock)
+        self.asked = Written()
+        self.told: list[bytes] = []
+        self.to_broker = Relay(SEND, 10_000, Outlet(self.asked), gate, world.clock)
         self.to_client = Relay(MESSAGE, 10_000, Outlet(self.written), gate, world.clock)
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
@@ -43,20 +59,65 @@ class Opened:
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
-        self.streams = Streams(world.engine, connection, admittance, relays, lambda _error: None)
+        self.memory = world.engine.memory_of(connection)
+        self.requests = Requests(self.memory, world.counters)
+        self.streams = Streams(
+            world.engine,
+            connection,
+            admittance,
+            relays,
+            self.requests,
+            self.memory,
+            self.told.append,
+            lambda _error: None,
+        )
         self._run = world.loop.run
 
-    def producer(self, producer_id: int = 1, topic: str = TOPIC) -> Stream:
-        command = CommandProducer(topic=topic, producer_id=producer_id, request_id=1, producer_name="mine")
-        opened: Stream = self._run(self.streams.open_producer, command)
-        return opened
+    def end(self) -> None:
+        self.streams.close_all()
+        self.memory.end()
+
+    def open(self, command: Opening, *, is_answered: bool = True) -> Stream:
+        stream: Stream = self._run(self._open, command)
+        if is_answered:
+            answers = CommandProducerSuccess(producer_name="mine"), CommandSuccess()
+            self.streams.answered(answers[stream.name.direction == "dispatch"], stream)
+            self.requests.forget(self.requests.last_id)
+        return stream
+
+    def producer(self, producer_id: int = 1, topic: str = TOPIC, name: str = "mine") -> Stream:
+        return self.open(_producer(producer_id, topic, name))
 
     def consumer(self, consumer_id: int = 7) -> Stream:
-        command = CommandSubscribe(
-            topic=TOPIC, subscription="s", sub_type=CommandSubscribe.Shared, consumer_id=consumer_id, request_id=1
-        )
-        opened: Stream = self._run(self.streams.open_consumer, command)
-        return opened
+        return self.open(_consumer(consumer_id))
+
+    def _open(self, command: Opening) -> Stream:
+        name, topic = self.streams.name_of(command)
+        stream = self.streams.open(name, topic)
+        self.requests.forward(command, lambda answer: answer)
+        self.streams.asked(stream, self.requests.last_id, 17)
+        return stream
+
+
+def _producer(producer_id: int = 1, topic: str = TOPIC, name: str = "mine") -> CommandProducer:
+    return CommandProducer(topic=topic, producer_id=producer_id, request_id=1, producer_name=name)
+
+
+def _consumer(consumer_id: int = 7, subscription: str = "s", name: str = "") -> CommandSubscribe:
+    return CommandSubscribe(
+        topic=TOPIC,
+        subscription=subscription,
+        sub_type=CommandSubscribe.Shared,
+        consumer_id=consumer_id,
+        consumer_name=name,
+        request_id=1,
+    )
+
+
+def _is_refused(opened: Opened, command: Opening, error: ServerError, text: str) -> None:
+    with pytest.raises(RefusedError, match=text) as refused:
+        opened.open(command)
+    assert refused.value.error == error
 
 
 @pytest.fixture
@@ -65,7 +126,7 @@ def opened(world: World) -> Iterator[Opened]:
         world.engine.registry.policies.put(direction, Setting.TOPIC, TOPIC, Value(Limit(rate(1)), "file"))
     opened = Opened(world)
     yield opened
-    world.loop.run(opened.streams.close_all)
+    world.loop.run(opened.end)
 
 
 def test_producers_and_consumers_have_numbers_of_their_own(opened: Opened) -> None:
@@ -87,16 +148,83 @@ def test_the_brokers_name_for_a_producer_replaces_the_clients(opened: Opened) ->
     assert producer.name.producer_name == "theirs"
 
 
+def test_a_name_of_a_brokers_that_no_client_could_choose_breaks_the_protocol(opened: Opened) -> None:
+    producer = opened.producer()
+    with pytest.raises(NameTooLongError, match=f"4097 characters, {MOST_NAME_BYTES} are allowed"):
+        opened.streams.answered(CommandProducerSuccess(producer_name="x" * 4097), producer)
+
+
 def test_closing_twice_is_closing_once_and_never_closes_a_successor(opened: Opened) -> None:
     first = opened.producer()
-    opened.streams.closing(first)
+    opened.streams.close(first)
     second = opened.producer()
-    assert not first.is_open
     opened.streams.close(first)
     assert opened.streams.producer(1) is second
     opened.streams.close(second)
     opened.streams.close(second)
     assert opened.streams.producer(1) is None
+
+
+@pytest.mark.parametrize("command", [_producer(7), _consumer(7)], ids=["producer", "consumer"])
+def test_an_id_is_refused_until_the_broker_is_known_to_have_let_go_of_it(opened: Opened, command: Opening) -> None:
+    opening = opened.open(command, is_answered=False)
+    _is_refused(opened, command, ServiceNotReady, "id 7 of this connection is in use")
+    opened.streams.answered(CommandSuccess(), opening)
+    _is_refused(opened, command, ServiceNotReady, "in use")
+    opened.streams.closing(opening)
+    _is_refused(opened, command, ServiceNotReady, "in use")
+    opened.streams.close_answered(CommandSuccess(), opening)
+    opened.streams.close(opened.open(command))
+    opened.streams.answered(CommandError(), opened.open(command, is_answered=False))
+    opened.streams.closed_by_broker(opened.open(command))
+    assert opened.open(command).is_open
+
+
+@pytest.mark.parametrize("command", [_producer(7), _consumer(7)], ids=["producer", "consumer"])
+def test_what_a_broker_closes_while_it_is_opening_is_closed_by_the_proxy_before_its_id_is_free(
+    opened: Opened, command: Opening
+) -> None:
+    """The broker may mean the stream before it: its CLOSE was on its way."""
+    stream = opened.open(command, is_answered=False)
+    opened.streams.closed_by_broker(stream)
+    assert not stream.is_open
+    (close,) = [body(frame) for frame in opened.asked.parts]
+    assert (name_of(opened.told[0]), body(opened.told[0]).request_id) == ("ERROR", 17)
+    _is_refused(opened, command, ServiceNotReady, "in use")
+    opened.requests.answered(13, CommandSuccess(request_id=close.request_id))
+    assert opened.open(command).is_open
+
+
+def test_an_id_that_the_broker_would_not_close_stays_in_use(opened: Opened) -> None:
+    opened.streams.expel(opened.producer())
+    (close,) = [body(frame) for frame in opened.asked.parts]
+    opened.requests.answered(14, CommandError(request_id=close.request_id))
+    _is_refused(opened, _producer(), ServiceNotReady, "in use")
+
+
+def test_a_client_hears_of_a_close_of_no_request() -> None:
+    name, _ = Streams.name_of(_consumer())
+    assert (name_of(streams.close_told(name)), body(streams.close_told(name)).request_id) == (
+        "CLOSE_CONSUMER",
+        NO_REQUEST,
+    )
+
+
+def test_entries_pass_only_once_the_broker_has_let_them_in(opened: Opened) -> None:
+    for command in (_producer(), _consumer()):
+        stream = opened.open(command, is_answered=False)
+        assert not stream.is_accepted
+        answers = CommandProducerSuccess(), CommandSuccess()
+        opened.streams.answered(answers[stream.name.direction == "dispatch"], stream)
+        assert stream.is_accepted
+
+
+def test_a_consumer_that_asked_to_be_closed_before_is_let_in_no_more(opened: Opened) -> None:
+    consumer = opened.open(_consumer(), is_answered=False)
+    opened.streams.leave(consumer)
+    opened.streams.closing(consumer)
+    opened.streams.answered(CommandSuccess(), consumer)
+    assert not consumer.is_accepted
 
 
 def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> None:
@@ -111,15 +239,46 @@ def test_a_command_waits_only_behind_something(world: World, opened: Opened) -> 
 
 
 def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:
-    with pytest.raises(ValueError, match="is not a topic name"):
-        opened.producer(1, "persistent://only/two")
+    _is_refused(opened, _producer(1, "persistent://only/two"), InvalidTopicName, "is not a topic name")
     assert opened.streams.producer(1) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (_producer(name="n" * (MOST_NAME_BYTES + 1)), "producer"),
+        (_producer(name="ü" * (MOST_NAME_BYTES // 2) + "n"), "producer"),
+        (_consumer(subscription="s" * (MOST_NAME_BYTES + 1)), "subscription"),
+        (_consumer(name="n" * (MOST_NAME_BYTES + 1)), "consumer"),
+    ],
+)
+def test_names_are_bounded_in_bytes(opened: Opened, command: Opening, what: str) -> None:
+    _is_refused(opened, command, NotAllowedError, f"the {what}'s name has 4097 bytes, 4096 are allowed")
 
 
 def test_their_number_is_bounded_for_each_direction(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST_STREAMS", 1)
     opened.producer(1)
     opened.consumer(1)
-    with pytest.raises(TooManyStreamsError, match="has 1 streams"):
-        opened.producer(2)
+    _is_refused(opened, _producer(2), TooManyRequests, "has 1 streams")
+
+
+def test_what_is_kept_of_them_is_bounded_and_given_back(opened: Opened, world: World) -> None:
+    world.engine.memory.per_connection = 3 * streams.STREAM_MEMORY
     opened.producer(1)
+    opened.producer(2)
+    _is_refused(opened, _producer(3), TooManyRequests, "client_memory")
+    assert opened.streams.producer(3) is None
+    opened.streams.close(opened.streams.producer(1) or opened.producer(9))
+    opened.streams.close(opened.streams.producer(2) or opened.producer(9))
+    assert opened.memory.held == 0
+
+
+def test_a_long_name_counts_with_every_copy_also_when_it_is_the_brokers(opened: Opened) -> None:
+    before = opened.memory.held
+    producer = opened.producer(1)
+    short = opened.memory.held - before
+    opened.streams.answered(CommandProducerSuccess(producer_name="x" * 4096), producer)
+    assert opened.memory.held - before == short + 4 * (4096 - len("mine"))
+    opened.streams.close(producer)
+    assert opened.memory.held == before

@@ -62,20 +62,20 @@ async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -
     engine, desk = office.engine, office.desk
     desk._heard(Ready())
     office.open(1)
-    numbers = {"connections_accepted": 3, "held_used": 5000, "lookups_in_flight": 2, "lookups_refused": 1}
+    numbers = {"connections_accepted": 3, "held_used": 5000, "lookups_used": 2, "lookups_refused": 1, "memory_used": 9}
     desk._heard(Counted(numbers, {"connections_open": {"data": 3}}, []))
     desk._heard(Ticket(1, 1, 10, 0))
     assert engine.counters.workers_running == 1
     desk._lost()
     assert office.told == ["lost"]
     assert engine.counters.workers_running == 0
-    assert (engine.held.used, engine.lookups.in_flight) == (5000, 2)
+    assert (engine.held.used, engine.lookups.used, engine.memory.used) == (5000, 2, 9)
     (limiter,) = engine.registry.limiters.values()
     assert limiter._buckets[0] is not None
     assert limiter._buckets[0].lent > 0
     desk.write_off()
     assert limiter._buckets[0].lent == 0
-    assert (engine.held.used, engine.lookups.in_flight, engine.lookups.refused) == (0, 0, 1)
+    assert (engine.held.used, engine.lookups.used, engine.memory.used, engine.lookups.refused) == (0, 0, 0, 1)
     assert (engine.counters.connections_accepted, engine.counters.connections_open["data"]) == (3, 0)
     assert desk.judge.is_at_rest
 

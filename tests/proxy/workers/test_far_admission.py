@@ -164,36 +164,6 @@ def test_what_is_blocked_while_the_answer_is_under_way_gets_no_place(make_world:
     assert client.is_read
 
 
-def test_a_client_that_breaks_the_protocol_is_closed_when_that_is_seen(make_world: Make) -> None:
-    """The answer to the second could not be told from the first one's."""
-    world, client, broker = deaf(make_world, max_producers_per_topic=5)
-    client >> [producer(1), producer(2, request_id=101)]
-    world.hear()
-    broker << producer(1)
-    world.hear()
-    assert client.is_gone
-    assert world.counters.frame_errors == {"client request_id_reused": 1}
-
-
-def test_a_producer_whose_id_is_free_again_when_the_broker_answers_is_asked_for_then(make_world: Make) -> None:
-    """Its client hears of it at once, but what it sends is read when the answer is there."""
-    world = make_world(admission={"max_producers_per_topic": 2})
-    client, broker = world.pair(DATA)
-    client >> [producer(1), producer(1, request_id=7)]
-    broker << [producer(1), producer(1, request_id=7)]
-    broker >> error(101)
-    client << error(101)
-    world.is_answering = False
-    answer = encode(CommandProducerSuccess(request_id=7, producer_name="p"))
-    broker >> answer
-    client << answer
-    client >> send(0)
-    broker << NOTHING
-    world.hear()
-    broker << send(0)
-    assert world.engine.admission.taken == 2, "the connection, and one producer"
-
-
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("open", "close", "answer", "refuse", "hear", "deliver", "leave", "reset")),

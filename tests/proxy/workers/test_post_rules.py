@@ -16,6 +16,9 @@ OTHERS = {
     "connect_timeout": 8,
     "linger": 9,
     "max_lookups_in_flight": 11,
+    "max_lookups_in_flight_per_connection": 10,
+    "client_memory": {"connection": 16, "total": 17},
+    "write_timeout": 6,
     "publish": {"mode": "pause", "hold_connection": 12, "hold_total": 13, "max_batch_messages": 14, "max_pending": 15},
     "dispatch": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False},
 }

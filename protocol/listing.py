@@ -1,0 +1,68 @@
+"""A namespace's topics, as a broker lists them: perhaps megabytes, of which only the request id is read, and replaced.
+
+    type 33     field 33, its length     request_id     topics …
+    08 21       8A 02 ..                 08 varint      12 ..
+
+That is how every broker writes it. Another form of the same is decoded whole.
+
+Source: CommandGetTopicsOfNamespaceResponse of PulsarApi.proto
+"""
+
+from protocol.commands import SIZES, encode, read
+from protocol.errors import MalformedFrame
+from protocol.walk import varint
+
+_BEGIN = b"\x08\x21\x8a\x02"
+_REQUEST_ID = 0x08
+
+
+class Listing:
+    """One CommandGetTopicsOfNamespaceResponse.
+
+    Args:
+        command: The BaseCommand that it is in.
+
+    Raises:
+        MalformedFrame: If it is none.
+    """
+
+    def __init__(self, command: bytes) -> None:
+        usual = _usual(command)
+        if usual is None:
+            usual = _usual(_rewritten(command))
+            assert usual is not None, "the product's own encoder writes it as brokers do"
+        self.request_id, self._topics = usual
+
+    def with_request_id(self, request_id: int) -> bytes:
+        """The frame that lists the same under another request id."""
+        number = _varint(request_id)
+        inside = _BEGIN + _varint(1 + len(number) + len(self._topics)) + b"\x08" + number
+        size = len(inside) + len(self._topics)
+        return b"".join((SIZES.pack(size + 4, size), inside, self._topics))
+
+
+def _usual(command: bytes) -> tuple[int, bytes] | None:
+    """The request id, and what is behind it; None if it has not the usual form."""
+    if not command.startswith(_BEGIN):
+        return None
+    try:
+        size, at = varint(command, len(_BEGIN), len(command))
+        if size != len(command) - at or size < 1 or command[at] != _REQUEST_ID:
+            return None
+        request_id, at = varint(command, at + 1, len(command))
+    except MalformedFrame:
+        return None
+    return request_id & 0xFFFFFFFFFFFFFFFF, command[at:]
+
+
+def _rewritten(command: bytes) -> bytes:
+    return encode(read(command))[SIZES.size :]
+
+
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    while number >= 0x80:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
