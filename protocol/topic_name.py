@@ -11,8 +11,7 @@ _DOMAINS = ("persistent", "non-persistent")
 _MOST_PARTITION = 2**31 - 1
 _MOST_SHOWN = 40
 """Characters of a name too long that its error shows."""
-_NAMED = re.compile(r"[-=:.\w]+", re.ASCII)
-"""A tenant or a namespace. Source: org.apache.pulsar.common.naming.NamedEntity"""
+_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -100,6 +99,14 @@ class TopicName:
         return local.endswith(_PENDING_ACK) or _without_partition(local) in _EVENTS
 
 
+def is_entity(name: str) -> bool:
+    """Whether this can be a tenant, or a namespace without its tenant: ASCII letters, digits and `_-=:.`.
+
+    Source: org.apache.pulsar.common.naming.NamedEntity
+    """
+    return _ENTITY.fullmatch(name) is not None
+
+
 def parse_topic(name: str) -> TopicName:
     """Read a topic's name in any of the forms that clients send.
 
@@ -124,7 +131,7 @@ def parse_topic(name: str) -> TopicName:
     namespace, _, local = rest.partition("/")
     if domain not in _DOMAINS or not tenant or not namespace or not _without_partition(local):
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
-    if not (_NAMED.fullmatch(tenant) and _NAMED.fullmatch(namespace)):
+    if not is_entity(tenant) or not is_entity(namespace):
         raise ValueError(f"{name!r} is not a topic name: tenant and namespace have letters, digits and _-=:. only")
     topic = TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same
     if _size(topic.full) > MOST_NAME_BYTES:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.limits import MOST_NAME_BYTES
-from protocol.topic_name import TopicName, parse_topic
+from protocol.topic_name import TopicName, is_entity, parse_topic
 
 parts = st.text(string.ascii_letters + string.digits + "-=:._", min_size=1, max_size=9)
 locals_ = st.text(st.characters(blacklist_characters="/", blacklist_categories=["Cs"]), min_size=1, max_size=9)
@@ -211,3 +211,8 @@ def test_what_cannot_be_utf_8_is_refused() -> None:
 @pytest.mark.parametrize("local", ["a\0b", "a\nb", "a\x1b[2J", "a b", " x", "ü"])
 def test_the_last_part_may_hold_what_the_broker_serves(local: str) -> None:
     assert parse_topic(f"a/b/{local}").local == local
+
+
+def test_tenants_and_namespaces_are_what_pulsar_takes() -> None:
+    assert all(map(is_entity, ("acme", "a=b:c.d-e_F9")))
+    assert not any(map(is_entity, ("", "*", "a/b", "a\n", "ä", "a b")))
