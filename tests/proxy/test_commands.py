@@ -147,11 +147,14 @@ def test_check_tells_in_one_line_that_there_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a sparse file of 1 GiB", "an endless device"])
 @pytest.mark.parametrize("command", [["check", "--config"], ["serve", "--config"], ["apply"], ["diff"], ["import"]])
-def test_what_is_no_file_of_a_bounded_size_is_told_in_one_line(tmp_path: Path, command: list[str], kind: str) -> None:
+def test_what_is_no_file_of_a_bounded_size_is_told_in_one_line(
+    served: list[Config], tmp_path: Path, command: list[str], kind: str
+) -> None:
     make, said = ODD[kind]
     path = make(tmp_path / "file")
     result = runner.invoke(app, [*command, str(path)])
     assert result.exit_code
+    assert served == []
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"sluice: {path}: cannot be read: it ")
     assert said in line
