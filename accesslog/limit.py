@@ -14,7 +14,7 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """As in interval lines."""
     level: str
     """`proxy`, `tenant`, `namespace` (totals), `resource_group`, `partitioned_topic` (its partitions together), `topic`
-    (one topic or partition), `subscription`, `producer`, `role` or `address`."""
+    (one topic or partition), `subscription`, `producer`, `role`, `address`, or `exempt` (a topic of Pulsar's own)."""
     name: str
     """What is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its keyed hash, as in
     interval lines) …; empty for the proxy."""
@@ -24,9 +24,9 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """Empty where the limit spans namespaces."""
     source: str
     """Whose value it is: `topic`, `namespace` (for each of its topics), `broker` (for each topic), `total` (of a
-    tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`, `producer`, `role`, `address`; with
-    `each` before it where the value is that of all names without one of their own. Then where it was written: `file`,
-    `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a topic's global policy)."""
+    tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`, `producer`, `role`, `address`, `exempt`;
+    with `each` before it where the value is that of all names without one of their own. Then where it was written:
+    `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a topic's global policy)."""
     mode: str
     """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
     was passed and waited for is what enforcing would have done with the same arrivals."""

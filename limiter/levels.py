@@ -3,6 +3,8 @@
     proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ subscription or producer ─ role ─ address
     outermost                                                                                                innermost
 
+Topics of Pulsar's own are exempt from all of these, and under one of their own: `exempt`.
+
 Within one level the narrowest setting that is there gives the value, as in Pulsar: topic > namespace > broker. A
 namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
 all topics of a tenant, a namespace or a partitioned topic together.
@@ -38,6 +40,7 @@ class Setting(StrEnum):
     PRODUCER = "producer"  # producer name, or *: on each topic, its partitions together
     ROLE = "role"  # what clients authenticated as, or *: each role
     ADDRESS = "address"  # address or network: each address in it
+    EXEMPT = "exempt"  # the name is empty: each topic of Pulsar's own, its partitions together
 
 
 About = Literal["publish", "dispatch", "subscribe"]
@@ -77,7 +80,7 @@ class Topic(Protocol):
 
     @property
     def is_system(self) -> bool:
-        """Whether the topic is Pulsar's own and exempt from every limit."""
+        """Whether the topic is Pulsar's own, and exempt from every limit but that of the level `exempt`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,7 @@ class Level:
         limited: What is limited; streams for which it is the same share a limiter.
         within: What that lies within.
         exists: Empty for streams without anything of this level, say a producer without a name.
+        is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
     """
 
     word: str
@@ -178,6 +182,7 @@ class Level:
     limited: Naming
     within: Literal["", "tenant", "namespace"] = ""
     exists: Naming | None = None
+    is_of_system: bool = False
 
     def scope(self, direction: Direction, whose: Whose) -> Scope:
         """What is limited of one stream."""
@@ -228,5 +233,6 @@ LEVELS = (
         lambda whose: counted_as(whose.client.address),
         exists=_address,
     ),
+    Level("exempt", ((Setting.EXEMPT, _whole, "exempt"),), _partitioned, "namespace", is_of_system=True),
 )
 """Outermost first."""

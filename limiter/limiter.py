@@ -28,7 +28,7 @@ class Scope(NamedTuple):
     Args:
         direction: `publish` or `dispatch`.
         level: `proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic` (or one partition),
-            `subscription`, `producer`, `role`, `address`.
+            `subscription`, `producer`, `role`, `address`, `exempt`.
         name: Of what: a full topic name, `tenant/namespace`, `producer@topic`, an address …; empty for the proxy.
         tenant: Whose it is; empty where a limit spans tenants.
         namespace: Whose it is, without the tenant; empty where a limit spans namespaces.

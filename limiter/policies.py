@@ -111,16 +111,16 @@ class Policies:
     def in_force(self, direction: Direction, topic: Topic, client: Client = ANYBODY) -> tuple[InForce, ...]:
         """The limits of one topic (one partition of a partitioned one) for one client's stream, outermost first."""
         levels = self._levels.get(direction)
-        if not levels or topic.is_system:
+        if not levels:
             return ()
-        whose = Whose(topic, client, self.group_of(topic))
-        found = [_at_level(level, direction, whose) for level in levels]
+        is_system, whose = topic.is_system, Whose(topic, client, self.group_of(topic))
+        found = [_at_level(one, direction, whose) for one in levels if one.level.is_of_system is is_system]
         return tuple([entry for entry in found if entry is not None])
 
     def in_force_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
         """The one of these limits that is of `level`, if there is one."""
         for written in self._levels.get(direction, ()):
-            if written.level is level and not topic.is_system:
+            if written.level is level and level.is_of_system is topic.is_system:
                 return _at_level(written, direction, Whose(topic, client, self.group_of(topic)))
         return None
 

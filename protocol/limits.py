@@ -1,4 +1,4 @@
-"""Sizes that both sides of the protocol agree on.
+"""Sizes that both sides of the protocol agree on, and the bound of names.
 
 Source: org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE, MESSAGE_SIZE_FRAME_PADDING).
 """

@@ -1,18 +1,41 @@
 """Topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
 
+import re
 from dataclasses import dataclass
 from sys import intern
+
+from protocol.limits import MOST_NAME_BYTES
 
 _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")
 _MOST_PARTITION = 2**31 - 1
-_SYSTEM_TOPICS = (
+_MOST_SHOWN = 40
+"""Characters of a name too long that its error shows."""
+_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
+_EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
     "__transaction_buffer_snapshot_indexes",
     "__transaction_buffer_snapshot_segments",
-    "__transaction_pending_ack",
 )
+_PENDING_ACK = "__transaction_pending_ack"
+_SYSTEM_TENANT = "pulsar"
+_SYSTEM_NAMESPACE = "system"
+_HEARTBEATS = re.compile(r"[^:]+:[0-9]+")
+"""The namespace of a broker's heartbeats, in the tenant `pulsar`: the broker's host and port."""
+
+
+def _partition_of(local: str) -> int:
+    """Read a partition suffix as Java reads an int: decimal digits of any script in Unicode's first plane, no sign."""
+    _, found, digits = local.rpartition(_PARTITION)
+    if not found or len(digits) > len(str(_MOST_PARTITION)) or not digits.isdecimal() or max(digits) > "\uffff":
+        return -1
+    index = int(digits)
+    return index if len(str(index)) == len(digits) and index <= _MOST_PARTITION else -1
+
+
+def _without_partition(local: str) -> str:
+    return local.rpartition(_PARTITION)[0] if _partition_of(local) >= 0 else local
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +65,63 @@ class TopicName:
     @property
     def partition(self) -> int:
         """The partition's index, -1 where the topic is none: `t-partition-01` is a topic of its own."""
-        _, found, digits = self.local.rpartition(_PARTITION)
-        if not found or len(digits) > len(str(_MOST_PARTITION)) or not (digits.isascii() and digits.isdigit()):
-            return -1
-        index = int(digits)
-        return index if str(index) == digits and index <= _MOST_PARTITION else -1
+        return _partition_of(self.local)
 
     @property
     def partitioned(self) -> str:
         """The full name without a partition suffix."""
-        if self.partition < 0:
-            return self.full
-        return self.full.rpartition(_PARTITION)[0]
+        return f"{self.domain}://{self.tenant}/{self.namespace}/{_without_partition(self.local)}"
 
     @property
     def is_system(self) -> bool:
-        """Whether the topic is Pulsar's own (policies, transactions, heartbeats), which Pulsar itself never limits.
+        """Whether the topic is one of Pulsar's own persistent topics, which Pulsar exempts from its limits.
 
-        Source: org.apache.pulsar.common.naming.SystemTopicNames; exemption: apache/pulsar#23589
+        These are all topics of `pulsar/system` and of the brokers' heartbeats (`pulsar/HOST:PORT`); and in every
+        namespace the events of policies and transactions, by their whole name, and the pending acknowledgements, by
+        the end of their name. The broker takes one partition suffix away, and for the events a second one. Not exempt
+        is what not every version exempts from every limit that namespaces, resource groups and brokers set:
+
+        - A topic that is not persistent: it stays under the limits of brokers and resource groups.
+        - A name of the old form `tenant/cluster/namespace/topic`, heartbeats and `sla-monitor` among them.
+
+        Pulsar 2.11 does not know `…_snapshot_indexes` and `…_snapshot_segments`, and uses none of these names.
+
+        Source: BrokerService.isSystemTopic, SystemTopicNames, NamespaceService.isSystemServiceNamespace (4.0.8);
+        exemption: apache/pulsar#23589
         """
-        local = self.local.partition(_PARTITION)[0]
-        own_namespace = self.tenant == "pulsar" and (self.namespace == "system" or local == "healthcheck")
-        return own_namespace or local in _SYSTEM_TOPICS
+        if self.domain != "persistent" or "/" in self.local:
+            return False
+        if self.tenant == _SYSTEM_TENANT and (
+            self.namespace == _SYSTEM_NAMESPACE or _HEARTBEATS.fullmatch(self.namespace)
+        ):
+            return True
+        local = _without_partition(self.local)
+        return local.endswith(_PENDING_ACK) or _without_partition(local) in _EVENTS
+
+
+def is_entity(name: str) -> bool:
+    """Whether this can be a tenant, or a namespace without its tenant: ASCII letters, digits and `_-=:.`.
+
+    Source: org.apache.pulsar.common.naming.NamedEntity
+    """
+    return _ENTITY.fullmatch(name) is not None
 
 
 def parse_topic(name: str) -> TopicName:
     """Read a topic's name in any of the forms that clients send.
 
-    Short forms are `topic` (in public/default) and `tenant/namespace/topic`.
+    Short forms are `topic` (in public/default) and `tenant/namespace/topic`. As at the broker, tenant and namespace are
+    letters, digits and `_-=:.`, while the rest may hold any character, NUL and others of control among them (measured:
+    4.0.8 serves such topics). The bound of the whole name is Sluice's own; 4.0.8 also takes names of 60,000 bytes.
 
     Raises:
-        ValueError: If the name fits none of these forms.
+        ValueError: If the name fits none of these forms, or is longer than `MOST_NAME_BYTES`.
     """
     if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
-        raise ValueError(f"{name!r} is not a topic name: it is not UTF-8")  # noqa: TRY004  what a peer sent, not a misuse
+        said = f"{name[:_MOST_SHOWN]!r} is not a topic name: it is not UTF-8"
+        raise ValueError(said)  # noqa: TRY004  what a peer sent, not a misuse
+    if len(name) > MOST_NAME_BYTES:
+        raise _too_long(name)
     domain, separator, rest = name.partition("://")
     if not separator:
         domain, rest = "persistent", name
@@ -83,6 +129,25 @@ def parse_topic(name: str) -> TopicName:
             rest = f"public/default/{rest}"
     tenant, _, rest = rest.partition("/")
     namespace, _, local = rest.partition("/")
-    if domain not in _DOMAINS or not tenant or not namespace or not local:
+    if domain not in _DOMAINS or not tenant or not namespace or not _without_partition(local):
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
-    return TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same
+    if not is_entity(tenant) or not is_entity(namespace):
+        raise ValueError(f"{name!r} is not a topic name: tenant and namespace have letters, digits and _-=:. only")
+    topic = TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same
+    if _size(topic.full) > MOST_NAME_BYTES:
+        raise _too_long(name)
+    return topic
+
+
+def _size(name: str) -> int:
+    """Bytes of a name in UTF-8."""
+    if name.isascii():
+        return len(name)
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair, say from an escape in JSON
+        raise ValueError(f"{name!r} is not a topic name: it is not UTF-8") from None
+
+
+def _too_long(name: str) -> ValueError:
+    return ValueError(f"{name[:_MOST_SHOWN]!r}… is not a topic name: it has more than {MOST_NAME_BYTES} bytes")

@@ -10,6 +10,7 @@ do not count: a token goes to the address that was named and nowhere else.
 import http.client
 import ssl
 from collections.abc import Mapping
+from contextlib import ExitStack
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 
 from proxy.admin_options import AdminLinkError, AdminOptions
 from proxy.brokers.targets import Address, split_address
+from proxy.files import reopenable
 from proxy.token_file import token_in
 
 PATIENCE_S = 10.0
@@ -182,28 +184,28 @@ def _address(text: str) -> Address | None:
 
 
 def _context(options: AdminOptions) -> ssl.SSLContext:
-    for option, path in (("--ca", options.ca), ("--cert", options.cert), ("--key", options.key)):
-        if path is not None:
-            _check_readable(option, path)
-    if options.key and not options.cert:
-        raise AdminLinkError(f"--key: {options.key}: is the key of no certificate; --cert FILE")
-    try:
-        context = ssl.create_default_context(cafile=options.ca)
-    except ssl.SSLError:
-        raise AdminLinkError(f"--ca: {options.ca}: is not a PEM certificate") from None
-    if options.cert:
-        try:  # without a password OpenSSL would ask the terminal
-            context.load_cert_chain(options.cert, options.key, password="")
-        except (ssl.SSLError, ValueError):
-            what = "is not a PEM certificate with its private key (--key FILE) without a password"
-            raise AdminLinkError(f"--cert: {options.cert}: {what}") from None
-    return context
+    with ExitStack() as opened:
+        ca = _opened(opened, "--ca", options.ca)
+        cert = _opened(opened, "--cert", options.cert)
+        key = _opened(opened, "--key", options.key)
+        if key and not cert:
+            raise AdminLinkError(f"--key: {options.key}: is the key of no certificate; --cert FILE")
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except ssl.SSLError:
+            raise AdminLinkError(f"--ca: {options.ca}: is not a PEM certificate") from None
+        if cert:
+            try:  # without a password OpenSSL would ask the terminal
+                context.load_cert_chain(cert, key, password="")
+            except (ssl.SSLError, ValueError):
+                what = "is not a PEM certificate with its private key (--key FILE) without a password"
+                raise AdminLinkError(f"--cert: {options.cert}: {what}") from None
+        return context
 
 
-def _check_readable(option: str, path: Path) -> None:
+def _opened(files: ExitStack, option: str, path: Path | None) -> str | None:
     try:
-        with path.open("rb"):
-            pass
+        return files.enter_context(reopenable(path)) if path else None
     except OSError as error:
         raise AdminLinkError(f"{option}: {path}: cannot be read: {error.strerror}") from None
 

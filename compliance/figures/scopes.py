@@ -18,9 +18,11 @@ def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataF
     """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
 
     The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
-    role's and address's topics; of all others the streams' own names.
+    role's and address's topics; of all others the streams' own names. Topics of Pulsar's own are under their own level
+    only; lines of older proxies do not tell them.
     """
-    scopes = F.array(*(_scope(*names) for names in _names() if names[0] in levels))
+    is_exempt = F.coalesce("exempt", F.lit(False)) if "exempt" in interval_lines.columns else F.lit(False)
+    scopes = F.array(*(_scope(is_exempt, *names) for names in _names() if names[0] in levels))
     # A stream without a producer name or role has no limit of that level.
     kept = interval_lines.withColumn("scope", F.explode(scopes)).where(F.col("scope.name").isNotNull())
     return kept.withColumns({name: F.col(f"scope.{name}") for name in ("level", "name", "member")}).drop("scope")
@@ -48,6 +50,7 @@ def _names() -> tuple[tuple[str, Column, Column], ...]:
         ("producer", produced, stream),
         ("role", role, F.col("topic")),
         ("address", F.coalesce(network, _address()), F.col("topic")),
+        ("exempt", whole_topic, stream),
     )
 
 
@@ -57,8 +60,9 @@ def _address() -> Column:
     return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
 
 
-def _scope(level: str, name: Column, member: Column) -> Column:
-    return F.struct(F.lit(level).alias("level"), name.alias("name"), member.alias("member"))
+def _scope(is_exempt: Column, level: str, name: Column, member: Column) -> Column:
+    own = F.when(is_exempt if level == "exempt" else ~is_exempt, name)
+    return F.struct(F.lit(level).alias("level"), own.alias("name"), member.alias("member"))
 
 
 def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:

@@ -2,12 +2,14 @@
 
 import ssl
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from proxy.admin.tokens import LONGEST_NAME, warn_if_others_read
 from proxy.config.admin import AdminTls
 from proxy.config.model import ConfigError
+from proxy.files import reopenable
 
 _KEY = "admin_access.tls"
 
@@ -21,16 +23,23 @@ def tls_context(tls: AdminTls) -> ssl.SSLContext:
     Raises:
         ConfigError: With every file that cannot be used, each with its key.
     """
-    files = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
-    problems = [problem for key, path in files.items() if path and (problem := _unreadable(key, path))]
-    if problems:
-        raise ConfigError(problems)
-    warn_if_others_read(tls.key, f"{_KEY}.key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load_own(context, tls)
-    if tls.client_ca is not None:
-        _load_client_ca(context, tls.client_ca)
+    paths = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+    names: dict[str, str] = {}
+    problems = []
+    with ExitStack() as opened:
+        for key, path in paths.items():
+            try:
+                names |= {key: opened.enter_context(reopenable(path))} if path else {}
+            except OSError as error:
+                problems.append(f"{_KEY}.{key}: {path}: cannot be read: {error.strerror}")
+        if problems:
+            raise ConfigError(problems)
+        warn_if_others_read(tls.key, f"{_KEY}.key")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _load_own(context, tls, names["certificate"], names["key"])
+        if tls.client_ca is not None:
+            _load_client_ca(context, tls.client_ca, names["client_ca"])
     return context
 
 
@@ -42,29 +51,21 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
     return str(names[0])
 
 
-def _load_own(context: ssl.SSLContext, tls: AdminTls) -> None:
+def _load_own(context: ssl.SSLContext, tls: AdminTls, certificate: str, key: str) -> None:
     """With a password that is wrong, because without any OpenSSL would ask the terminal."""
     try:
-        context.load_cert_chain(tls.certificate, tls.key, password="")
+        context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, ValueError) as error:
         what = f"{tls.certificate} and key {tls.key} are not a PEM certificate and its private key without a password"
         raise ConfigError([f"{_KEY}.certificate: {what} ({_reason(error)})"]) from None
 
 
-def _load_client_ca(context: ssl.SSLContext, path: Path) -> None:
+def _load_client_ca(context: ssl.SSLContext, path: Path, opened: str) -> None:
     try:
-        context.load_verify_locations(path)
+        context.load_verify_locations(opened)
     except ssl.SSLError as error:
         raise ConfigError([f"{_KEY}.client_ca: {path}: is not a PEM certificate ({_reason(error)})"]) from None
     context.verify_mode = ssl.CERT_OPTIONAL
-
-
-def _unreadable(key: str, path: Path) -> str | None:
-    try:
-        with path.open("rb"):
-            return None
-    except OSError as error:
-        return f"{_KEY}.{key}: {path}: cannot be read: {error.strerror}"
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ import yaml
 
 from proxy.config.model import ConfigError
 from proxy.config.yaml_file import parse_yaml
+from proxy.files import read_file
 
 LONGEST_NAME = 100
 SHORTEST = 16
@@ -20,6 +21,7 @@ LONGEST = 512
 MOST_TOKENS = 1000
 """All of them are looked at for each request."""
 _MOST_BYTES = 1024 * 1024
+"""As many holders, each with the longest name and token, have half of it."""
 ANONYMOUS = "anonymous"
 """The name of callers where no token is needed."""
 _KEY = "admin_access.tokens"
@@ -83,14 +85,11 @@ def warn_if_others_read(path: Path, key: str) -> None:
 def _parsed(path: Path) -> Any:
     try:
         mode = path.stat().st_mode
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+        text = read_file(path, _MOST_BYTES)
     except OSError as error:
         raise ConfigError([f"{_KEY}: {path}: cannot be read: {error.strerror}"]) from None
     if mode & stat.S_IWOTH:
         raise ConfigError([f"{_KEY}: {path}: others can write it, and so give themselves access: chmod o-w"])
-    if len(text) > _MOST_BYTES:
-        raise ConfigError([f"{_KEY}: {path}: is larger than {_MOST_BYTES} bytes"])
     warn_if_others_read(path, _KEY)
     try:
         return parse_yaml(text)

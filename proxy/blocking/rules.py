@@ -15,7 +15,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
 from limiter.networks import Networks
-from protocol.topic_name import TopicName, parse_topic
+from protocol.topic_name import TopicName, is_entity, parse_topic
 
 MOST_RULES = 10_000
 MOST_REASON = 200
@@ -222,6 +222,8 @@ def _written(network: IPv4Network | IPv6Network) -> str:
 
 def _read_topic(name: str) -> str:
     topic = parse_topic(name)
+    if not topic.local.isprintable():
+        raise ValueError(f"{name!r} has characters that cannot be seen; block a producer or consumer of its namespace")
     if topic.is_system:
         raise ValueError(f"{topic.full} is Pulsar's own topic, which cannot be blocked; block a role or an address")
     return topic.full
@@ -232,6 +234,6 @@ def _read_place(topic: str, namespace: str) -> str:
         raise ValueError("a block is narrowed by a topic or by a namespace, not by both")
     if topic:
         return _read_topic(topic)
-    if namespace and (len(namespace.split("/")) != 2 or not all(namespace.split("/"))):
+    if namespace and (namespace.count("/") != 1 or not all(map(is_entity, namespace.split("/")))):
         raise ValueError(f"{namespace!r} is not a namespace; write tenant/namespace")
     return namespace

@@ -194,7 +194,10 @@ class TopicLimits(_Section):
 
 
 class Limits(_Section):
-    """All limits; they apply at once. Only a topic's own value, its namespace's and `each_topic` replace each other."""
+    """All limits; they apply at once. Only a topic's own value, its namespace's and `each_topic` replace each other.
+
+    Topics of Pulsar's own are under `exempt` alone.
+    """
 
     proxy: Both | None = Field(None, description="of all that this proxy passes")
     tenants: dict[TenantName, Both] = Field(
@@ -221,6 +224,9 @@ class Limits(_Section):
     )
     addresses: dict[NetworkName, Both] = Field(
         default_factory=dict, description="NAME is an address or network; of each client address in it"
+    )
+    exempt: Both | None = Field(
+        None, description="of each topic of Pulsar's own, its partitions together; no other limit is of these"
     )
 
     @field_validator("topics")

@@ -22,6 +22,7 @@ from proxy.config.problems import explain, kind_of
 from proxy.config.sources import Sources, given_by_flags, laid_over
 from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
 from proxy.config.yaml_file import parse_yaml, why_not_yaml
+from proxy.files import MOST_CONFIG, read_file
 
 
 class _Section(BaseModel):
@@ -204,7 +205,7 @@ def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = parse_yaml(path.read_text(encoding="utf-8"))
+        values = parse_yaml(read_file(path, MOST_CONFIG).decode())
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

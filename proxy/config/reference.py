@@ -42,6 +42,11 @@ those of `sluice serve`); `--show-defaults` all others, too. What it prints is a
 
 No secret is a value here: tokens and TLS keys are files, which are read again when they change.
 
+Files are regular ones, or links to them. A FIFO (so `<(…)` of a shell, too), device, socket or directory is refused at
+once, and so is a file larger than its bound: 64 MiB for the configuration (100,000 topics with limits have 22), 16 MiB
+for a `broker.conf`, 1 MiB for `admin_access.tokens` and for certificates and keys, 64 KiB for a single token or an
+`address_key`.
+
 ## Keys
 
 | key | type | default | meaning |

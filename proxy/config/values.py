@@ -12,7 +12,7 @@ from pydantic_core import PydanticKnownError
 
 from limiter.networks import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
-from protocol.topic_name import parse_topic
+from protocol.topic_name import is_entity, parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network
 from proxy.brokers.targets import split_address
 
@@ -187,6 +187,8 @@ def _whole_topic(name: Any) -> str:
     topic = parse_topic(str(_short(name, _LONGEST_TOPIC)))
     for part in (topic.tenant, topic.namespace, topic.local):
         _short(part, LONGEST_PART)
+    if not topic.local.isprintable():
+        raise ValueError(f"{name!r} has characters that cannot be seen; write the limit for the topic's namespace")
     if topic.partition >= 0:
         raise ValueError(f"name the topic {topic.partitioned!r}, not one partition: the limit is each partition's")
     return str(name)
@@ -196,15 +198,15 @@ def _namespace(name: Any) -> str:
     parts = str(_short(name, 2 * LONGEST_PART + 1)).split("/")
     for part in parts:
         _short(part, LONGEST_PART)
-    if len(parts) != 2 or not all(parts) or "*" in str(name):
-        raise ValueError("write a namespace as tenant/namespace")
+    if len(parts) != 2 or not all(map(is_entity, parts)):
+        raise ValueError("write a namespace as tenant/namespace, both of letters, digits and _-=:.")
     return str(name)
 
 
 def _tenant(name: Any) -> str:
     _short(name, LONGEST_PART)
-    if not str(name) or "/" in str(name) or ("*" in str(name) and name != "*"):
-        raise ValueError("write a tenant as tenant, or * for each other one")
+    if name != "*" and not is_entity(str(name)):
+        raise ValueError("write a tenant as tenant, of letters, digits and _-=:., or * for each other one")
     return str(name)
 
 

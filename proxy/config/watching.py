@@ -81,7 +81,7 @@ class _Watch:
                     async with asyncio.timeout(_DEBOUNCE_S):
                         await self._inotify.get()
         # A folder that was removed and made anew is another one, and links may lead elsewhere now.
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             self._add()
 
     def _add(self) -> None:

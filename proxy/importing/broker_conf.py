@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from proxy.files import read_file
 from proxy.importing.broker_keys import take_keys
 from proxy.importing.found import Found, ImportFailed
 from proxy.importing.properties import MalformedEscape, Property, read_properties
@@ -26,12 +27,9 @@ def from_file(path: Path) -> Found:
 
 def _properties_of(path: Path) -> list[Property]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_file(path, _MOST_BYTES)
     except OSError as error:
         raise ImportFailed([f"{path}: cannot be read: {error.strerror}"]) from None
-    if len(content) > _MOST_BYTES:
-        raise ImportFailed([f"{path}: has more than {_MOST_BYTES} bytes; give a broker's configuration file"])
     try:
         return read_properties(content)
     except MalformedEscape as error:

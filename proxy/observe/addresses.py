@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from proxy.files import MOST_SECRET, read_file
+
 SHORTEST_KEY = 16
 """Bytes: fewer could be guessed."""
 
@@ -42,7 +44,7 @@ def read_key(path: Path) -> bytes:
         AddressKeyError: If it cannot be read or is too short.
     """
     try:
-        key = path.read_bytes().strip()
+        key = read_file(path, MOST_SECRET).strip()
     except OSError as error:
         raise AddressKeyError(f"{path}: cannot be read: {error.strerror}") from None
     if len(key) < SHORTEST_KEY:

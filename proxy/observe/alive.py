@@ -8,6 +8,8 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from proxy.files import open_regular
+from proxy.observe.log_file import NEW
 from proxy.observe.log_names import alive_name
 
 
@@ -52,6 +54,6 @@ class Alive:
         self._file.close()
 
     def _make(self) -> FileIO:
-        file = FileIO(self._path, "w")
+        file = FileIO(open_regular(self._path, NEW), "w")
         fcntl.flock(file, fcntl.LOCK_EX)
         return file

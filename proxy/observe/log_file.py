@@ -8,11 +8,16 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
+from proxy.files import open_regular
 from proxy.observe.losses import Lines, Loss
 
 Sync = Literal["never", "close", "batch"]
 """When a file is forced onto the disk, so that it outlives a power cut: when it is closed, after each write, or never.
 (What was written outlives a kill of the process in any case.)"""
+
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+"""How files are made in the log's folder: what a link leads to is not written."""
 
 
 class LogFile:
@@ -39,7 +44,7 @@ class LogFile:
         self.declared: list[Loss] = []
         self._unfinished = unfinished
         self._sync = sync
-        self._file = FileIO(unfinished, "w")
+        self._file = FileIO(open_regular(unfinished, NEW), "w")
         fcntl.flock(self._file, fcntl.LOCK_EX)  # so that `rescue` knows it from one that was left
 
     @property

@@ -4,9 +4,13 @@ Readers (Spark among them) pass over names that begin with a dot. A run has one 
 long as it lives: `.PROXY-BOOT.alive`.
 """
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import structlog
 
 _BOOT = r"\d{8}T\d{6}-[0-9a-f]{8}"
 
@@ -59,9 +63,17 @@ class OwnFiles:
 
     def alive(self) -> list[tuple[str, Path]]:
         """The runs that live or were killed, and their files."""
-        matches = ((self._alive.fullmatch(path.name), path) for path in sorted(self._folder.iterdir()))
-        return [(match[1], path) for match, path in matches if match]
+        return sorted((match[1], path) for match, path in self._matching(self._alive))
 
     def _found(self, pattern: re.Pattern[str]) -> list[tuple[LogName, Path]]:
-        matches = ((pattern.fullmatch(path.name), path) for path in self._folder.iterdir())
-        return sorted((LogName(match[1], int(match[2])), path) for match, path in matches if match)
+        return sorted((LogName(match[1], int(match[2])), path) for match, path in self._matching(pattern))
+
+    def _matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
+        """Files of these names; a link, a folder or whatever else has such a name was not made by a proxy."""
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                match = pattern.fullmatch(entry.name)
+                if match and entry.is_file(follow_symlinks=False):
+                    yield match, Path(entry.path)
+                elif match:
+                    structlog.get_logger().warning("access log: passed over, it is no regular file", file=entry.path)

@@ -6,15 +6,18 @@ to nothing.
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import structlog
 
+from proxy.files import open_regular
 from proxy.observe.log_names import OwnFiles
 from proxy.observe.losses import Loss
 
@@ -57,14 +60,14 @@ def rescue(folder: Path, proxy_id: str) -> list[Loss]:
 
 def _close(unfinished: Path, closed: Path) -> int | None:
     """Returns its size; None where there was nothing to close."""
-    with _locked(unfinished) as is_locked:
-        if not is_locked:
+    with _locked(unfinished) as file:
+        if file is None:
             return None
-        size = unfinished.stat().st_size
+        size = os.fstat(file.fileno()).st_size
         if size == 0:
             unfinished.unlink()
             return None
-        if closed.exists():
+        if os.path.lexists(closed):
             raise FileExistsError(f"{closed} is there already")
         unfinished.rename(closed)
         return size
@@ -73,23 +76,28 @@ def _close(unfinished: Path, closed: Path) -> int | None:
 def _loss_of(own: OwnFiles, boot_id: str, sign: Path) -> Loss | None:
     """What a run lost; None if it lives, or if that cannot be found out."""
     try:
-        with _locked(sign) as is_locked:
-            return _loss(own, boot_id) if is_locked else None
+        with _locked(sign) as file:
+            return _loss(own, boot_id) if file is not None else None
     except OSError as error:
         structlog.get_logger().warning("access log: an earlier run cannot be looked into", error=str(error))
         return None
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Whether nobody else had it locked."""
-    with path.open("rb") as file:
+def _locked(path: Path) -> Iterator[BinaryIO | None]:
+    """The file, locked; None if somebody else had it locked."""
+    with _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield False
+            yield None
         else:
-            yield True
+            yield file
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file of the log's folder; what a link leads to is none."""
+    return os.fdopen(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _loss(own: OwnFiles, boot_id: str) -> Loss:
@@ -104,8 +112,8 @@ def _loss(own: OwnFiles, boot_id: str) -> Loss:
 
 def _tail(path: Path) -> _Tail | None:
     """The last whole line of a file."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL))
+    with _opened(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
         for line in reversed(file.read().splitlines()):
             try:
                 return _DECODER.decode(line)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
+from proxy.files import check_regular
 from proxy.observe.log_names import OwnFiles
 
 
@@ -73,7 +76,8 @@ class Retention:
             OSError: If it cannot be looked at.
         """
         if self.is_bounded:
-            status = path.stat()
+            status = path.lstat()
+            check_regular(status, path)
             self._files.append(_Closed(path, status.st_size, status.st_mtime))
             self._size += status.st_size
 
@@ -92,11 +96,22 @@ class Retention:
                 self._told(self.deleted_files - files, self.deleted_bytes - size)
 
     def _delete(self, oldest: _Closed) -> None:
+        try:
+            check_regular(oldest.path.lstat(), oldest.path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:  # somebody put something else there, which is not the log's to delete
+            structlog.get_logger().warning("access log: not deleted", file=str(oldest.path), error=error.strerror)
+            self._forget(oldest)
+            return
         oldest.path.unlink(missing_ok=True)
-        self._files.popleft()
-        self._size -= oldest.size
+        self._forget(oldest)
         self.deleted_files += 1
         self.deleted_bytes += oldest.size
+
+    def _forget(self, oldest: _Closed) -> None:
+        self._files.popleft()
+        self._size -= oldest.size
 
     def _is_too_much(self) -> bool:
         is_large = self._keep.size is not None and self._size > self._keep.size

@@ -69,7 +69,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Everything about one stream in one direction, outermost level first; nothing for topics of Pulsar's own."""
+    """Everything about one stream in one direction, outermost level first; of topics of Pulsar's own, that level."""
 
     topic: str
     is_exempt: bool
@@ -80,11 +80,9 @@ class Explained:
 def explain(book: Book, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
     """Which limits of messages and bytes hold, and why."""
     group = group_of(book, topic)
-    if topic.is_system:
-        return Explained(topic.full, is_exempt=True, group=group, levels=())
-    whose = Whose(topic, client, group.name if group else "")
-    levels = tuple(_level(book, direction, level, whose) for level in LEVELS)
-    return Explained(topic.full, is_exempt=False, group=group, levels=levels)
+    is_system, whose = topic.is_system, Whose(topic, client, group.name if group else "")
+    levels = tuple(_level(book, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
+    return Explained(topic.full, is_system, group, levels)
 
 
 def explain_subscribes(book: Book, topic: Topic) -> LevelLines:

@@ -71,6 +71,7 @@ def _sections(limits: Limits) -> Iterator[tuple[Setting, Mapping[str, BaseModel]
     yield Setting.PRODUCER, limits.producers, "{}"
     yield Setting.ROLE, limits.roles, "{}"
     yield Setting.ADDRESS, limits.addresses, "{}"
+    yield Setting.EXEMPT, _alone(limits.exempt), "{}"
 
 
 def _alone(section: BaseModel | None) -> Mapping[str, BaseModel]:

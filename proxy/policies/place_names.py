@@ -65,6 +65,7 @@ _FORMS: dict[Setting, TypeAdapter[str]] = {
     Setting.PRODUCER: _NAMED,
     Setting.ROLE: _NAMED,
     Setting.ADDRESS: _NETWORK,
+    Setting.EXEMPT: _ALL,
 }
 
 

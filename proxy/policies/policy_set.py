@@ -114,6 +114,7 @@ _PATHS: dict[Setting, Callable[[str, str], tuple[str, ...]]] = {
     Setting.PRODUCER: lambda about, name: ("producers", name, about),
     Setting.ROLE: lambda about, name: ("roles", name, about),
     Setting.ADDRESS: lambda about, name: ("addresses", name, about),
+    Setting.EXEMPT: lambda about, _: ("exempt", about),
 }
 
 

@@ -7,15 +7,17 @@ Reads have a connection of their own, as one that waits for the disk would let i
 event loop, writes run in a thread. SQLite must not be closed under either.
 """
 
+import errno
 import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.files import check_regular, open_regular
 from proxy.policies.key import Key, Kind
 
 _VERSION = 1
@@ -185,15 +187,27 @@ class Store:
         """Keep other processes out; SQLite's own lock would keep our readers out too."""
         if self._path is None:
             return
+        lock_file = self._path.with_name(self._path.name + ".lock")
         try:
-            lock = self._opened.enter_context(self._path.with_name(self._path.name + ".lock").open("ab"))
-        except OSError:
-            raise StoreError(self._explain(_NO_FOLDER)) from None
+            lock = open_regular(lock_file, os.O_WRONLY | os.O_CREAT)
+            self._opened.callback(os.close, lock)
+            self._check_kinds()
+        except OSError as error:
+            self.close()
+            special = f"{error.filename}: {error.strerror}" if error.errno == errno.EINVAL else _NO_FOLDER
+            raise StoreError(self._explain(special)) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.close()
             raise StoreError(self._explain(_IN_USE)) from None
+
+    def _check_kinds(self) -> None:
+        """SQLite would wait for the other end of a FIFO, and write into a device."""
+        for beside in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path = Path(f"{self._path}{beside}")
+                check_regular(path.stat(), path)
 
     def _connect(self) -> sqlite3.Connection:
         where = self._path or ":memory:"

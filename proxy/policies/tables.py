@@ -29,13 +29,15 @@ _TITLES = {
 def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
     """What `/sluice/explain` answered, part by part."""
     yield f"topic: {escape(answer['topic'])}"
-    if answer["exempt"]:
-        yield "a topic of Pulsar's own: exempt from every limit"
-        return
-    group = answer["resource_group"]
-    yield f"resource group: {escape(_group(group)) if group else 'none'}"
+    is_exempt, group = answer["exempt"], answer["resource_group"]
+    if is_exempt:
+        yield "a topic of Pulsar's own: exempt from every limit but that of limits.exempt"
+    else:
+        yield f"resource group: {escape(_group(group)) if group else 'none'}"
     for direction, title in _TITLES.items():
         yield _levels(direction, title, answer[direction])
+    if is_exempt:
+        return
     yield _levels("subscribe", "subscribe: how often one consumer may", [answer["subscribe"]])
 
 

@@ -1,4 +1,4 @@
-"""Limits at all nine levels at once: each holds for exactly the streams that it should, together."""
+"""Limits at all levels at once: each holds for exactly the streams that it should, together."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +17,9 @@ from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
 from tests.limiter.long_run import long_run
 
-TENANTS, SPACES, BASES, PARTITIONS = "tu", "no", "xy", ("", "-partition-0", "-partition-1")
+TENANTS, SPACES, PARTITIONS = "tu", "no", ("", "-partition-0", "-partition-1")
+SYSTEM = "__change_events"
+BASES = ("x", "y", SYSTEM)
 GROUPS = {"t/n": "gold", "u": "gold", "t/o": "iron"}
 """Resource groups: of a namespace, of a tenant for its namespaces without their own."""
 NETWORK, NARROW = "10.0.0.0/8", "10.1.0.0/16"
@@ -49,6 +51,7 @@ SETTINGS = (
     (Setting.ROLE, "billing"),
     (Setting.ADDRESS, NETWORK),
     (Setting.ADDRESS, NARROW),
+    (Setting.EXEMPT, ""),
 )
 
 
@@ -92,7 +95,8 @@ class Levels(Clockwork):
     Proves beyond `Clockwork`: which limits a stream is under is worked out here, from the meaning of the levels, not
     asked of the code. So P2 in the ledger holds for each limit over exactly the streams that it should cover, together:
     partitions of a topic, producers of one name on one topic but not on two, clients of one role or address on any
-    topic, the namespaces of one resource group. A sweep between any two steps forgets no limit in debt.
+    topic, the namespaces of one resource group; one topic of Pulsar's own, and nothing else. A sweep between any two
+    steps forgets no limit in debt.
     """
 
     def __init__(self) -> None:
@@ -121,6 +125,9 @@ class Levels(Clockwork):
 
     def cover(self, who: Who) -> list[tuple[tuple[str, ...], Limit]]:
         """Every limit over a stream, by level and what it is of; outermost first."""
+        if who.base == SYSTEM:
+            limit = self.of((Setting.EXEMPT, ""))
+            return [] if limit is None else [(("exempt", who.whole), limit)]
         found = [
             (("proxy",), self.of((Setting.PROXY, ""))),
             (("tenant", who.tenant), self.of((Setting.TENANT, who.tenant), (Setting.TENANT, "*"))),

@@ -204,8 +204,8 @@ def test_a_partition_has_the_topics_value_and_a_limit_of_its_own() -> None:
         "persistent://t/n/__transaction_buffer_snapshot",
     ],
 )
-def test_pulsars_own_topics_are_exempt_from_every_level(topic: str) -> None:
-    namespace = parse_topic(topic).namespace_name
+def test_pulsars_own_topics_are_under_a_limit_of_their_own_and_no_other(topic: str) -> None:
+    namespace, whole = parse_topic(topic).namespace_name, parse_topic(topic).partitioned
     policies = policies_of(
         (Setting.TOPIC, topic, value(1)),
         (OF_NAMESPACE, namespace, value(1)),
@@ -214,6 +214,15 @@ def test_pulsars_own_topics_are_exempt_from_every_level(topic: str) -> None:
         (Setting.ROLE, "billing", value(1)),
     )
     assert in_force(policies, topic, client=Client(role="billing")) == []
+
+    policies.put("publish", Setting.EXEMPT, "", value(9))
+    assert in_force(policies, topic, client=Client(role="billing")) == [("exempt", whole, 9, "exempt file")]
+
+
+def test_names_that_only_look_like_pulsars_own_have_no_limit_of_its_own() -> None:
+    policies = policies_of((Setting.EXEMPT, "", value(9)), (Setting.PROXY, "", value(1)))
+    for topic in ("persistent://t/n/__change_events-partition-x", "non-persistent://t/n/__change_events", TOPIC):
+        assert in_force(policies, topic) == [("proxy", "", 1, "proxy file")]
 
 
 @given(

@@ -11,6 +11,7 @@ import proxy.running
 from proxy.config.model import Config
 from proxy.serve import StartError
 from sluice.cli import app
+from tests.proxy.odd_files import ODD
 
 runner = CliRunner()
 
@@ -142,3 +143,18 @@ def test_check_tells_in_one_line_that_there_is_no_file(tmp_path: Path) -> None:
     result = runner.invoke(app, ["check", "--config", str(tmp_path / "none.yaml")])
     assert result.exit_code == 1
     assert result.stderr == f"sluice: {tmp_path}/none.yaml: cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a sparse file of 1 GiB", "an endless device"])
+@pytest.mark.parametrize("command", [["check", "--config"], ["serve", "--config"], ["apply"], ["diff"], ["import"]])
+def test_what_is_no_file_of_a_bounded_size_is_told_in_one_line(
+    served: list[Config], tmp_path: Path, command: list[str], kind: str
+) -> None:
+    make, said = ODD[kind]
+    path = make(tmp_path / "file")
+    result = runner.invoke(app, [*command, str(path)])
+    assert result.exit_code
+    assert served == []
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"sluice: {path}: cannot be read: it ")
+    assert said in line

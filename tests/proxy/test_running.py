@@ -4,7 +4,10 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
 from proxy.running import _serve
 from proxy.serve import Source
+from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
 
 _PATIENCE_S = 20
 LIMITED = "limits: {each_topic: {publish: {messages: 5}}}\n"
@@ -141,3 +145,70 @@ async def test_what_keeps_it_from_being_scheduled_as_configured_is_said(tmp_path
     async with served(source_of(file)) as operator:
         (line,) = [line for line in operator.lines if line["event"] == "not scheduled as configured"]
         assert (line["scheduling"], line["error"], scheduled) == ("batch", "forbidden here", ["batch"])
+
+
+def to_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (fifo, "it is a FIFO"),
+        (folder, "it is a directory"),
+        (to_device, "it is a device"),
+        (bound_socket, "it is a socket"),
+        (link_loop, "Too many levels of symbolic links"),
+        (sparse, "it has more than"),
+        (lambda _: None, "No such file or directory"),
+    ],
+)
+async def test_a_file_that_is_none_for_a_while_changes_nothing_and_is_read_when_it_is_back(
+    tmp_path: Path, put: Callable[[Path], object], said: str
+) -> None:
+    file, back = tmp_path / "sluice.yaml", tmp_path / "back"
+    file.touch()
+    back.write_text(LIMITED)
+    async with served(source_of(file)) as operator:
+        file.unlink()
+        put(file)
+        line = await operator.hear("configuration not reloaded")
+        while said not in line["problem"]:  # between the two steps there is no file
+            line = await operator.hear("configuration not reloaded")
+        os.kill(os.getpid(), signal.SIGHUP)
+        while line["cause"] != "SIGHUP":
+            line = await operator.hear("configuration not reloaded")
+        assert f"{file}: cannot be read: {said}" in line["problem"]
+
+        if file.is_dir() and not file.is_symlink():
+            file.rmdir()
+        back.rename(file)
+        assert (await operator.hear("configuration reloaded"))["changed"]
+        file.unlink()
+        put(file)
+        await operator.hear("configuration not reloaded")
+
+
+def test_a_process_whose_configuration_becomes_a_fifo_ends_by_sigterm(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+    command = [sys.executable, "-m", "sluice", "serve", "--config", str(file), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*command, "--admin", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
+        patience = threading.Timer(_PATIENCE_S, process.kill)
+        patience.start()
+        try:
+            assert process.stderr is not None
+            wait_for("serving", process.stderr)
+            file.unlink()
+            fifo(file)
+            wait_for("it is a FIFO", process.stderr)
+            process.terminate()
+            wait_for('"ended"', process.stderr)
+            assert process.wait() == 0
+        finally:
+            patience.cancel()
+            process.kill()
+
+
+def wait_for(said: str, lines: Iterable[str]) -> None:
+    assert any(said in line for line in lines), f"it ended without {said!r}"

@@ -12,6 +12,7 @@ from yarl import URL
 from proxy.brokers.targets import TargetRefusedError, Targets, split_address
 from proxy.config.admin_forward import AdminForward
 from proxy.config.model import Config, ConfigError
+from proxy.files import reopenable
 from proxy.token_file import token_in
 
 
@@ -87,7 +88,10 @@ def _result(name: str, host: str, port: int) -> ResolveResult:
 
 def _context(ca: Path | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca)
+        if ca is None:
+            return ssl.create_default_context()
+        with reopenable(ca) as name:
+            return ssl.create_default_context(cafile=name)
     except ssl.SSLError:
         raise ConfigError([f"admin_forward.ca: {ca}: holds no certificate in PEM"]) from None
     except OSError as error:

@@ -3,11 +3,9 @@
 Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
 """
 
-import re
-
 from aiohttp import web
 
-from protocol.topic_name import TopicName, parse_topic
+from protocol.topic_name import TopicName, is_entity, parse_topic
 from proxy.admin.pulsar.answers import RequestRefusedError
 from proxy.admin.questions import Text
 from proxy.blocking.rules import MOST_NAME
@@ -15,7 +13,6 @@ from proxy.config.values import LONGEST_PART
 from proxy.policies.dynamic import DYNAMIC_KEYS
 
 _LETTERS = "[-=:.A-Za-z0-9_]+"
-_ENTITY = re.compile(_LETTERS)
 _NAMES = (
     Text(name="domain", meaning="persistent or non-persistent", words=("persistent", "non-persistent")),
     Text(name="tenant", meaning="a tenant", longest=LONGEST_PART, pattern=_LETTERS),
@@ -38,7 +35,7 @@ def namespace_in(request: web.Request) -> str:
         RequestRefusedError: If Pulsar does not take such names.
     """
     parts = request.match_info["tenant"], request.match_info["namespace"]
-    if not all(len(part) <= LONGEST_PART and _ENTITY.fullmatch(part) for part in parts):
+    if not all(len(part) <= LONGEST_PART and is_entity(part) for part in parts):
         raise RequestRefusedError(412, "Namespace name is not valid")
     return "/".join(parts)
 

@@ -1,4 +1,5 @@
 import pytest
+from pyspark.sql import functions as F
 
 from compliance.figures.scopes import scoped
 from tests.compliance.planted import PlantedLog, frame
@@ -41,6 +42,15 @@ def test_a_topic_without_partitions_is_no_partitioned_one(spark):
 def test_the_resource_group_is_shared_by_namespaces(spark):
     assert scopes(spark, resource_group="gold")["resource_group"] == ("gold", "acme/orders")
     assert "resource_group" not in scopes(spark)
+
+
+def test_a_topic_of_pulsars_own_is_under_its_own_level_only(spark):
+    log = PlantedLog(topic="persistent://acme/orders/__change_events-partition-2")
+    log.interval(1)
+    lines = frame(spark, [log], "interval").withColumn("exempt", F.lit(True))
+    (row,) = scoped(lines).collect()
+    whole = "persistent://acme/orders/__change_events"
+    assert (row.level, row.name, row.member) == ("exempt", whole, "p on connection 1/1")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from proxy.admin.certificates import common_name, tls_context
 from proxy.config.admin import AdminTls
 from proxy.config.model import ConfigError
 from tests.proxy.certificates import Authority
+from tests.proxy.odd_files import ODD
 
 
 def problems(**files: Any) -> list[str]:
@@ -37,10 +38,16 @@ def test_every_file_that_cannot_be_read_is_told_with_its_key(tmp_path: Path) -> 
     ]
 
 
-def test_a_folder_is_no_file(authority: Authority, tmp_path: Path) -> None:
-    assert problems(**{**authority.server(), "key": tmp_path}) == [
-        f"admin_access.tls.key: {tmp_path}: cannot be read: Is a directory"
-    ]
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("key", ["certificate", "key", "client_ca"])
+def test_what_is_no_regular_file_is_told_and_not_waited_for(
+    authority: Authority, tmp_path: Path, kind: str, key: str
+) -> None:
+    make, said = ODD[kind]
+    path = make(tmp_path / "file")
+    (problem,) = problems(**{**authority.server(), key: path})
+    assert problem.startswith(f"admin_access.tls.{key}: {path}: cannot be read: ")
+    assert said in problem
 
 
 def test_a_key_of_another_certificate_is_told(authority: Authority) -> None:

@@ -84,7 +84,7 @@ async def test_with_tls_nothing_is_said_in_the_clear(tmp_path: Path, authority: 
         ({"admin": "0.0.0.0:0"}, "{path}: admin: '0.0.0.0:0': anybody who reaches this address could change limits; "),
         ({"admin_access": {"tokens": "/no/such"}}, "admin_access.tokens: /no/such: cannot be read: No such file"),
         (
-            {"admin_access": {"tls": {"certificate": "/no/such", "key": "/dev/null"}}},
+            {"admin_access": {"tls": {"certificate": "/no/such", "key": __file__}}},
             "admin_access.tls.certificate: /no/such: cannot be read: No such file",
         ),
     ],

@@ -91,7 +91,7 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
         ("a: {access: read, token: abcdefghijklmnop\nb: 1", "is not YAML at line 2"),
         ("a: 1\na: 2", "is not YAML at line 2, or a name stands there twice"),
         ("[" * 5000, "is not YAML"),
-        ("x" * 1024**2 + "x", "is larger than 1048576 bytes"),
+        ("x" * 1024**2 + "x", "cannot be read: it has more than 1048576 bytes"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_holder_and_the_remedy(path: Path, content: object, problem: str) -> None:

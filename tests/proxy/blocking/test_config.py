@@ -45,6 +45,7 @@ def test_every_kind_can_be_blocked_from_the_start(tmp_path: Path) -> None:
         ({"address": "localhost"}, "blocks.0.address: 'localhost'", "write an address as 192.0.2.7"),
         ({"topic": "persistent://x"}, "blocks.0.topic: 'persistent://x'", "is not a topic name"),
         ({"topic": "a/b/__change_events"}, "blocks.0.topic: 'a/b/__change_events'", "is Pulsar's own topic"),
+        ({"producer": "p", "namespace": "a/b\0"}, "blocks.0: ", "is not a namespace; write tenant/namespace"),
         ({"role": ""}, "blocks.0.role: ''", "write the role in one line"),
         ({"role": 7}, "blocks.0.role: 7", "text belongs here; put it in quotes"),
         ({"role": "r", "reason": "x" * 201}, "blocks.0.reason: ", "one line of at most 200 characters"),

@@ -152,6 +152,8 @@ def test_pulsars_own_topics_are_never_blocked() -> None:
         (("topic", "persistent://x"), "is not a topic name"),
         (("producer", "p", "a/b/c", "a/b"), "narrowed by a topic or by a namespace, not by both"),
         (("producer", "p", "", "a"), "'a' is not a namespace; write tenant/namespace"),
+        (("producer", "p", "", "a/b\0"), "is not a namespace; write tenant/namespace"),
+        (("producer", "p", "a/b/c\0d"), "has characters that cannot be seen; block a producer"),
         (("producer", "p", "", "a/b/c"), "is not a namespace"),
         (("topic", "a/b/c", "", "a/b"), "a block of topic has no topic or namespace; leave it out"),
     ],

@@ -45,6 +45,7 @@ def problems(limits: dict[str, Any]) -> str:
         ({"each_topic": ONE}, Setting.TOPIC_OF_BROKER, ""),
         ({"roles": {"billing": ONE}}, Setting.ROLE, "billing"),
         ({"addresses": {"10.0.0.0/8": ONE}}, Setting.ADDRESS, "10.0.0.0/8"),
+        ({"exempt": ONE}, Setting.EXEMPT, ""),
     ],
 )
 def test_each_section_is_a_setting_of_both_directions(section: dict[str, Any], setting: Setting, name: str) -> None:
@@ -148,6 +149,7 @@ def test_dispatch_of_a_topic_or_subscription_may_be_relative_to_the_publish_rate
         {"topics": {"t/n/x": {"dispatch_total": TWO}}},
         {"roles": {"r": {"dispatch": TWO}}},
         {"addresses": {"10.0.0.0/8": {"dispatch": TWO}}},
+        {"exempt": {"dispatch": TWO}},
         {"each_topic": {"publish": TWO}},
         {"producers": {"p": {"publish": TWO}}},
     ],
@@ -255,6 +257,13 @@ def test_consumers_cannot_be_refused() -> None:
     [
         ({"tenants": {"shop/a": ONE}}, "write a tenant as tenant"),
         ({"tenants": {"sh*": ONE}}, "write a tenant as tenant"),
+        ({"tenants": {"t\0": ONE}}, "write a tenant as tenant"),
+        ({"namespaces": {"t/n\0": ONE}}, "write a namespace as tenant/namespace"),
+        (
+            {"topics": {"t/n/x\0y": ONE}},
+            "has characters that cannot be seen; write the limit for the topic's namespace",
+        ),
+        ({"topics": {"t/n/x\u202ey": ONE}}, "has characters that cannot be seen"),
         ({"addresses": {"10.0.0.1/8": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
         ({"addresses": {"localhost": ONE}}, "write an address as 192.0.2.7 or 2001:db8::7, a range as 192.0.2.0/24"),
         ({"addresses": {"2001:db8::7": ONE}}, "an IPv6 client is limited by its /64: write 2001:db8::/64"),

@@ -1,17 +1,22 @@
 """Access-log files that a killed proxy left, and what its next run makes of them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from proxy.observe.log_file import LogFile
 from proxy.observe.log_names import alive_name
 from proxy.observe.rescue import rescue
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
+from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
 
 _WRITER = """
 import sys, time
@@ -27,6 +32,15 @@ time.sleep(600)
 """
 
 
+OTHER = "20261121T113000-0a1b2c3e"
+
+
+def link_to_secret(path: Path) -> Path:
+    path.with_name("secret").write_bytes(b"secret\n")
+    path.symlink_to("secret")
+    return path
+
+
 def line(seq: int) -> bytes:
     return json.dumps({"kind": "heartbeat", "seq": seq, "end": "2026-11-21T11:29:01.5Z"}).encode() + b"\n"
 
@@ -39,6 +53,28 @@ def test_what_a_killed_run_wrote_gets_its_name_a_torn_line_last(tmp_path: Path, 
 
     (closed,) = tmp_path.iterdir()
     assert (closed.name, closed.read_bytes()) == (closed_name(2), left)
+
+
+@pytest.mark.parametrize("make", [fifo, folder, link_to_fifo, link_to_secret, broken_link])
+@pytest.mark.parametrize("name", [open_name(0), closed_name(0), alive_name(PROXY, BOOT)])
+def test_what_is_no_file_is_passed_over_and_told(tmp_path: Path, name: str, make: Callable[[Path], Path]) -> None:
+    odd = make(tmp_path / name)
+    (tmp_path / open_name(1)).write_bytes(line(7))
+    (tmp_path / alive_name(PROXY, OTHER)).touch()
+    with capture_logs() as logs:
+        losses = rescue(tmp_path, PROXY)
+    assert os.path.lexists(odd)
+    assert odd.name == name
+    assert {str(odd)} == {log["file"] for log in logs if "passed over" in log["event"]}
+    assert (tmp_path / closed_name(1)).read_bytes() == line(7)
+    assert [loss.of_boot for loss in losses] == [OTHER]
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    secret = link_to_secret(tmp_path / open_name(0)).resolve()
+    with pytest.raises(OSError, match="it is a link"):
+        LogFile(tmp_path / open_name(0), tmp_path / closed_name(0), "never")
+    assert secret.read_bytes() == b"secret\n"
 
 
 def test_an_empty_file_goes(tmp_path: Path) -> None:

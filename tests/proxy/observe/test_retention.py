@@ -1,10 +1,14 @@
+import errno
 import os
 import time
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.observe.log_names import LogName, OwnFiles
 from proxy.observe.retention import KEEP_ALL, Keep, Retention
+from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
 
 BOOT = "20261121T112900-0a1b2c3d"
 
@@ -63,12 +67,47 @@ def test_one_that_somebody_else_deleted_is_gone_all_the_same(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [LogName(BOOT, 2).closed("east")]
 
 
-def test_one_that_cannot_be_deleted_stays_the_next_to_be(tmp_path):
+def test_one_that_cannot_be_deleted_stays_the_next_to_be(tmp_path, monkeypatch):
     retention = Retention(Keep(size=10), lambda *_: None)
-    (folder := tmp_path / "a-folder").mkdir()
-    retention.add(folder)
-    retention.add(closed(tmp_path, 1))
-    for _ in range(2):
-        with pytest.raises(OSError, match="a-folder"):
-            retention.prune()
+    for number in range(2):
+        retention.add(closed(tmp_path, number))
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", refusing)
+        for _ in range(2):
+            with pytest.raises(OSError, match="000000"):
+                retention.prune()
     assert retention.deleted_files == 0
+    retention.prune()
+    assert retention.deleted_files == 1
+
+
+def refusing(path, **_):
+    raise PermissionError(errno.EPERM, "not now", str(path))
+
+
+@pytest.mark.parametrize("make", [fifo, folder, link_to_fifo, broken_link])
+def test_what_is_no_file_is_passed_over_and_told_and_neither_deleted_nor_in_the_way(tmp_path, make):
+    odd = make(tmp_path / LogName(BOOT, 0).closed("east"))
+    for number in (1, 2):
+        closed(tmp_path, number)
+    with capture_logs() as logs:
+        assert kept(tmp_path, Keep(size=10)) == [0, 2]
+    assert [log["file"] for log in logs] == [str(odd)]
+    assert os.path.lexists(odd)
+
+
+@pytest.mark.parametrize("make", [fifo, folder, link_to_fifo, broken_link])
+def test_what_takes_the_place_of_a_file_is_not_deleted(tmp_path, make):
+    retention = Retention(Keep(size=10), lambda *_: None)
+    first = closed(tmp_path, 0)
+    retention.add(first)
+    retention.add(closed(tmp_path, 1))
+    first.unlink()
+    make(first)
+    with capture_logs() as logs:
+        retention.prune()
+    assert (retention.deleted_files, len(logs)) == (0, 1)
+    assert os.path.lexists(first)
+    retention.add(closed(tmp_path, 2))
+    retention.prune()
+    assert retention.deleted_files == 1

@@ -20,7 +20,8 @@ from proxy.policies.who import Who
 
 ANN = Who("ann", "10.0.0.1")
 ORDERS, LOGS = "persistent://acme/shop/orders", "persistent://acme/shop/logs"
-TOPICS = (ORDERS, f"{ORDERS}-partition-1", LOGS, "persistent://acme/till/x", "non-persistent://other/ns/y")
+SYSTEM = "persistent://acme/shop/__change_events"
+TOPICS = (ORDERS, f"{ORDERS}-partition-1", LOGS, "persistent://acme/till/x", "non-persistent://other/ns/y", SYSTEM)
 CLIENTS = (
     Client(),
     Client("meter", "billing", "10.1.2.3", "audit"),
@@ -43,6 +44,7 @@ _NAMES: dict[Setting, tuple[str, ...]] = {
     Setting.PRODUCER: ("meter", "*"),
     Setting.ROLE: ("billing", "*"),
     Setting.ADDRESS: ("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "2001:db8::/32"),
+    Setting.EXEMPT: ("",),
 }
 _OF_SUBSCRIPTIONS = {setting for setting in Setting if setting.value.startswith("subscription")}
 _SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER)
@@ -148,6 +150,7 @@ def _write(config: dict[str, Any], place: Place, section: dict[str, Any]) -> Non
         Setting.PRODUCER: f"producers/NAME/{about}",
         Setting.ROLE: f"roles/NAME/{about}",
         Setting.ADDRESS: f"addresses/NAME/{about}",
+        Setting.EXEMPT: f"exempt/{about}",
     }
     if about == "subscribe" and setting is Setting.TOPIC_OF_BROKER:
         config["admission"] = {"subscribe_rate_per_consumer": section["messages"]}

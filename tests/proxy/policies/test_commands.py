@@ -47,7 +47,12 @@ async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin)
 
 async def test_explain_of_a_system_topic_says_that_it_is_exempt(make_admin) -> None:
     told = await sluice(await make_admin(), "explain", "acme/shop/__change_events")
-    assert told.stdout.endswith("exempt from every limit\n")
+    assert "a topic of Pulsar's own: exempt from every limit but that of limits.exempt\n" in told.stdout
+    assert "resource group" not in told.stdout
+    limited = await make_admin(limits={"exempt": {"dispatch": {"messages": 50}}})
+    told = await sluice(limited, "explain", "acme/shop/__change_events-partition-3")
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.stdout.splitlines() if "│" in line]
+    assert rows == [["exempt", "", "", "", ""], ["exempt", "exempt", "messages 50", "file", "▶ holds"]]
 
 
 async def test_what_is_exported_is_fine_and_no_different_and_applied_elsewhere_holds(make_admin, tmp_path) -> None:

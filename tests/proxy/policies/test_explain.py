@@ -4,7 +4,7 @@ from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.book import Book
-from proxy.policies.explain import Explained, Group, Line, explain, explain_subscribes
+from proxy.policies.explain import Explained, Group, LevelLines, Line, explain, explain_subscribes
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.layers import FilePolicies
 from tests.proxy.policies.layered import CLIENTS, ORDERS, a_book
@@ -92,11 +92,15 @@ def test_the_group_and_how_the_topic_comes_to_it() -> None:
     assert explain(book, "publish", parse_topic("other/ns/x")).group is None
 
 
-def test_topics_of_pulsars_own_are_exempt() -> None:
+def test_topics_of_pulsars_own_are_exempt_but_for_their_own_limit() -> None:
     system = parse_topic("persistent://acme/shop/__change_events")
     explained = explain(with_set(), "publish", system)
-    assert (explained.is_exempt, explained.levels) == (True, ())
+    assert (explained.is_exempt, explained.levels) == (True, (LevelLines("exempt", asked=True, lines=()),))
     assert not explain_subscribes(with_set(), system).asked
+
+    key = rate_key("publish", Setting.EXEMPT, "")
+    (level,) = explain(with_set((key, kept_as_own({"messages": 50}))), "publish", system).levels
+    assert level.lines == (Line(Setting.EXEMPT, "", "rest", {"messages": 50}, "holds"),)
 
 
 def test_subscribe_rates_have_a_precedence_too() -> None:

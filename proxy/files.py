@@ -1,0 +1,109 @@
+"""Files that others name or may put there: only regular ones are opened, never waited for, and read up to a bound.
+
+Opening a FIFO waits for its other end, and a device may have no end; either would stop a reload, or the end of the
+process, for ever. Links are followed where an operator names the file (Kubernetes mounts are links), and never in the
+folder of the access log, where a link would be somebody else's.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MOST_CONFIG = 64 * 1024**2
+"""Bytes of a configuration: that of 100,000 topics with a limit for each direction has 22 MiB."""
+MOST_PEM = 1024**2
+"""Bytes of certificates or a key; the authorities that a Linux distribution trusts have 220 KiB."""
+MOST_SECRET = 64 * 1024
+"""Bytes of a single token or key."""
+_PIECE = 1024**2
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a directory",
+}
+_ASIDE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, and nothing else; gives its descriptor.
+
+    Raises:
+        OSError: If it cannot be opened, or is none; `strerror` says what it is.
+    """
+    try:
+        descriptor = os.open(path, flags | _ASIDE, 0o666)
+    except OSError as error:
+        raise _explained(error, flags, path) from None
+    try:
+        check_regular(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_regular(found: os.stat_result, path: Path) -> None:
+    """Whether a file is a regular one.
+
+    Raises:
+        OSError: If it is not; EINVAL.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
+        raise OSError(errno.EINVAL, f"it is {kind}; only regular files are read", str(path))
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The content of a file of at most so many bytes.
+
+    Raises:
+        OSError: If it cannot be read, is no regular file, or is larger; `strerror` says so.
+    """
+    with _opened(path, most) as descriptor:
+        content = bytearray()
+        while len(content) <= most and (piece := os.read(descriptor, _PIECE)):
+            content += piece
+    _check_size(len(content), most, path)
+    return bytes(content)
+
+
+@contextmanager
+def reopenable(path: Path, most: int = MOST_PEM) -> Iterator[str]:
+    """A name for this very file while the block lasts: for libraries that open what they read themselves.
+
+    Raises:
+        OSError: As `read_file`.
+    """
+    with _opened(path, most) as descriptor:
+        yield f"/dev/fd/{descriptor}"
+
+
+@contextmanager
+def _opened(path: Path, most: int) -> Iterator[int]:
+    descriptor = open_regular(path)
+    try:
+        _check_size(os.fstat(descriptor).st_size, most, path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check_size(size: int, most: int, path: Path) -> None:
+    if size > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes, the most that is read", str(path))
+
+
+def _explained(error: OSError, flags: int, path: Path) -> OSError:
+    """What the kernel says of sockets, FIFOs without another end, and links that are not followed misleads."""
+    try:
+        check_regular(path.stat(follow_symlinks=not flags & os.O_NOFOLLOW), path)
+    except OSError as unfit:
+        if unfit.errno == errno.EINVAL:
+            return unfit
+    return error
