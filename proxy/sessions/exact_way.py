@@ -160,12 +160,14 @@ class ExactWay:
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
-        limiter = rejecting(stream, now) if self.rejections.is_ready_for(stream) else None
+        command, rejections, limiter = _command_of(data, piece), self.rejections, None
+        if rejections.is_ready_for(stream) and rejections.may_refuse(command):
+            limiter = rejecting(stream, now)
         if limiter is None:
-            self.rejections.accepted(stream, _command_of(data, piece))
+            rejections.accepted(stream, command)
             return False
         self._gate.count_rejected(stream, limiter, piece.messages, piece.size)
-        self.rejections.refused(stream, refusal_of(limiter), _command_of(data, piece))
+        rejections.refused(stream, refusal_of(limiter), command)
         return True
 
     def _keep(self, stream: Stream, data: bytes, piece: Piece, now: int) -> None:

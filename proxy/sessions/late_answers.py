@@ -26,6 +26,10 @@ class LateAnswers:
         self._exact = exact
         self._broke = broke
 
+    def may_refuse(self, entry: Entry) -> bool:
+        """Whether its client would give up this message alone, if it is refused."""
+        return self._exact.rejections.may_refuse(command_in(entry.frame))
+
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """A message that a limit might have refused is about to go on."""
         self._exact.rejections.accepted(stream, command_in(entry.frame))

@@ -1,11 +1,12 @@
 """Limits in mode `reject`: a client hears which of its messages were refused in the order in which it awaits answers.
 
-Measured: the Java client takes an error only for the message whose answer is next; after any other it closes its
-connection and sends again what has long been stored. So an error goes behind the receipts of what was sent before.
+Measured: clients take an error only for the message whose answer is next; after any other they close their connection
+and send again what has long been stored. So an error goes behind the receipts of what was sent before.
 
     SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
 
-Source: CommandSendError; ServerError NotAllowedError
+Source: CommandSendError; how clients take it: `handleSendError` and what it calls in ClientCnx.java and
+ProducerImpl.java 4.0, ClientConnection.cc 4.2 and connection.go 0.19
 """
 
 from collections import deque
@@ -15,13 +16,35 @@ from dataclasses import dataclass, field
 from limiter.stream import Stream
 from protocol.commands import body_of, decode, encode
 from protocol.errors import ProtocolError
-from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
+from protocol.pulsar_pb2 import (
+    ChecksumError,
+    CommandSend,
+    CommandSendError,
+    CommandSendReceipt,
+    NotAllowedError,
+    ServerError,
+)
 
 MOST_WAITING = 20_000
 """Errors of one connection that wait for receipts."""
 
 Mark = tuple[int, int]
 """A sequence id, and how many messages of that id there were: chunks of one message share it."""
+
+
+def error_for(client_version: str) -> ServerError | None:
+    """The error by which a client gives up one message and no other; None if it knows none: then nothing is refused.
+
+    A C++ client does so only for ChecksumError: for any other it makes a new connection and sends everything again that
+    has no answer, the refused message too. A Go client does the same for any but NotAllowedError, and for that one it
+    hears no answer to this producer any more.
+
+    Args:
+        client_version: As the client names itself in CONNECT; Python, Node and others are C++ clients.
+    """
+    if client_version.startswith("Pulsar-CPP-"):
+        return ChecksumError
+    return None if client_version.startswith(("Pulsar-Go-", "Pulsar Go ")) else NotAllowedError
 
 
 class TooManyRejectionsError(ProtocolError):
@@ -49,13 +72,15 @@ class Rejections:
     Args:
         reply: Sends a frame to the client.
         hear: Called before anything is accepted whose receipt must be heard.
+        error: What its client is told (`error_for`).
     """
 
-    __slots__ = ("_answers", "_hear", "_reply", "_waiting")
+    __slots__ = ("_answers", "_error", "_hear", "_reply", "_waiting")
 
-    def __init__(self, reply: Callable[[bytes], None], hear: Callable[[], None]) -> None:
+    def __init__(self, reply: Callable[[bytes], None], hear: Callable[[], None], error: ServerError | None) -> None:
         self._reply = reply
         self._hear = hear
+        self._error = error
         self._answers: dict[int, _Answers] = {}
         self._waiting = 0
 
@@ -67,14 +92,26 @@ class Rejections:
         """
         return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
 
+    def may_refuse(self, command: bytes) -> bool:
+        """Whether the client would give up a SEND that is refused, and no other.
+
+        It does not give up a part of a message: the C++ client reports as sent what lacks any chunk but the last.
+        """
+        return self._error is not None and not _send(command).is_chunk
+
     def accepted(self, stream: Stream, command: bytes) -> None:
         """A SEND that some limit might have refused goes on, now or later."""
+        if self._error is None:
+            return
         self._hear()
         answers = self._answers.setdefault(stream.name.stream_id, _Answers())
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
     def refused(self, stream: Stream, reason: str, command: bytes) -> None:
-        """A SEND is over a limit, as `reason` says.
+        """A SEND that may be refused is over a limit, as `reason` says.
+
+        Of a batch the Java client awaits a receipt by its lowest sequence id, and an error by its highest, which it
+        says; clients that do not say it await both by the only one they say.
 
         Raises:
             TooManyRejectionsError: If too many of them wait for receipts.
@@ -84,8 +121,8 @@ class Rejections:
         send, answers = _send(command), self._answers.setdefault(stream.name.stream_id, _Answers())
         error = CommandSendError(
             producer_id=send.producer_id,
-            sequence_id=send.sequence_id,
-            error=NotAllowedError,
+            sequence_id=max(send.sequence_id, send.highest_sequence_id),
+            error=self._error,
             message=reason,
         )
         answers.waiting.append((answers.accepted, encode(error)))

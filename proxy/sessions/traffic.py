@@ -25,7 +25,7 @@ from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.outlet import Outlet
-from proxy.sessions.rejections import Rejections
+from proxy.sessions.rejections import Rejections, error_for
 from proxy.sessions.relay import Relay
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
@@ -106,7 +106,8 @@ class Traffic:
         self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests()
-        self.to_broker.exact.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
+        hear, error = self.to_client.scanner.hear_receipts, error_for(connection.client_version)
+        self.to_broker.exact.rejections = Rejections(reply, hear, error)
         self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
         from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)

@@ -1,11 +1,20 @@
+from typing import Any
+
 import pytest
 
 from limiter.stream import Stream, StreamName
 from limiter.turns import refusal_of
 from protocol.commands import body_of, decode, encode, wrap
-from protocol.pulsar_pb2 import CommandSend, CommandSendError, CommandSendReceipt, NotAllowedError
+from protocol.pulsar_pb2 import (
+    ChecksumError,
+    CommandSend,
+    CommandSendError,
+    CommandSendReceipt,
+    NotAllowedError,
+    ServerError,
+)
 from proxy.sessions import rejections as module
-from proxy.sessions.rejections import Rejections, TooManyRejectionsError
+from proxy.sessions.rejections import Rejections, TooManyRejectionsError, error_for
 from tests.limiter.world import limiter
 
 LIMIT = limiter(10, 500, name="persistent://t/n/x")
@@ -14,14 +23,15 @@ LIMIT = limiter(10, 500, name="persistent://t/n/x")
 class Producer:
     """A producer whose messages are accepted or refused, and the numbers of those it heard were refused."""
 
-    def __init__(self, producer_id: int = 1) -> None:
+    def __init__(self, producer_id: int = 1, error: ServerError | None = NotAllowedError) -> None:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.is_heard = False
-        self.rejections = Rejections(lambda frame: self.told.append(body_of(decode(frame[8:]))), self._hear)
+        self.rejections = Rejections(lambda frame: self.told.append(body_of(decode(frame[8:]))), self._hear, error)
         self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda _stream, _entry: None)
 
-    def send(self, sequence_id: int) -> bytes:
-        return wrap(CommandSend(producer_id=self.stream.name.stream_id, sequence_id=sequence_id)).SerializeToString()
+    def send(self, sequence_id: int, **more: Any) -> bytes:
+        command = CommandSend(producer_id=self.stream.name.stream_id, sequence_id=sequence_id, **more)
+        return wrap(command).SerializeToString()
 
     def accept(self, *numbers: int) -> None:
         for number in numbers:
@@ -30,6 +40,10 @@ class Producer:
     def refuse(self, *numbers: int) -> None:
         for number in numbers:
             self.rejections.refused(self.stream, refusal_of(LIMIT), self.send(number))
+
+    def refuse_batch(self, lowest: int, highest: int) -> None:
+        batch = self.send(lowest, highest_sequence_id=highest, num_messages=highest - lowest + 1)
+        self.rejections.refused(self.stream, refusal_of(LIMIT), batch)
 
     def receipt(self, *numbers: int) -> None:
         for number in numbers:
@@ -145,3 +159,58 @@ def test_more_refusals_than_anybody_should_wait_for_are_a_broken_protocol(monkey
     producer.refuse(1, 2)
     with pytest.raises(TooManyRejectionsError, match="2 messages"):
         producer.refuse(3)
+
+
+def test_a_batch_is_refused_by_the_highest_of_its_sequence_ids_and_waits_for_the_lowest_of_the_batch_before() -> None:
+    producer = Producer()
+    producer.rejections.accepted(producer.stream, producer.send(0, highest_sequence_id=9, num_messages=10))
+    producer.refuse_batch(10, 19)
+    assert producer.heard == []
+    producer.receipt(0)
+    assert producer.heard == [19]
+
+
+def test_a_client_that_does_not_say_the_highest_is_told_the_only_one_it_says() -> None:
+    producer = Producer()
+    producer.rejections.refused(producer.stream, refusal_of(LIMIT), producer.send(10, num_messages=10))
+    assert producer.heard == [10]
+
+
+@pytest.mark.parametrize(
+    ("client_version", "error"),
+    [
+        ("Pulsar-Java-v4.0.8", NotAllowedError),
+        ("Pulsar-CPP-v4.2.0", ChecksumError),
+        ("Pulsar-CPP-v4.2.0-of-somebody", ChecksumError),
+        ("Pulsar-Go-v0.19.0", None),
+        ("Pulsar Go 0.9.0", None),
+        ("", NotAllowedError),
+        ("another client", NotAllowedError),
+    ],
+)
+def test_each_client_has_the_error_by_which_it_gives_up_one_message(
+    client_version: str, error: ServerError | None
+) -> None:
+    assert error_for(client_version) == error
+
+
+def test_a_client_is_told_its_own_error() -> None:
+    producer = Producer(error=ChecksumError)
+    producer.refuse(0)
+    (error,) = producer.errors
+    assert error.error == ChecksumError
+
+
+def test_of_a_chunked_message_nothing_may_be_refused() -> None:
+    producer = Producer()
+    assert producer.rejections.may_refuse(producer.send(0))
+    assert not producer.rejections.may_refuse(producer.send(0, is_chunk=True))
+
+
+def test_of_a_client_that_knows_no_error_nothing_may_be_refused_and_nothing_is_kept() -> None:
+    producer = Producer(error=None)
+    assert not producer.rejections.may_refuse(producer.send(0))
+    producer.accept(0)
+    assert not producer.is_heard
+    command = CommandSendReceipt(producer_id=1, sequence_id=0)
+    assert not producer.rejections.answered(command, encode(command))

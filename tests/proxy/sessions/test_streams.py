@@ -9,7 +9,7 @@ from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Limit, rate
 from limiter.stream import Stream
 from protocol.kinds import MESSAGE, SEND
-from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe
+from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, CommandSubscribe, NotAllowedError
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
 from proxy.sessions import streams
@@ -39,7 +39,7 @@ class Opened:
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
-        self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None)
+        self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None, NotAllowedError)
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
