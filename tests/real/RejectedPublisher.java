@@ -15,8 +15,8 @@ import org.apache.pulsar.client.api.PulsarClient;
  * own: {@code message <number> <milliseconds until it was known> stored}, or, in the place of the last word, the name of
  * the exception and its message.
  *
- * <p>Arguments: service URL, topic, {@code batches}, {@code single} or {@code chunks} (of 20,000 bytes, also of its
- * messages' contents), rounds, messages in a round, milliseconds between rounds, bytes of each message.
+ * <p>Arguments: service URL, topic, {@code batches}, {@code single} or {@code chunks} (of 20,000 bytes), rounds,
+ * messages in a round, milliseconds between rounds, bytes of each message, filled up with zeros.
  */
 public class RejectedPublisher {
 
@@ -57,7 +57,7 @@ public class RejectedPublisher {
     private static CompletableFuture<String> send(Producer<byte[]> producer, int number, int size) {
         byte[] content = Integer.toString(number).getBytes(StandardCharsets.UTF_8);
         long sentAt = System.nanoTime();
-        return producer.sendAsync(Arrays.copyOf(content, Math.max(size, content.length)))
+        return producer.newMessage().property("producer", "java").value(Arrays.copyOf(content, size)).sendAsync()
                 .handle((MessageId id, Throwable error) -> number + " "
                         + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - sentAt) + " " + fate(error));
     }
