@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from limiter.stream import Stream
 from protocol.commands import body_of, decode, encode
-from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     ChecksumError,
     CommandSend,
@@ -24,9 +23,13 @@ from protocol.pulsar_pb2 import (
     NotAllowedError,
     ServerError,
 )
+from proxy.budget import Budget
 
 MOST_WAITING = 20_000
-"""Errors of one connection that wait for receipts."""
+"""Errors of one connection that wait for receipts: then it is not read, until half of them have gone.
+
+In a worker those of messages that wait there to be judged come on top.
+"""
 
 Mark = tuple[int, int]
 """A sequence id, and how many messages of that id there were: chunks of one message share it."""
@@ -45,12 +48,6 @@ def error_for(client_version: str) -> ServerError | None:
     if client_version.startswith("Pulsar-CPP-"):
         return ChecksumError
     return None if client_version.startswith(("Pulsar-Go-", "Pulsar Go ")) else NotAllowedError
-
-
-class TooManyRejectionsError(ProtocolError):
-    """A client goes on sending over its limit while the broker answers nothing."""
-
-    cause = "too_many_rejections"
 
 
 @dataclass(slots=True)
@@ -73,16 +70,23 @@ class Rejections:
         reply: Sends a frame to the client.
         hear: Called before anything is accepted whose receipt must be heard.
         error: What its client is told (`error_for`).
+        turned: Called with True when as many errors wait as may, and with False when half of them have gone.
     """
 
     __slots__ = ("_answers", "_error", "_hear", "_reply", "_waiting")
 
-    def __init__(self, reply: Callable[[bytes], None], hear: Callable[[], None], error: ServerError | None) -> None:
+    def __init__(
+        self,
+        reply: Callable[[bytes], None],
+        hear: Callable[[], None],
+        error: ServerError | None,
+        turned: Callable[[bool], None],
+    ) -> None:
         self._reply = reply
         self._hear = hear
         self._error = error
         self._answers: dict[int, _Answers] = {}
-        self._waiting = 0
+        self._waiting = Budget(MOST_WAITING, turned)
 
     def is_ready_for(self, stream: Stream) -> bool:
         """Whether it is known what is under way of a producer.
@@ -112,12 +116,7 @@ class Rejections:
 
         Of a batch the Java client awaits a receipt by its lowest sequence id, and an error by its highest, which it
         says; clients that do not say it await both by the only one they say.
-
-        Raises:
-            TooManyRejectionsError: If too many of them wait for receipts.
         """
-        if self._waiting >= MOST_WAITING:
-            raise TooManyRejectionsError(f"{MOST_WAITING} messages of one connection are refused and wait for receipts")
         send, answers = _send(command), self._answers.setdefault(stream.name.stream_id, _Answers())
         error = CommandSendError(
             producer_id=send.producer_id,
@@ -126,7 +125,7 @@ class Rejections:
             message=reason,
         )
         answers.waiting.append((answers.accepted, encode(error)))
-        self._waiting += 1
+        self._waiting.take(1)
         self._send_due(answers)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
@@ -143,12 +142,13 @@ class Rejections:
         """A producer is over; nobody awaits anything of it."""
         answers = self._answers.pop(stream.name.stream_id, None)
         if answers is not None:
-            self._waiting -= len(answers.waiting)
+            self._waiting.give(len(answers.waiting))
 
     def _send_due(self, answers: _Answers) -> None:
+        """To give back room may lead to what was read before a pause, and from there to `refused`, and here again."""
         while answers.waiting and answers.is_due(answers.waiting[0][0]):
-            self._waiting -= 1
             self._reply(answers.waiting.popleft()[1])
+            self._waiting.give(1)
 
 
 def _mark(last: Mark | None, sequence_id: int) -> Mark:

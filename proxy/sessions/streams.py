@@ -7,7 +7,6 @@ from google.protobuf.message import Message
 from limiter.levels import Client
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import text
-from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     CommandProducer,
     CommandProducerSuccess,
@@ -39,12 +38,10 @@ class Streams:
         connection: Whose they are.
         admittance: Says whether there are too many.
         relays: In which producers pass, and in which consumers do.
-        broke: Told if the client breaks the protocol, where that is found late.
     """
 
     __slots__ = (
         "_admittance",
-        "_broke",
         "_closing",
         "_delivers",
         "_engine",
@@ -62,13 +59,11 @@ class Streams:
         connection: Connection,
         admittance: Admittance,
         relays: tuple[Relay, Relay],
-        broke: Callable[[ProtocolError], None],
     ) -> None:
         self._engine = engine
         self.connection = connection
         self._to_broker, self._to_client = relays
         self._publishes, self._delivers = relays[0].exact.release, relays[1].exact.release
-        self._broke = broke
         self.rejects = engine.rejects
         self._admittance = admittance
         self._closing: dict[Stream, None] = {}
@@ -95,7 +90,7 @@ class Streams:
         stream = Stream(name, (), self._publishes, self.connection)
         if not self._open(stream, topic, self._to_broker):
             return None
-        self._engine.registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
+        self._engine.registry.answer(stream, LateAnswers(self._to_broker.exact))
         return stream
 
     def open_consumer(self, command: CommandSubscribe) -> Stream | None:

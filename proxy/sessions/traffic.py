@@ -3,11 +3,9 @@
 This file only connects: legs to relays, relays to outlets, commands to those who follow them, throttle counts to both.
 """
 
-from functools import partial
 from typing import Protocol
 
 from protocol.commands import encode
-from protocol.errors import ProtocolError
 from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from proxy.observe.connection import Connection
@@ -30,6 +28,7 @@ from proxy.sessions.relay import Relay
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
+from proxy.sessions.throttle import Cause
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
@@ -47,9 +46,6 @@ class TrafficOwner(Protocol):
 
     def greeted(self, max_frame: int) -> None:
         """The broker accepted the client, and takes frames of so many bytes; 0 if it does not say."""
-
-    def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
-        """One side sent what nobody can take."""
 
     def finish(self, end: End) -> None:
         """The client has left, and nothing is left to be done."""
@@ -102,12 +98,12 @@ class Traffic:
         self.to_client = Relay(MESSAGE, owner.max_frame, Outlet(client.sender), engine.gate, engine.clock)
         relays = self.to_broker, self.to_client
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
-        self._streams = Streams(engine, connection, admittance, relays, partial(owner.broke_protocol, client))
+        self._streams = Streams(engine, connection, admittance, relays)
         self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests()
         hear, error = self.to_client.scanner.hear_receipts, error_for(connection.client_version)
-        self.to_broker.exact.rejections = Rejections(reply, hear, error)
+        self.to_broker.exact.rejections = Rejections(reply, hear, error, client.throttled_for(Cause.REFUSALS))
         self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
         from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)

@@ -8,7 +8,6 @@ from limiter.stream import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Rejected, Released, Ticket, Wired
 from protocol.commands import body_of, encode, split
-from protocol.errors import ProtocolError
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.budget import Budget
@@ -31,7 +30,7 @@ class Producer:
 
     def __init__(self, *, is_wired: bool = True) -> None:
         self.told: list[CommandSendError | CommandSendReceipt] = []
-        self.broken: list[ProtocolError] = []
+        self.turns: list[bool] = []
         self.hears = 0
         self.deputy = Deputy(Bells())
         self.at_broker = Written()
@@ -39,12 +38,12 @@ class Producer:
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
         relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
-        relay.exact.rejections = Rejections(self._tell, self._hear, NotAllowedError)
+        relay.exact.rejections = Rejections(self._tell, self._hear, NotAllowedError, self.turns.append)
         name = StreamName("publish", "t", "n", "x", 1)
 
         self.stream = relay.streams[1] = Stream(name, (), relay.exact.release, is_accepted=True)
         self.deputy.open(self.stream, "t/n/x", WHOSE)
-        self.deputy.answer(self.stream, LateAnswers(relay.exact, self.broken.append))
+        self.deputy.answer(self.stream, LateAnswers(relay.exact))
         if is_wired:
             self.wired(is_rejected=True)
 
@@ -116,12 +115,15 @@ def test_receipts_are_not_heard_where_no_limit_refuses() -> None:
     assert (producer.at_broker.parts, producer.hears) == ([send(0)], 0)
 
 
-def test_more_errors_than_anybody_should_wait_for_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_after_as_many_errors_wait_as_may_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had come before, and was not judged."""
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     producer = Producer()
     producer.offer(0, 1, 2, 3)
     producer.deputy.obey(Released(1, 1), 0)
     producer.deputy.obey(Rejected(1, 4, "over the limit"), 0)
-    (error,) = producer.broken
-    assert error.cause == "too_many_rejections"
+    assert producer.turns == [True]
     assert producer.budget.used == 0
+    producer.receipt(0)
+    assert producer.refused == [1, 2, 3]
+    assert producer.turns == [True, False]

@@ -14,7 +14,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from proxy.sessions import rejections as module
-from proxy.sessions.rejections import Rejections, TooManyRejectionsError, error_for
+from proxy.sessions.rejections import Rejections, error_for
 from tests.limiter.world import limiter
 
 LIMIT = limiter(10, 500, name="persistent://t/n/x")
@@ -26,7 +26,8 @@ class Producer:
     def __init__(self, producer_id: int = 1, error: ServerError | None = NotAllowedError) -> None:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.is_heard = False
-        self.rejections = Rejections(lambda frame: self.told.append(body_of(decode(frame[8:]))), self._hear, error)
+        self.turns: list[bool] = []
+        self.rejections = Rejections(self._tell, self._hear, error, self.turns.append)
         self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda _stream, _entry: None)
 
     def send(self, sequence_id: int, **more: Any) -> bytes:
@@ -49,6 +50,9 @@ class Producer:
         for number in numbers:
             command = CommandSendReceipt(producer_id=self.stream.name.stream_id, sequence_id=number)
             self.rejections.answered(command, encode(command))
+
+    def _tell(self, frame: bytes) -> None:
+        self.told.append(body_of(decode(frame[8:])))
 
     def _hear(self) -> None:
         self.is_heard = True
@@ -152,13 +156,30 @@ def test_of_a_closed_producer_nothing_more_is_told_and_its_id_starts_anew() -> N
     assert producer.heard == [0]
 
 
-def test_more_refusals_than_anybody_should_wait_for_are_a_broken_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_errors_wait_as_may_until_half_of_them_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 4)
+    producer = Producer()
+    producer.accept(0)
+    producer.refuse(1)
+    producer.accept(2)
+    producer.refuse(3, 4)
+    assert producer.turns == []
+    producer.refuse(5)
+    assert producer.turns == [True]
+    producer.receipt(0)
+    assert producer.turns == [True]
+    producer.receipt(2)
+    assert producer.turns == [True, False]
+    assert producer.heard == [1, 3, 4, 5]
+
+
+def test_errors_of_a_producer_that_is_over_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     producer = Producer()
     producer.accept(0)
     producer.refuse(1, 2)
-    with pytest.raises(TooManyRejectionsError, match="2 messages"):
-        producer.refuse(3)
+    producer.rejections.closed(producer.stream)
+    assert producer.turns == [True, False]
 
 
 def test_a_batch_is_refused_by_the_highest_of_its_sequence_ids_and_waits_for_the_lowest_of_the_batch_before() -> None:

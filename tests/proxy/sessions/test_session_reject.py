@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from protocol.pulsar_pb2 import ChecksumError, CommandSendError, NotAllowedError, ServerError
+from proxy.sessions import rejections
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     TOPIC,
@@ -67,6 +70,23 @@ def test_nothing_is_held_and_the_connection_is_read_on(make_world: Make) -> None
     (stream,) = world.engine.registry.live()
     assert stream.usage.rejected_messages == 499
     assert stream.chain[0].usage.rejected_messages == 499
+
+
+def test_a_client_whose_errors_wait_for_a_broker_that_stands_still_is_not_read_and_hears_all_in_order(
+    make_world: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejections, "MOST_WAITING", 4)
+    world = make_world(limits=rejecting())
+    client, broker = publisher(world)
+    client >> sends(10)
+    broker << send(0)
+    assert not client.is_read
+    (stream,) = world.engine.registry.live()
+    assert stream.usage.rejected_messages == 4, "a pause begins at the next frame"
+    client << NOTHING
+    broker >> receipt(0)
+    client << [receipt(0), *map(refused, range(1, 10))]
+    assert client.is_read
 
 
 def test_neighbours_on_the_connection_notice_nothing(make_world: Make) -> None:

@@ -39,11 +39,13 @@ class Opened:
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
-        self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None, NotAllowedError)
+        self.to_broker.exact.rejections = Rejections(
+            lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None
+        )
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
-        self.streams = Streams(world.engine, connection, admittance, relays, lambda _error: None)
+        self.streams = Streams(world.engine, connection, admittance, relays)
         self._run = world.loop.run
 
     def producer(self, producer_id: int = 1, topic: str = TOPIC) -> Stream:
