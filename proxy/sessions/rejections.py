@@ -24,6 +24,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from proxy.budget import Budget
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 
 MOST_WAITING = 20_000
 """Errors of one connection that wait for receipts: then it is not read, until half of them have gone.
@@ -54,6 +55,7 @@ def error_for(client_version: str) -> ServerError | None:
 class _Answers:
     """What one producer awaits: the last message that went on or will, the last receipt, and errors between them."""
 
+    tenant: str
     accepted: Mark | None = None
     received: Mark | None = None
     waiting: deque[tuple[Mark | None, bytes]] = field(default_factory=deque)
@@ -71,9 +73,10 @@ class Rejections:
         hear: Called before anything is accepted whose receipt must be heard.
         error: What its client is told (`error_for`).
         turned: Called with True when as many errors wait as may, and with False when half of them have gone.
+        keep: Called with a tenant and the bytes of memory that its errors take while they wait; below 0 when they go.
     """
 
-    __slots__ = ("_answers", "_error", "_hear", "_reply", "_waiting")
+    __slots__ = ("_answers", "_error", "_hear", "_keep", "_reply", "_waiting")
 
     def __init__(
         self,
@@ -81,10 +84,12 @@ class Rejections:
         hear: Callable[[], None],
         error: ServerError | None,
         turned: Callable[[bool], None],
+        keep: Callable[[str, int], None],
     ) -> None:
         self._reply = reply
         self._hear = hear
         self._error = error
+        self._keep = keep
         self._answers: dict[int, _Answers] = {}
         self._waiting = Budget(MOST_WAITING, turned)
 
@@ -108,7 +113,7 @@ class Rejections:
         if self._error is None:
             return
         self._hear()
-        answers = self._answers.setdefault(stream.name.stream_id, _Answers())
+        answers = self._of(stream)
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
     def refused(self, stream: Stream, reason: str, command: bytes) -> None:
@@ -117,16 +122,20 @@ class Rejections:
         Of a batch the Java client awaits a receipt by its lowest sequence id, and an error by its highest, which it
         says; clients that do not say it await both by the only one they say.
         """
-        send, answers = _send(command), self._answers.setdefault(stream.name.stream_id, _Answers())
+        send, answers = _send(command), self._of(stream)
         error = CommandSendError(
             producer_id=send.producer_id,
             sequence_id=max(send.sequence_id, send.highest_sequence_id),
             error=self._error,
             message=reason,
         )
-        answers.waiting.append((answers.accepted, encode(error)))
+        frame = encode(error)
+        if not answers.waiting and answers.is_due(answers.accepted):
+            self._reply(frame)
+            return
+        answers.waiting.append((answers.accepted, frame))
+        self._keep(answers.tenant, _memory(frame))
         self._waiting.take(1)
-        self._send_due(answers)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
         """Pass on the broker's answer and what waits behind it. False if the caller is to pass it on."""
@@ -141,14 +150,27 @@ class Rejections:
     def closed(self, stream: Stream) -> None:
         """A producer is over; nobody awaits anything of it."""
         answers = self._answers.pop(stream.name.stream_id, None)
-        if answers is not None:
+        if answers is not None and answers.waiting:
+            self._keep(answers.tenant, -sum(_memory(frame) for _behind, frame in answers.waiting))
             self._waiting.give(len(answers.waiting))
 
+    def _of(self, stream: Stream) -> _Answers:
+        answers = self._answers.get(stream.name.stream_id)
+        if answers is None:
+            answers = self._answers[stream.name.stream_id] = _Answers(stream.name.tenant)
+        return answers
+
     def _send_due(self, answers: _Answers) -> None:
-        """To give back room may lead to what was read before a pause, and from there to `refused`, and here again."""
+        """To give back room may lead to what was read before a pause, and from there to `refused`: behind these."""
         while answers.waiting and answers.is_due(answers.waiting[0][0]):
-            self._reply(answers.waiting.popleft()[1])
+            _behind, frame = answers.waiting.popleft()
+            self._reply(frame)
+            self._keep(answers.tenant, -_memory(frame))
             self._waiting.give(1)
+
+
+def _memory(frame: bytes) -> int:
+    return ENTRY_OVERHEAD + len(frame)
 
 
 def _mark(last: Mark | None, sequence_id: int) -> Mark:

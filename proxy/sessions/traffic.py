@@ -103,7 +103,8 @@ class Traffic:
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests()
         hear, error = self.to_client.scanner.hear_receipts, error_for(connection.client_version)
-        self.to_broker.exact.rejections = Rejections(reply, hear, error, client.throttled_for(Cause.REFUSALS))
+        turned, exact = client.throttled_for(Cause.REFUSALS), self.to_broker.exact
+        exact.rejections = Rejections(reply, hear, error, turned, exact.keep_answers)
         self._lookups = SessionLookups(engine, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, requests, reply, self.to_broker.outlet)
         from_client = ClientCommands(self._streams, requests, self.blocks, self._lookups, reply)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pulsar
@@ -60,6 +61,7 @@ def by_go(program: Path, url: str, topic: str, rounds: Rounds) -> list[Fate]:
     return _fates([str(program), url, topic, *rounds.arguments])
 
 
+@cache
 def go_program() -> Path:
     """The Go client's program; its first building takes a minute, and fetches what go.sum pins."""
     go = shutil.which("go")

@@ -38,7 +38,9 @@ class Producer:
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
         relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
-        relay.exact.rejections = Rejections(self._tell, self._hear, NotAllowedError, self.turns.append)
+        relay.exact.rejections = Rejections(
+            self._tell, self._hear, NotAllowedError, self.turns.append, relay.exact.keep_answers
+        )
         name = StreamName("publish", "t", "n", "x", 1)
 
         self.stream = relay.streams[1] = Stream(name, (), relay.exact.release, is_accepted=True)

@@ -14,6 +14,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from proxy.sessions import rejections as module
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.rejections import Rejections, error_for
 from tests.limiter.world import limiter
 
@@ -27,7 +28,8 @@ class Producer:
         self.told: list[CommandSendError | CommandSendReceipt] = []
         self.is_heard = False
         self.turns: list[bool] = []
-        self.rejections = Rejections(self._tell, self._hear, error, self.turns.append)
+        self.kept = 0
+        self.rejections = Rejections(self._tell, self._hear, error, self.turns.append, self._keep)
         self.stream = Stream(StreamName("publish", "t", "n", "x", producer_id), (LIMIT,), lambda _stream, _entry: None)
 
     def send(self, sequence_id: int, **more: Any) -> bytes:
@@ -53,6 +55,10 @@ class Producer:
 
     def _tell(self, frame: bytes) -> None:
         self.told.append(body_of(decode(frame[8:])))
+
+    def _keep(self, tenant: str, more: int) -> None:
+        assert tenant == self.stream.name.tenant
+        self.kept += more
 
     def _hear(self) -> None:
         self.is_heard = True
@@ -180,6 +186,21 @@ def test_errors_of_a_producer_that_is_over_wait_no_longer(monkeypatch: pytest.Mo
     producer.refuse(1, 2)
     producer.rejections.closed(producer.stream)
     assert producer.turns == [True, False]
+    assert producer.kept == 0
+
+
+def test_what_errors_take_while_they_wait_is_counted() -> None:
+    producer = Producer()
+    producer.refuse(0)
+    assert producer.kept == 0, "it goes at once"
+    producer.accept(1)
+    producer.refuse(2)
+    one = producer.kept
+    assert one > ENTRY_OVERHEAD
+    producer.refuse(3)
+    assert producer.kept == 2 * one
+    producer.receipt(1)
+    assert producer.kept == 0
 
 
 def test_a_batch_is_refused_by_the_highest_of_its_sequence_ids_and_waits_for_the_lowest_of_the_batch_before() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from protocol.pulsar_pb2 import ChecksumError, CommandSendError, NotAllowedError, ServerError
 from proxy.sessions import rejections
+from proxy.sessions.holdings import ENTRY_OVERHEAD
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     TOPIC,
@@ -66,9 +67,8 @@ def test_nothing_is_held_and_the_connection_is_read_on(make_world: Make) -> None
     client >> sends(500)
     broker << send(0)
     assert client.is_read
-    assert world.engine.held.used == 0
     (stream,) = world.engine.registry.live()
-    assert stream.usage.rejected_messages == 499
+    assert (stream.usage.held_messages, stream.usage.rejected_messages) == (0, 499)
     assert stream.chain[0].usage.rejected_messages == 499
 
 
@@ -83,10 +83,12 @@ def test_a_client_whose_errors_wait_for_a_broker_that_stands_still_is_not_read_a
     assert not client.is_read
     (stream,) = world.engine.registry.live()
     assert stream.usage.rejected_messages == 4, "a pause begins at the next frame"
+    assert world.engine.held.used > 4 * ENTRY_OVERHEAD
     client << NOTHING
     broker >> receipt(0)
     client << [receipt(0), *map(refused, range(1, 10))]
     assert client.is_read
+    assert world.engine.held.used == 0
 
 
 def test_neighbours_on_the_connection_notice_nothing(make_world: Make) -> None:

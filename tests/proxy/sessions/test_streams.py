@@ -40,7 +40,7 @@ class Opened:
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
         self.to_broker.exact.rejections = Rejections(
-            lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None
+            lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None, lambda *_kept: None
         )
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
