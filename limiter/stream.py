@@ -33,12 +33,21 @@ class Entry:
         memory: Bytes that it keeps in memory.
         since: When it was offered, monotonic nanoseconds.
         charged: Messages that it is to limits; below 0: all that are in it.
+        must_wait: No limit may refuse it, whatever its mode: its client could not give it up alone.
     """
 
-    __slots__ = ("charged", "frame", "memory", "messages", "since", "size")
+    __slots__ = ("charged", "frame", "memory", "messages", "must_wait", "since", "size")
 
     def __init__(  # noqa: PLR0913 - a value
-        self, frame: bytes, messages: int, size: int, memory: int, since: int, *, charged: int = -1
+        self,
+        frame: bytes,
+        messages: int,
+        size: int,
+        memory: int,
+        since: int,
+        *,
+        charged: int = -1,
+        must_wait: bool = False,
     ) -> None:
         self.frame = frame
         self.messages = messages
@@ -46,6 +55,7 @@ class Entry:
         self.memory = memory
         self.since = since
         self.charged = messages if charged < 0 else charged
+        self.must_wait = must_wait
 
     @property
     def is_free(self) -> bool:
@@ -160,6 +170,9 @@ class Stream:
 
 class Answering(Protocol):
     """Who answers the client of a producer, once the judge has said what becomes of its messages."""
+
+    def may_refuse(self, entry: Entry) -> bool:
+        """Whether its client would give up this message alone, if it is refused."""
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """A message that a limit might have refused is about to go on."""

@@ -12,6 +12,10 @@ WINDOW = 256
 
 
 class _Nobody:
+    def may_refuse(self, entry: Entry) -> bool:  # noqa: ARG002 - as Answering
+        """Nothing refuses it."""
+        return True
+
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """Nobody awaits an answer."""
 

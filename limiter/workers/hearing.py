@@ -22,8 +22,8 @@ from limiter.workers.letters import (
 def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912 - one line for each
     """Take a letter; what it says of a stream that is over does nothing."""
     match letter:
-        case Ticket(number, messages, size, since):
-            judge.offered(number, messages, size, (min(since, now), now))
+        case Ticket(number, messages, size, since, must_wait):
+            judge.offered(number, messages, size, (min(since, now), now), must_wait=must_wait)
         case Confirmed(batch):
             judge.confirmed(batch, now)
         case Passed(number, entries, messages, size, largest_messages, largest_size):

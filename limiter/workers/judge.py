@@ -90,8 +90,8 @@ class Judge:
         self._use(mirror, ())
         self._registry.close(mirror.stream, now)
 
-    def offered(self, number: int, messages: int, size: int, when: tuple[int, int]) -> None:
-        """An entry waits for its turn, which may have come; since when, and now."""
+    def offered(self, number: int, messages: int, size: int, when: tuple[int, int], *, must_wait: bool = False) -> None:
+        """An entry waits for its turn, which may have come; since when, and now. Perhaps nothing may refuse it."""
         mirror = self._mirrors.get(number)
         if mirror is None:
             return
@@ -101,7 +101,7 @@ class Judge:
         if now - since < NO_DELAY_NS and gate.pass_entry(stream, messages, size, now):
             self._let_go(mirror, stream.charged(1, messages), size)
         else:
-            entry = Entry(b"", messages, size, 0, since, charged=stream.charged(1, messages))
+            entry = Entry(b"", messages, size, 0, since, charged=stream.charged(1, messages), must_wait=must_wait)
             self._refuse_or_hold(mirror, entry, now)
         if stream.held:
             self._recall_for(stream, now)
@@ -234,7 +234,7 @@ class Judge:
 
     def _refuse_or_hold(self, mirror: Mirror, entry: Entry, now: int) -> None:
         """An entry may not pass, or has waited already. Refused is what comes while a limit refuses, and no other."""
-        stream, rejected_from = mirror.stream, mirror.rejected_from
+        stream, rejected_from = mirror.stream, None if entry.must_wait else mirror.rejected_from
         if rejected_from is not None and not stream.held and rejected_from <= entry.since and mirror.is_followed:
             limiter, lent = rejecting(stream, now), lent_in_the_way(stream, now)
             if limiter is not None and (not lent or not (limiter.borrowers or limiter.is_open(now))):

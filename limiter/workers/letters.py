@@ -35,12 +35,16 @@ class Named(Letter, tag=2):
 
 
 class Ticket(Letter, tag=3):
-    """An entry waits for its turn, since that moment of the monotonic clock that both sides read."""
+    """An entry waits for its turn, since that moment of the monotonic clock that both sides read.
+
+    `must_wait`: no limit may refuse it, whatever its mode.
+    """
 
     stream: int
     messages: int
     size: int
     since: int
+    must_wait: bool = False
 
 
 class Withdrawn(Letter, tag=4):

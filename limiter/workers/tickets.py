@@ -116,7 +116,8 @@ class Tickets:
 
     def _send(self, account: Account, entry: Entry) -> None:
         account.tickets += 1
-        self._mail.tell(Ticket(account.number, entry.messages, entry.size, entry.since))
+        must_wait = account.by_ticket and not account.answering.may_refuse(entry)
+        self._mail.tell(Ticket(account.number, entry.messages, entry.size, entry.since, must_wait))
 
 
 def _settle_first(stream: Stream, account: Account, refusal: str) -> None:

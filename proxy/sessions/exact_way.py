@@ -151,6 +151,10 @@ class ExactWay:
         if dropped:
             self._holdings.give(stream.name.tenant, sum(entry.memory for entry in dropped))
 
+    def keep_answers(self, tenant: str, more: int) -> None:
+        """So many bytes more (less: negative) of errors wait to be told to this tenant's producers."""
+        self._holdings.keep_answers(tenant, more)
+
     def _pass(self, stream: Stream, data: bytes, piece: Piece) -> None:
         if stream.is_rejected:
             self.rejections.accepted(stream, _command_of(data, piece))
@@ -160,12 +164,14 @@ class ExactWay:
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
-        limiter = rejecting(stream, now) if self.rejections.is_ready_for(stream) else None
+        command, rejections, limiter = _command_of(data, piece), self.rejections, None
+        if rejections.is_ready_for(stream) and rejections.may_refuse(command):
+            limiter = rejecting(stream, now)
         if limiter is None:
-            self.rejections.accepted(stream, _command_of(data, piece))
+            rejections.accepted(stream, command)
             return False
         self._gate.count_rejected(stream, limiter, piece.messages, piece.size)
-        self.rejections.refused(stream, refusal_of(limiter), _command_of(data, piece))
+        rejections.refused(stream, refusal_of(limiter), command)
         return True
 
     def _keep(self, stream: Stream, data: bytes, piece: Piece, now: int) -> None:

@@ -33,6 +33,13 @@ class Holdings:
         self._own.take(memory)
         self._share.take(tenant, memory)
 
+    def keep_answers(self, tenant: str, more: int) -> None:
+        """So many bytes more (less: negative) of errors wait to be told to this tenant's producers."""
+        if more > 0:
+            self._share.take(tenant, more)
+        else:
+            self._share.give(tenant, -more)
+
     def set_aside(self, more: int) -> None:
         """So many bytes more (less: negative) wait for the rest of their entry, or for a pause to end."""
         self._share.set_aside(more)

@@ -4,11 +4,8 @@ Until then it is held; what is heard of it here comes in the order of the messag
 (`rejections.py`).
 """
 
-from collections.abc import Callable
-
 from limiter.stream import Entry, Stream
 from protocol.commands import command_in
-from protocol.errors import ProtocolError
 from proxy.sessions.exact_way import ExactWay
 
 
@@ -17,14 +14,16 @@ class LateAnswers:
 
     Args:
         exact: Where its producers' messages are held.
-        broke: Told if the client goes on sending over its limit while the broker answers nothing.
     """
 
-    __slots__ = ("_broke", "_exact")
+    __slots__ = ("_exact",)
 
-    def __init__(self, exact: ExactWay, broke: Callable[[ProtocolError], None]) -> None:
+    def __init__(self, exact: ExactWay) -> None:
         self._exact = exact
-        self._broke = broke
+
+    def may_refuse(self, entry: Entry) -> bool:
+        """Whether its client would give up this message alone, if it is refused."""
+        return self._exact.rejections.may_refuse(command_in(entry.frame))
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
         """A message that a limit might have refused is about to go on."""
@@ -33,7 +32,4 @@ class LateAnswers:
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
         """A limit refuses this message, which is not held any more."""
         self._exact.give_back(stream, [entry])
-        try:
-            self._exact.rejections.refused(stream, reason, command_in(entry.frame))
-        except ProtocolError as error:
-            self._broke(error)
+        self._exact.rejections.refused(stream, reason, command_in(entry.frame))

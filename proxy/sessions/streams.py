@@ -77,12 +77,10 @@ class Streams:
         requests: Where the answers to the proxy's own requests are awaited.
         memory: Counts what is kept of them.
         reply: Sends a frame to the client.
-        broke: Told if the client breaks the protocol, where that is found late.
     """
 
     __slots__ = (
         "_admittance",
-        "_broke",
         "_closing",
         "_engine",
         "_expelled",
@@ -105,7 +103,6 @@ class Streams:
         requests: Requests,
         memory: Claim,
         reply: Callable[[bytes], None],
-        broke: Callable[[ProtocolError], None],
     ) -> None:
         self._engine = engine
         self.connection = connection
@@ -113,7 +110,6 @@ class Streams:
         self._requests = requests
         self._memory = memory
         self._reply = reply
-        self._broke = broke
         self.rejects = engine.rejects
         self._admittance = admittance
         # As sets they would be three times as large in a connection that has none.
@@ -184,7 +180,7 @@ class Streams:
         registry = self._engine.registry
         registry.open(stream, topic, self._engine.clock(), client)
         if name.direction == "publish":
-            registry.answer(stream, LateAnswers(self._to_broker.exact, self._broke))
+            registry.answer(stream, LateAnswers(self._to_broker.exact))
         else:
             stream.by_entry = self._engine.dispatch_rules.by_entry
             registry.meter(stream, Grants(self._to_broker.outlet, name.stream_id).grant)

@@ -24,6 +24,8 @@ class Cause(StrEnum):
     """A producer is over its limit, and `publish.mode` is `pause`."""
     PENDING_PUBLISHES = "pending_publishes"
     """The broker has not answered as many publishes as it may have (maxPendingPublishRequestsPerConnection)."""
+    REFUSALS = "refusals"
+    """Errors to its client wait for receipts that the broker has not sent."""
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     TURN = "turn"

@@ -3,11 +3,9 @@
 This file only connects: legs to relays, relays to outlets, commands to those who follow them, throttle counts to both.
 """
 
-from functools import partial
 from typing import Protocol
 
 from protocol.commands import encode
-from protocol.errors import ProtocolError
 from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from proxy.observe.connection import Connection
@@ -25,11 +23,12 @@ from proxy.sessions.keepalive import KeepAlive
 from proxy.sessions.leg import Leg
 from proxy.sessions.lookups import SessionLookups
 from proxy.sessions.outlet import Outlet
-from proxy.sessions.rejections import Rejections
+from proxy.sessions.rejections import Rejections, error_for
 from proxy.sessions.relay import Relay
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
+from proxy.sessions.throttle import Cause
 from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
@@ -47,9 +46,6 @@ class TrafficOwner(Protocol):
 
     def greeted(self, max_frame: int) -> None:
         """The broker accepted the client, and takes frames of so many bytes; 0 if it does not say."""
-
-    def broke_protocol(self, leg: Leg, error: ProtocolError) -> None:
-        """One side sent what nobody can take."""
 
     def finish(self, end: End) -> None:
         """The client has left, and nothing is left to be done."""
@@ -106,10 +102,11 @@ class Traffic:
         self._memory, self._slots = memory, slots = engine.memory_of(connection), engine.lookup_slots_of(connection)
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests(memory, engine.counters)
-        broke = partial(owner.broke_protocol, client)
-        self._streams = Streams(engine, connection, admittance, relays, requests, memory, reply, broke)
+        self._streams = Streams(engine, connection, admittance, relays, requests, memory, reply)
         self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
-        self.to_broker.exact.rejections = Rejections(reply, self.to_client.scanner.hear_receipts)
+        hear, error = self.to_client.scanner.hear_receipts, error_for(connection.client_version)
+        turned, exact = client.throttled_for(Cause.REFUSALS), self.to_broker.exact
+        exact.rejections = Rejections(reply, hear, error, turned, exact.keep_answers)
         lookups = SessionLookups(engine, slots, memory, requests, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, reply)
         from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply)

@@ -233,12 +233,12 @@ class World:
         """Let the pending attempt to connect fail."""
         self.loop.run(self.dials[-1].fail, error)
 
-    def pair(self, target: str | None = None, address: str = "192.0.2.7") -> tuple[Peer, Peer]:
-        """A client and its broker, past the handshake."""
+    def pair(self, target: str | None = None, address: str = "192.0.2.7", **greeting: Any) -> tuple[Peer, Peer]:
+        """A client and its broker, past the handshake; `greeting` are fields of its CONNECT."""
         client = self.client(address)
-        client >> connect(target)
+        client >> connect(target, **greeting)
         broker = self.dialled()
-        broker << connect()
+        broker << connect(**greeting)
         broker >> connected()
         client << connected()
         return client, broker
@@ -285,12 +285,12 @@ class World:
         assert not +self.counters.connections_open, "no connection is counted as open"
 
 
-def publisher(world: World, *more: bytes, address: str = "192.0.2.7") -> tuple[Peer, Peer]:
+def publisher(world: World, *more: bytes, address: str = "192.0.2.7", **greeting: Any) -> tuple[Peer, Peer]:
     """A client with producer 1 on TOPIC, past the handshake; `more` is what it sent behind the PRODUCER.
 
     Further producers and consumers among that are accepted as well.
     """
-    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}", address)
+    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}", address, **greeting)
     said = [producer(), *more]
     client >> said
     broker << said

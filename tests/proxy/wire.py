@@ -67,9 +67,9 @@ def close_producer(producer_id: int = 1, **more: Any) -> bytes:
     return encode(CommandCloseProducer(producer_id=producer_id, request_id=200 + producer_id, **more))
 
 
-def send(sequence_id: int, producer_id: int = 1, messages: int = 1, size: int = 20) -> bytes:
+def send(sequence_id: int, producer_id: int = 1, messages: int = 1, size: int = 20, **more: Any) -> bytes:
     """A SEND of `messages` messages with `size` metered bytes."""
-    command = CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=messages)
+    command = CommandSend(producer_id=producer_id, sequence_id=sequence_id, num_messages=messages, **more)
     return encode_with_payload(command, bytes([sequence_id % 251]) * size)
 
 

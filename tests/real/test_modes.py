@@ -1,19 +1,14 @@
 """The modes of a limit, and of publishing, as a real broker and real clients meet them."""
 
-import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loadgen.real.jars import jars
-from loadgen.real.java import require_java
 from loadgen.real.standalone import StandaloneBroker
-from tests.real.arrivals import Line, Watcher
+from tests.real.arrivals import Line
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing
 from tests.real.flows import Flow, Load, Played
@@ -22,13 +17,11 @@ from tests.real.probe import SLACK_S, Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import assert_never_above, assert_steady
-from tests.real.traffic import Sender, digests, open_sender, payload, read_all
+from tests.real.traffic import open_sender
 
 pytestmark = pytest.mark.real
 
-OBSERVED, PAUSED, PENDING, REFUSED, JAVA = (
-    topic_name("modes", name) for name in ("observed", "paused", "pending", "refused", "java")
-)
+OBSERVED, PAUSED, PENDING = (topic_name("modes", name) for name in ("observed", "paused", "pending"))
 LIMIT = 100
 OFFERED = 300
 MOST_PENDING = 20
@@ -43,10 +36,7 @@ CONFIGS = {
     "observe": of_topic(OBSERVED, LIMIT, mode="observe"),
     "pause": {"publish": {"mode": "pause"}, **of_topic(PAUSED, LIMIT)},
     "pending": {"publish": {"max_pending": MOST_PENDING}},
-    "reject": of_topic(REFUSED, 20, mode="reject"),
-    "reject to java": of_topic(JAVA, 20, mode="reject"),
 }
-SOURCE = Path(__file__).with_name("RejectedPublisher.java")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +58,7 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
         "pending": Flow(stages["pending"], Load((PENDING,), count=2000, pending=1000)),
     }
     scenes: dict[str, Callable[[], Any]] = {name: flow.played for name, flow in flows.items()}
-    scenes |= {"observe": observe(stages["observe"]), "reject": refused(stages["reject"])}
+    scenes |= {"observe": observe(stages["observe"])}
     at_broker = stages["observe"].at_broker
     return Played(Probe(at_broker, topic_name("probe", "beside-modes")), scenes)
 
@@ -87,19 +77,6 @@ def observe(stage: Stage) -> Callable[[], list[dict[str, Any]]]:
                 views.append(stage.sluice.get("/sluice/streams"))
         sender.producer.flush()
         return [*views, stage.sluice.get("/sluice/streams")]
-
-    return play
-
-
-def refused(stage: Stage) -> Callable[[], tuple[Sender, Watcher]]:
-    """60 messages at once, at 20 a second."""
-    watcher = Watcher(stage.at_broker.subscribe(REFUSED, "watch"))
-    sender = open_sender(stage.client(), REFUSED, "p", send_timeout_millis=0)
-
-    def play() -> tuple[Sender, Watcher]:
-        with watcher:
-            sender.send_all([payload("p", index) for index in range(60)])
-        return sender, watcher
 
     return play
 
@@ -149,50 +126,3 @@ def assert_each_pause_ended(stage: Stage, cause: str) -> None:
     pauses, resumes = (counted(stage.sluice, f"sluice_{what}_total", cause=cause) for what in ("pauses", "resumes"))
     assert pauses == resumes >= 1
     assert counted(stage.sluice, "sluice_throttle_count") == 0
-
-
-def test_what_is_refused_a_python_client_sends_again_until_all_is_stored(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
-    sender, watcher = played["reject"]
-    assert len(sender.sent) == 60
-    stored = digests(read_all(stages["reject"].at_broker, REFUSED))["p"]
-    # What passed behind a refused message is sent again with it: the copies in order are the last ones.
-    assert list(dict.fromkeys(reversed(stored))) == sender.sent[::-1]
-    assert_never_above(watcher.arrivals, Line(20, burst=2), played.stall_s)
-    sluice = stages["reject"].sluice
-    assert counted(sluice, "sluice_messages_rejected_total") >= 1
-    assert counted(sluice, "sluice_connections_accepted_total") > 2, "it closes its connection and makes a new one"
-
-
-@pytest.mark.jdk
-def test_what_is_refused_fails_alone_in_a_java_client(stages: dict[str, Stage]) -> None:
-    stage = stages["reject to java"]
-    fates = publish_by_java(stage, rounds=5, in_round=30, pause_ms=500)
-    assert [number for number, _ in fates] == list(range(150))
-    stored = [number for number, fate in fates if fate == "stored"]
-    refused = [fate for _, fate in fates if fate != "stored"]
-    assert len(stored) >= 5
-    assert refused
-    assert all(fate.startswith("NotAllowedException ") and f"limit of topic {JAVA}: 20" in fate for fate in refused)
-    assert [int(message.data()) for message in read_all(stage.at_broker, JAVA)] == stored
-    assert counted(stage.sluice, "sluice_messages_rejected_total") == len(refused)
-    assert counted(stage.sluice, "sluice_connections_accepted_total") == 2, "one for lookups, one for all the rest"
-
-
-def publish_by_java(stage: Stage, rounds: int, in_round: int, pause_ms: int) -> list[tuple[int, str]]:
-    """What became of each message, by its number; compiled by the run itself."""
-    command = [
-        require_java(),
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        f"{jars()}/*",
-        str(SOURCE),
-        stage.sluice.service_url,
-        JAVA,
-    ]
-    command += [str(rounds), str(in_round), str(pause_ms)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    fates = re.findall(r"^message (\d+) (.*)$", done.stdout, re.MULTILINE)
-    return [(int(number), fate) for number, fate in fates]

@@ -37,6 +37,22 @@ def test_what_is_over_a_limit_that_refuses_is_refused_and_counted() -> None:
     assert (limiter.usage.rejected_messages, limiter.usage.rejected_size, stream.last_reason) == (2, 200, "topic")
 
 
+def test_what_no_client_would_give_up_is_held_and_what_comes_behind_it_is_too() -> None:
+    world = opened(Limit(rate(10, burst=1), mode="reject"))
+    judge = world.workers[0].judge
+    judge.offered(5, 1, 100, (0, 0))
+    judge.offered(5, 1, 100, (0, 0))
+    judge.offered(5, 1, 100, (0, 0), must_wait=True)
+    judge.offered(5, 1, 100, (0, 0))
+    assert decided(judge.take()) == [Released(5, 1), Rejected(5, 2, REASON)]
+    stream = judge.stream(5)
+    assert stream is not None
+    assert (stream.usage.rejected_messages, stream.usage.held_messages) == (1, 2)
+    judge.confirmed(1, 0)
+    world.run_until(110_000_000)
+    assert decided(judge.take()) == [Released(5, 3)]
+
+
 def test_nothing_is_lent_to_pass_what_each_entry_is_judged_for() -> None:
     world = opened(Limit(rate(1000), mode="reject"))
     world.limit(Setting.NAMESPACE, "t/n", Limit(rate(1000)))

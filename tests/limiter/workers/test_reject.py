@@ -18,6 +18,7 @@ from tests.limiter.world import Governed
 NAMESPACE, TOPIC = (Setting.NAMESPACE, "t/n"), (Setting.TOPIC, "persistent://t/n/x")
 TOPICS = ("x", "x", "y", "y", "x")
 Fate = tuple[str, int]
+"""Passed or why not, and the entry's number; below 0 are those that no client would give up."""
 
 
 class Alone:
@@ -45,7 +46,7 @@ class Alone:
         if gate.pass_entry(stream, messages, 100, now):
             self.passed(place, number)
             return
-        limiter = rejecting(stream, now) if self.is_followed[place] else None
+        limiter = rejecting(stream, now) if self.is_followed[place] and number >= 0 else None
         if limiter is None:
             gate.hold(stream, Entry(b"%d" % number, messages, 100, 100, now), now)
         else:
@@ -96,11 +97,12 @@ class Both:
         for world in (self.alone.world, self.apart.world):
             world.policies.put("publish", *place, Value(limit, "rest"))
 
-    def offer(self, place: int, messages: int, times: int) -> None:
+    def offer(self, place: int, messages: int, times: int, *, must_wait: bool = False) -> None:
         """Several are on their way to be judged at the same time."""
         for number in range(self.number, self.number + times):
-            self.alone.offer(place, number, messages)
-            self.apart.offer(place, number, messages)
+            signed = -1 - number if must_wait else number
+            self.alone.offer(place, signed, messages)
+            self.apart.offer(place, signed, messages)
         self.number += times
         self.apart.world.deliver_all()
 
@@ -163,6 +165,21 @@ def test_the_same_passes_and_the_same_is_refused_as_in_one_process(namespace, to
             case "turn":
                 both.turn((NAMESPACE, TOPIC)[place])
         both.check()
+
+
+@settings(deadline=None, max_examples=80)
+@given(namespace=NAMESPACES, topic=OF_TOPICS, steps=STEPS, waiting=st.sets(st.integers(0, len(TOPICS) - 1)))
+def test_what_may_not_be_refused_is_held_as_in_one_process(namespace, topic, steps, waiting) -> None:
+    """Of some producers nothing may be refused, of the others all; whoever waits, the same others are refused."""
+    both = Both(namespace, replace(topic, mode="reject"))
+    for what, place, amount in steps:
+        if what == "wait":
+            both.wait(amount)
+        else:
+            both.offer(place, 1, amount, must_wait=place in waiting)
+        both.check()
+    for fates in (both.apart.fates[place] for place in waiting):
+        assert all(fate == "passed" for fate, _ in fates)
 
 
 def test_the_same_passes_where_one_limit_has_back_what_it_lent_and_then_another_is_in_the_way() -> None:

@@ -51,6 +51,8 @@ class Witness(Telling):
 class Ear:
     """Hears what the clients of one worker's producers are told, and that each error has a place among the receipts.
 
+    No client would give up an entry whose frame begins with a minus sign.
+
     Args:
         refused: Called with each entry that is.
     """
@@ -60,10 +62,14 @@ class Ear:
         self._announced: Entry | None = None
         self._unheard: set[Stream] = set()
 
+    def may_refuse(self, entry: Entry) -> bool:
+        return not entry.frame.startswith(b"-")
+
     def accepted(self, stream: Stream, entry: Entry) -> None:
         self._announced = entry
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        assert self.may_refuse(entry)
         assert stream not in self._unheard, "what passed last is known: the error goes behind its receipt"
         self._refused(stream, entry, reason)
 

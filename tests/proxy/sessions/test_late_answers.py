@@ -1,12 +1,13 @@
 """What a worker's client hears of messages that the judge lets pass or refuses, long after they came."""
 
+from typing import Any
+
 import pytest
 
 from limiter.stream import Stream, StreamName
 from limiter.workers.deputy import Deputy
-from limiter.workers.letters import Rejected, Released, Wired
+from limiter.workers.letters import Rejected, Released, Ticket, Wired
 from protocol.commands import body_of, encode, split
-from protocol.errors import ProtocolError
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.budget import Budget
@@ -27,9 +28,9 @@ from tests.proxy.written import Written
 class Producer:
     """One whose limits are judged elsewhere, by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_wired: bool = True) -> None:
         self.told: list[CommandSendError | CommandSendReceipt] = []
-        self.broken: list[ProtocolError] = []
+        self.turns: list[bool] = []
         self.hears = 0
         self.deputy = Deputy(Bells())
         self.at_broker = Written()
@@ -37,25 +38,31 @@ class Producer:
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
         relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
-        relay.exact.rejections = Rejections(lambda frame: self.told.append(body_of(split(frame)[0])), self._hear)
+        relay.exact.rejections = Rejections(
+            self._tell, self._hear, NotAllowedError, self.turns.append, relay.exact.keep_answers
+        )
         name = StreamName("publish", "t", "n", "x", 1)
 
         self.stream = relay.streams[1] = Stream(name, (), relay.exact.release, is_accepted=True)
         self.deputy.open(self.stream, "t/n/x", WHOSE)
-        self.deputy.answer(self.stream, LateAnswers(relay.exact, self.broken.append))
-        self.wired(is_rejected=True)
+        self.deputy.answer(self.stream, LateAnswers(relay.exact))
+        if is_wired:
+            self.wired(is_rejected=True)
 
     def wired(self, *, is_rejected: bool) -> None:
         self.deputy.obey(Wired(1, [], by_ticket=is_rejected, is_metered=False, is_rejected=is_rejected), 0)
 
-    def offer(self, *numbers: int) -> None:
+    def offer(self, *numbers: int, **more: Any) -> None:
         for number in numbers:
-            frame = send(number)
+            frame = send(number, **more)
             self.relay.feed(frame, len(frame))
 
     def receipt(self, number: int) -> None:
         command = CommandSendReceipt(producer_id=1, sequence_id=number)
         self.relay.exact.rejections.answered(command, encode(command))
+
+    def _tell(self, frame: bytes) -> None:
+        self.told.append(body_of(split(frame)[0]))
 
     def _hear(self) -> None:
         self.hears += 1
@@ -80,6 +87,19 @@ def test_what_is_refused_goes_nowhere_and_its_client_hears_it_behind_the_receipt
     assert (error.producer_id, error.error, error.message) == (1, NotAllowedError, "over the limit")
 
 
+def test_the_judge_is_told_which_messages_the_client_would_not_give_up() -> None:
+    producer = Producer()
+    producer.offer(0)
+    producer.offer(1, is_chunk=True)
+    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, Ticket)] == [False, True]
+
+
+def test_it_is_told_so_too_while_the_worker_does_not_know_yet_whether_a_limit_refuses() -> None:
+    producer = Producer(is_wired=False)
+    producer.offer(0, is_chunk=True)
+    assert [letter.must_wait for letter in producer.deputy.take() if isinstance(letter, Ticket)] == [True]
+
+
 def test_a_command_behind_what_is_refused_goes_on() -> None:
     producer = Producer()
     producer.offer(0)
@@ -97,12 +117,15 @@ def test_receipts_are_not_heard_where_no_limit_refuses() -> None:
     assert (producer.at_broker.parts, producer.hears) == ([send(0)], 0)
 
 
-def test_more_errors_than_anybody_should_wait_for_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_after_as_many_errors_wait_as_may_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had come before, and was not judged."""
     monkeypatch.setattr(module, "MOST_WAITING", 2)
     producer = Producer()
     producer.offer(0, 1, 2, 3)
     producer.deputy.obey(Released(1, 1), 0)
     producer.deputy.obey(Rejected(1, 4, "over the limit"), 0)
-    (error,) = producer.broken
-    assert error.cause == "too_many_rejections"
+    assert producer.turns == [True]
     assert producer.budget.used == 0
+    producer.receipt(0)
+    assert producer.refused == [1, 2, 3]
+    assert producer.turns == [True, False]

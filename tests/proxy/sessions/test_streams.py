@@ -55,7 +55,9 @@ class Opened:
         for relay in (self.to_broker, self.to_client):
             holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
             relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
-        self.to_broker.exact.rejections = Rejections(lambda _frame: None, lambda: None)
+        self.to_broker.exact.rejections = Rejections(
+            lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None, lambda *_kept: None
+        )
         connection = Connection(1)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
@@ -69,7 +71,6 @@ class Opened:
             self.requests,
             self.memory,
             self.told.append,
-            lambda _error: None,
         )
         self._run = world.loop.run
 

@@ -1,0 +1,105 @@
+"""Programs with real clients that publish over a limit, and what each of them says became of its messages."""
+
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pulsar
+
+from loadgen.real.jars import cache_folder, jars
+from loadgen.real.java import require_java
+from tests.real.traffic import quiet_client
+
+_HERE = Path(__file__).parent
+_TOLD = re.compile(r"^message (\d+) (\d+) (.*)$", re.MULTILINE)
+_PATIENCE_S = 60
+STORED = "stored"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Messages from 0 on: so many in a round as fast as they can be sent, then a pause.
+
+    Attributes:
+        kind: `batches`, `single` or `chunks`.
+        size: Bytes of each message.
+    """
+
+    kind: str
+    rounds: int = 3
+    in_round: int = 5000
+    pause_ms: int = 300
+    size: int = 100
+
+    @property
+    def arguments(self) -> list[str]:
+        """As the programs take them."""
+        return [self.kind, *(str(value) for value in (self.rounds, self.in_round, self.pause_ms, self.size))]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a message: how long after it was sent that was known, and `STORED` or the error."""
+
+    number: int
+    ms: int
+    said: str
+
+
+def by_java(url: str, topic: str, rounds: Rounds) -> list[Fate]:
+    """Published by the Java client; the program is compiled by the run itself."""
+    java = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(_HERE / "RejectedPublisher.java")]
+    return _fates([*java, url, topic, *rounds.arguments])
+
+
+def by_go(program: Path, url: str, topic: str, rounds: Rounds) -> list[Fate]:
+    """Published by the Go client."""
+    return _fates([str(program), url, topic, *rounds.arguments])
+
+
+@cache
+def go_program() -> Path:
+    """The Go client's program; its first building takes a minute, and fetches what go.sum pins."""
+    go = shutil.which("go")
+    assert go is not None
+    program = cache_folder().parent / "rejected-publisher"
+    subprocess.run([go, "build", "-o", program, "."], cwd=_HERE / "rejected_publisher", check=True, timeout=600)
+    return program
+
+
+def by_python(url: str, topic: str, rounds: Rounds) -> list[Fate]:
+    """Published by the Python client, which is the C++ client."""
+    client = quiet_client(url)
+    options = {"batching_enabled": rounds.kind == "batches", "block_if_queue_full": True}
+    producer = client.create_producer(topic, send_timeout_millis=10_000, max_pending_messages=100_000, **options)
+    fates: list[Fate] = []
+
+    def send(number: int) -> None:
+        sent_at = time.monotonic()
+
+        def settled(result: pulsar.Result, _: pulsar.MessageId) -> None:
+            said = STORED if result == pulsar.Result.Ok else str(result).rpartition(".")[2]
+            fates.append(Fate(number, round(1000 * (time.monotonic() - sent_at)), said))
+
+        producer.send_async(str(number).encode().ljust(rounds.size, b"\0"), settled, properties={"producer": "python"})
+
+    for first in range(0, rounds.rounds * rounds.in_round, rounds.in_round):
+        for number in range(first, first + rounds.in_round):
+            send(number)
+        time.sleep(rounds.pause_ms / 1000)
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(fates) < rounds.rounds * rounds.in_round:
+        assert time.monotonic() < deadline, f"of {len(fates)} messages it is known what became of them"
+        time.sleep(0.01)
+    client.close()
+    return fates
+
+
+def _fates(command: list[str]) -> list[Fate]:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return [Fate(int(number), int(ms), said) for number, ms, said in _TOLD.findall(done.stdout)]

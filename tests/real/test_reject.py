@@ -1,0 +1,193 @@
+"""Limits in mode `reject`, as real clients meet them: each send ends soon, stored or refused, none is in the way."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from loadgen.real.standalone import StandaloneBroker
+from tests.real.arrivals import Line, Watcher
+from tests.real.conftest import IS_DIRECT
+from tests.real.flows import Played
+from tests.real.metrics import counted
+from tests.real.probe import Probe
+from tests.real.publishers import STORED, Fate, Rounds, by_go, by_java, by_python, go_program
+from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.stages import Stage, open_stages
+from tests.real.steadiness import assert_never_above
+from tests.real.traffic import read_all
+
+pytestmark = pytest.mark.real
+
+RATE, BURST = 1000, 100
+BYTES = 60_000
+SOON_MS = 5000
+"""Half the send timeout: who is stuck hears nothing before."""
+SINGLES, BATCHES = Rounds("single"), Rounds("batches")
+CHUNKED = Rounds("chunks", rounds=1, in_round=4, size=50_000)
+
+Publish = Callable[[str, str, Rounds], list[Fate]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One program behind one Sluice: what it says of each message, and what came at the broker.
+
+    Attributes:
+        watcher: None where the topic is only read at the end.
+    """
+
+    stage: Stage
+    topic: str
+    rounds: Rounds
+    fates: list[Fate]
+    watcher: Watcher | None = None
+
+    @property
+    def refused(self) -> list[Fate]:
+        return [fate for fate in self.fates if fate.said != STORED]
+
+    def assert_each_is_known_soon(self) -> None:
+        assert sorted(fate.number for fate in self.fates) == list(range(self.rounds.rounds * self.rounds.in_round))
+        assert max(fate.ms for fate in self.fates) < SOON_MS
+
+    def assert_stored_once_and_in_order(self) -> None:
+        """What its client says is stored, and nothing else."""
+        said = sorted(fate.number for fate in self.fates if fate.said == STORED)
+        stored = [int(message.data().rstrip(b"\0")) for message in read_all(self.stage.at_broker, self.topic)]
+        assert stored == said
+        assert stored
+
+    def assert_within_the_limit(self, stall_s: float) -> None:
+        assert self.watcher is not None
+        entries = Counter(
+            (message.message_id().ledger_id(), message.message_id().entry_id()) for message in self.watcher.messages
+        )
+        line = Line(RATE, BURST, entry=max(entries.values()))
+        assert_never_above(self.watcher.arrivals, line, stall_s)
+
+
+def of_topics(**limits: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "limits": {
+            "topics": {topic_name("reject", name): {"publish": {"mode": "reject", **of}} for name, of in limits.items()}
+        }
+    }
+
+
+MESSAGES: dict[str, Any] = {"messages": RATE}
+ONE = of_topics(java_batches=MESSAGES, java_singles=MESSAGES, python_batches=MESSAGES, python_singles=MESSAGES)
+TWO = {"workers": 2, **of_topics(java_batches2=MESSAGES, python_singles2=MESSAGES)}
+WAITING = of_topics(go_batches=MESSAGES, go_singles=MESSAGES, chunks={"bytes": BYTES})
+WAITING_TWO = {"workers": 2, **of_topics(go_singles2=MESSAGES, chunks2={"bytes": BYTES})}
+
+REFUSING = {
+    "java_batches": ("one", by_java, BATCHES),
+    "java_singles": ("one", by_java, SINGLES),
+    "python_batches": ("one", by_python, BATCHES),
+    "python_singles": ("one", by_python, SINGLES),
+    "java_batches2": ("two", by_java, BATCHES),
+    "python_singles2": ("two", by_python, SINGLES),
+}
+ERRORS = {"java": "NotAllowedException", "python": "ChecksumError"}
+
+
+@pytest.fixture(scope="module")
+def stages(
+    real_broker: StandaloneBroker, rest: PulsarRest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Stage]]:
+    if IS_DIRECT:
+        pytest.skip("the broker itself has not the modes of Sluice (SLUICE_TEST_DIRECT)")
+    for namespace in ("reject", "probe"):
+        rest.ensure_namespace(namespace)
+    configs = {"one": ONE, "two": TWO, "waiting": WAITING, "waiting two": WAITING_TWO}
+    with open_stages(real_broker, configs, tmp_path_factory.mktemp("sluices")) as stages:
+        yield stages
+
+
+@pytest.fixture(scope="module")
+def played(stages: dict[str, Stage]) -> Played[Scene]:
+    scenes = {name: scene(stages[stage], name, publish, rounds) for name, (stage, publish, rounds) in REFUSING.items()}
+    probe = Probe(stages["one"].at_broker, topic_name("probe", "beside-reject"))
+    return Played(probe, scenes)
+
+
+def scene(stage: Stage, name: str, publish: Publish, rounds: Rounds) -> Callable[[], Scene]:
+    topic = topic_name("reject", name)
+    watcher = Watcher(stage.at_broker.subscribe(topic, "watch"))
+
+    def play() -> Scene:
+        with watcher:
+            fates = publish(stage.sluice.service_url, topic, rounds)
+            watcher.wait_for(sum(fate.said == STORED for fate in fates))
+        return Scene(stage, topic, rounds, fates, watcher)
+
+    return play
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("name", REFUSING)
+def test_of_15000_sends_over_the_limit_each_ends_soon_stored_once_or_refused(played: Played[Scene], name: str) -> None:
+    scene = played[name]
+    scene.assert_each_is_known_soon()
+    scene.assert_stored_once_and_in_order()
+    scene.assert_within_the_limit(played.stall_s)
+    error = ERRORS[name.partition("_")[0]]
+    assert scene.refused
+    assert {fate.said.partition(" ")[0] for fate in scene.refused} == {error}
+
+
+@pytest.mark.jdk
+def test_a_java_client_says_which_limit_refused(played: Played[Scene]) -> None:
+    scene = played["java_batches"]
+    reason = f"NotAllowedException over the publish limit of topic {scene.topic}: {RATE} messages per 1 s"
+    assert {fate.said for fate in scene.refused} == {reason}
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize("stage", ["one", "two"])
+def test_no_client_makes_another_connection_and_all_that_was_refused_is_counted(
+    played: Played[Scene], stages: dict[str, Stage], stage: str
+) -> None:
+    names = [name for name, (where, *_) in REFUSING.items() if where == stage]
+    sluice = stages[stage].sluice
+    assert counted(sluice, "sluice_connections_accepted_total") == 2 * len(names), "one for lookups, one for the rest"
+    refused = sum(len(played[name].refused) for name in names)
+    assert counted(sluice, "sluice_messages_rejected_total") == refused
+
+
+@pytest.mark.jdk
+@pytest.mark.parametrize(("stage", "name"), [("waiting", "chunks"), ("waiting two", "chunks2")])
+def test_messages_in_chunks_are_held_and_stored(stages: dict[str, Stage], stage: str, name: str) -> None:
+    topic = topic_name("reject", name)
+    fates = by_java(stages[stage].sluice.service_url, topic, CHUNKED)
+    scene = Scene(stages[stage], topic, CHUNKED, fates)
+    scene.assert_each_is_known_soon()
+    assert scene.refused == []
+    scene.assert_stored_once_and_in_order()
+    # All of it but the burst and the last entry took its time.
+    assert max(fate.ms for fate in fates) > 1000 * (4 * 50_000 - BYTES / 10 - 21_000) / BYTES
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here to build its client with")
+@pytest.mark.parametrize(
+    ("stage", "name", "kind"),
+    [
+        ("waiting", "go_batches", "batches"),
+        ("waiting", "go_singles", "single"),
+        ("waiting two", "go_singles2", "single"),
+    ],
+)
+def test_what_a_go_client_sends_is_held_and_stored(stages: dict[str, Stage], stage: str, name: str, kind: str) -> None:
+    """It could be told nothing that would end one send."""
+    rounds, publish = Rounds(kind, rounds=2, in_round=1000), partial(by_go, go_program())
+    probe = Probe(stages[stage].at_broker, topic_name("probe", f"beside-{name}"))
+    played = Played(probe, {name: scene(stages[stage], name, publish, rounds)})
+    played[name].assert_each_is_known_soon()
+    assert played[name].refused == []
+    played[name].assert_stored_once_and_in_order()
+    played[name].assert_within_the_limit(played.stall_s)
