@@ -48,7 +48,8 @@ def explain(sources: Sources, problem: ErrorDetails) -> str:
 
 def told(problem: ErrorDetails) -> str:
     """Key, value, what is wrong and what to do; no key where all is one value."""
-    parts = [".".join(map(str, _key(problem)))]
+    key = ".".join(map(str, _key(problem)))
+    parts = [key if key.isprintable() else repr(key)]
     if problem["type"] not in _OF_KEYS:
         parts.append(cut(repr(problem["input"])))
     return ": ".join(part for part in (*parts, _message(problem)) if part)

@@ -45,6 +45,11 @@ def take_state(state: BrokerState, found: Found) -> None:
             f"{one_line(topic)}: the broker cannot list its subscriptions: if any has a dispatch rate of its own, "
             "it is missing here"
         )
+    for topic in sorted(state.unseen):
+        found.notes.append(
+            f"{one_line(topic)}: has characters that cannot be seen, and was not asked for: "
+            "a limit of its own is missing here; its namespace's holds"
+        )
     if not state.has_topic_policies:
         found.notes.append("topic policies are disabled at the broker (405): no topic has a limit of its own there")
 

@@ -133,7 +133,11 @@ class _Walk:
             except ValueError:
                 self.state.strange.append(name)
                 continue
-            if not topic.is_system:
+            if (
+                not topic.local.isprintable()
+            ):  # nor can a limit be written for it, nor does every broker let it be asked
+                self.state.unseen.add(topic.partitioned)
+            elif not topic.is_system:
                 self.topics.add(topic.partitioned)
 
     async def topic(self, name: str) -> None:

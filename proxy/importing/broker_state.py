@@ -65,6 +65,8 @@ class BrokerState:
     has_topic_policies: bool = True
     strange: list[str] = field(default_factory=list)
     """Names of namespaces and topics that are not `tenant/namespace` or `domain://tenant/namespace/topic`."""
+    unseen: set[str] = field(default_factory=set)
+    """Topics, of partitioned ones the whole, whose names cannot be printed: they are not asked for."""
     unlisted: list[str] = field(default_factory=list)
     """Topics whose subscriptions the broker could not list."""
 

@@ -94,3 +94,16 @@ def test_of_many_problems_in_a_request_the_first_are_told() -> None:
         read_set(msgspec.json.encode({"limits": {"roles": {f"r{number}": 5 for number in range(30)}}}))
     assert str(refused.value).count("; a section of keys belongs here") == 20
     assert str(refused.value).endswith("; and 10 more")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"topics": {"a/b/c\x1b[2J\0": {}}}, {"namespaces": {"a/b\x1b": {}}}, {"tenants": {"a\n": {}}}, {"pro\x1bxy": {}}],
+    ids=repr,
+)
+def test_no_line_holds_what_a_terminal_would_obey(tmp_path: Any, limits: Any) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(yaml.safe_dump({"limits": limits}))
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert all(problem.isprintable() for problem in refused.value.problems)

@@ -159,10 +159,11 @@ def test_what_a_topic_has_no_place_for_is_told() -> None:
 
 
 def test_names_and_topics_that_could_not_be_read_are_told() -> None:
-    found = found_in(strange=["a/b/c"], unlisted=[TOPIC], has_topic_policies=False)
+    found = found_in(strange=["a/b/c"], unlisted=[TOPIC], unseen={"a/b/c\0"}, has_topic_policies=False)
     assert [one.what for one in found.left] == ["a/b/c"]
     assert found.notes[0].startswith(f"{TOPIC}: the broker cannot list its subscriptions")
-    assert "(405)" in found.notes[1]
+    assert found.notes[1].startswith(r"'a/b/c\x00': has characters that cannot be seen, and was not asked for")
+    assert "(405)" in found.notes[2]
 
 
 def test_names_longer_than_the_file_takes_them_are_left() -> None:

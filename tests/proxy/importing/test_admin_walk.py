@@ -151,6 +151,16 @@ async def test_names_of_other_forms_are_remembered() -> None:
     assert sorted(state.strange) == ["shop/cluster/old", "topic://shop/orders/new"]
 
 
+async def test_a_topic_that_cannot_be_printed_is_remembered_and_not_asked_for() -> None:
+    """Brokers take it of clients, and answer 400 if they are asked for it."""
+    async with broker_admin() as broker:
+        broker.add_namespace("shop/orders", {}, "persistent://shop/orders/a")
+        broker.answers[T].extend(["persistent://shop/orders/b\0c", "persistent://shop/orders/b\0c-partition-1"])
+        state = await state_of(broker)
+        assert not [path for path in broker.asked if "%00" in path or "\0" in path]
+    assert state.unseen == {"persistent://shop/orders/b\0c"}
+
+
 @pytest.mark.parametrize("status", [404, 500])
 async def test_a_topic_whose_subscriptions_cannot_be_listed_is_remembered(status: int) -> None:
     async with broker_admin() as broker:
