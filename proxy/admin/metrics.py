@@ -88,6 +88,11 @@ class SluiceCollector(Collector):
         yield _gauge("sluice_client_memory_used_bytes", "Bytes kept of streams, requests and CONNECTs", memory.used)
         yield _gauge("sluice_client_memory_most_bytes", "Most that it has been since the start", memory.most)
         yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
+        yield _gauge(
+            "sluice_unsent_bytes",
+            "Bytes sent to clients that these have not taken, of those who had some left when looked at (2 s)",
+            self._engine.shared.unsent.size,
+        )
         yield _counter(
             "sluice_answers_ignored",
             "Brokers' answers to no request of their connection, which went nowhere",

@@ -25,6 +25,10 @@ class EndCause(StrEnum):
     """In all, or of one address; the operator's log has these, and the next, as a sum."""
     CONNECTION_RATE = "connection_rate"
     """Too many of them were new."""
+    WRITE_TIMEOUT = "write_timeout"
+    """The client took nothing of what was sent to it (`write_timeout`)."""
+    OVER_BUDGET = "over_budget"
+    """More would have been kept for the client than may be (`client_memory`)."""
     BLOCKED = "blocked"
     """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
 
@@ -39,13 +43,19 @@ class EndCause(StrEnum):
         return _ERRORS.get(self, ServiceNotReady)
 
     @property
+    def is_at_once(self) -> bool:
+        """Whether nobody waits for the client to take what is left."""
+        return self in _AT_ONCE
+
+    @property
     def is_of_peer(self) -> bool:
         """Whether a peer ended its connection itself."""
         return self in _OF_PEER
 
 
 _OF_PEER = frozenset({EndCause.CLIENT_CLOSED, EndCause.CLIENT_RESET, EndCause.BROKER_CLOSED, EndCause.BROKER_RESET})
-_NOT_ADMITTED = frozenset({EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE})
+_NOT_ADMITTED = frozenset({EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE, EndCause.OVER_BUDGET})
+_AT_ONCE = frozenset({EndCause.WRITE_TIMEOUT, EndCause.OVER_BUDGET})
 _TROUBLE = frozenset(EndCause) - _OF_PEER - _NOT_ADMITTED - {EndCause.SHUTDOWN, EndCause.BLOCKED}
 _ERRORS = {EndCause.BLOCKED: NotAllowedError, **dict.fromkeys(_NOT_ADMITTED, TooManyRequests)}
 

@@ -38,6 +38,9 @@ class LegOwner(Protocol):
     def half_closed(self, leg: "Leg") -> None:
         """The peer will send no more."""
 
+    def not_taken(self, leg: "Leg", unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+
     def lost(self, leg: "Leg", error: Exception | None) -> None:
         """The connection is gone."""
 
@@ -64,6 +67,9 @@ class _Nobody:
         leg.disown()
 
     def half_closed(self, leg: "Leg") -> None:
+        pass
+
+    def not_taken(self, leg: "Leg", unsent: int, seconds: float) -> None:
         pass
 
     def lost(self, leg: "Leg", error: Exception | None) -> None:
@@ -115,7 +121,7 @@ class Leg(Throttled):
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
-        self.sender = Sender(shared.turn_end)
+        self.sender = Sender(shared.turn_end, shared.unsent if side == "client" else None)
         self.owner = owner
         self._line = shared.line
         self._buffer = shared.buffer
@@ -174,6 +180,10 @@ class Leg(Throttled):
     def resume_writing(self) -> None:
         """Called by the loop."""
         self.owner.writable(self, True)
+
+    def not_taken(self, unsent: int, seconds: float) -> None:
+        """Called when its sender is looked at; see `LegOwner`."""
+        self.owner.not_taken(self, unsent, seconds)
 
     def eof_received(self) -> bool:
         """Called by the loop; the other direction stays open."""

@@ -4,10 +4,11 @@ import asyncio
 from os import write, writev
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from proxy.sessions.sockets import descriptor_of
 from proxy.sessions.turn_end import TurnEnd
+from proxy.sessions.unsent import Unsent
 
 Bytes = bytes | bytearray | memoryview
 
@@ -29,12 +30,25 @@ class Sender:
 
     Args:
         turn_end: Flushes it.
+        unsent: Looks whether what is sent is taken; None for one that may take as long as it likes.
     """
 
-    __slots__ = ("_descriptor", "_gathered", "_gathered_size", "_transport", "_turn_end")
+    __slots__ = (
+        "_descriptor",
+        "_gathered",
+        "_gathered_size",
+        "_is_watched",
+        "_sent",
+        "_transport",
+        "_turn_end",
+        "_unsent",
+    )
 
-    def __init__(self, turn_end: TurnEnd) -> None:
+    def __init__(self, turn_end: TurnEnd, unsent: Unsent | None) -> None:
         self._turn_end = turn_end
+        self._unsent = unsent
+        self._is_watched = unsent is None
+        self._sent: i64 = 0
         self._transport: asyncio.Transport | None = None
         self._descriptor = _UNKNOWN
         self._gathered: list[Bytes] = []
@@ -66,6 +80,7 @@ class Sender:
             self.flush()
         elif self._transport is not None:
             if isinstance(part, bytes):
+                self._count(len(part))
                 self._transport.write(part)
             else:
                 self._send(self._transport, [part], len(part))
@@ -96,6 +111,7 @@ class Sender:
         It gets whole `bytes` as they are, and all else as copies. Of one `bytes` it (uvloop's) asks the kernel at once,
         too, with less ado.
         """
+        self._count(size)
         only = parts[0] if len(parts) == 1 else None
         if isinstance(only, bytes):
             transport.write(only)
@@ -110,6 +126,30 @@ class Sender:
             if sent < len(part):
                 _copy(transport, part, sent)
             sent = max(0, sent - len(part))
+
+    def rest(self) -> None:
+        """All that was sent is taken: it is watched again when more is."""
+        self._is_watched = False
+
+    def unsent(self) -> int:
+        """Bytes that were sent and that the kernel has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def taken(self) -> int:
+        """Bytes that it has taken, in all."""
+        return self._sent - self.unsent()
+
+    def tell(self, unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        if self._transport is not None:
+            self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the leg
+
+    def _count(self, size: i64) -> None:
+        self._sent += size
+        if not self._is_watched:
+            self._is_watched = True
+            if self._unsent is not None:
+                self._unsent.watch(self)
 
     def _gather(self, part: Bytes) -> None:
         if not self._gathered:

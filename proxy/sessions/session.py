@@ -20,11 +20,13 @@ from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
 from proxy.observe.connection import Connection
+from proxy.pool import Claim
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.engine import Engine
 from proxy.sessions.handshake import GREETINGS, WELCOMES, read_greeting
+from proxy.sessions.known import LONGEST_KNOWN
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.state import State
@@ -77,6 +79,10 @@ class Session:
         self._started_at = engine.clock()
         self._turned_away: TurnedAway | None = None
         self._admittance = engine.admittance(self.connection, self.client)
+        self._memory: Claim | None = None
+        """What is kept for the client; there is one once that is more than of all others."""
+        self._greeting_kept = 0
+        self._unsent_kept = 0
 
     # ---- what the legs say
 
@@ -121,6 +127,17 @@ class Session:
             self.traffic.departing.half_closed()
         else:
             self.finish(End(EndCause.CLIENT_CLOSED))
+
+    def not_taken(self, leg: Leg, unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        if seconds >= self._engine.config.write_timeout:
+            self.finish(
+                End(EndCause.WRITE_TIMEOUT, f"{leg.address} took nothing of {unsent} bytes for {seconds:.0f} s")
+            )
+        elif not self._keep(unsent - self._unsent_kept):
+            self.finish(End(EndCause.OVER_BUDGET, f"{leg.address} takes nothing of {unsent} bytes"))
+        else:
+            self._unsent_kept = unsent
 
     def lost(self, leg: Leg, error: Exception | None) -> None:
         """A leg is gone."""
@@ -179,8 +196,32 @@ class Session:
             if self.traffic is not None:
                 self.traffic.limit_frames(self.max_frame)
 
+    def _keep(self, more: int) -> bool:
+        """So much more (less: negative) is kept for the client. Whether it may be."""
+        if more > 0:
+            return self._kept().take(more)
+        if more < 0:
+            self._kept().add(more)
+        return True
+
+    def _kept(self) -> Claim:
+        if self._memory is None:
+            self._memory = self._engine.memory_of(self.connection)
+        return self._memory
+
+    def _keep_greeting(self) -> bool:
+        """What of it is kept is counted, where it is longer than others'. Whether it may be kept."""
+        kept = len(self._greeting) + len(self._connect)
+        if kept <= LONGEST_KNOWN and not self._greeting_kept:
+            return True
+        more, self._greeting_kept = kept - self._greeting_kept, kept
+        return self._keep(more)
+
     def _greet(self, chunk: bytes) -> None:
         self._greeting += chunk
+        if not self._keep_greeting():
+            self.finish(End(EndCause.OVER_BUDGET, f"a CONNECT of {len(self._greeting)} bytes and more"))
+            return
         if self.state is _DIALLING:
             self._wait_for_broker()
             return
@@ -218,6 +259,7 @@ class Session:
     def _take_rest(self) -> bytes:
         """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""
         rest, self._greeting = bytes(self._greeting), bytearray()
+        self._keep_greeting()
         return rest
 
     def _start_relaying(self) -> None:
@@ -248,7 +290,7 @@ class Session:
         """From now on there is some; it goes by the relays if the broker is there."""
         if self.traffic is None:
             legs = self.client, self.broker
-            self.traffic = Traffic(self, self._engine, legs, self._admittance, self._connect)
+            self.traffic = Traffic(self, self._engine, legs, self._admittance, self._kept(), self._connect)
         if self.state is _RELAYING:
             self.client.relay, self.broker.relay = self.traffic.to_broker, self.traffic.to_client
         return self.traffic
@@ -292,9 +334,11 @@ class Session:
         self._engine.dialler.give_up(self)
         if self.traffic is not None:
             self.traffic.stop()
+        if self._memory is not None:
+            self._memory.end()
         self._admittance.disconnect()
         self._engine.sessions.discard(self)
         for leg in (self.client, self.broker):
             leg.end_all_causes()
-            leg.close(self._engine.config.linger)
+            leg.close(0 if end.cause.is_at_once else self._engine.config.linger)
         self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)

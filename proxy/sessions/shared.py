@@ -4,6 +4,7 @@ from proxy.heap import Heap
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.reading_line import ReadingLine
 from proxy.sessions.turn_end import TurnEnd
+from proxy.sessions.unsent import Unsent
 
 
 class Shared:
@@ -14,12 +15,14 @@ class Shared:
         line: Where they wait for their turn to be read.
         buffer: What they are read into.
         turn_end: When what they gather is sent.
+        unsent: Looks whether clients take what is sent to them.
     """
 
-    __slots__ = ("buffer", "heap", "line", "turn_end")
+    __slots__ = ("buffer", "heap", "line", "turn_end", "unsent")
 
     def __init__(self) -> None:
         self.heap = Heap()
         self.line = ReadingLine()
         self.buffer = ReadBuffer()
         self.turn_end = TurnEnd()
+        self.unsent = Unsent()

@@ -9,6 +9,7 @@ from protocol.commands import encode
 from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
 from proxy.observe.connection import Connection
+from proxy.pool import Claim
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.brakes import bound, holdings_of
@@ -59,6 +60,7 @@ class Traffic:
         engine: What it shares with others.
         legs: The client's and the broker's.
         admittance: What the session asks whether it may.
+        memory: Counts what is kept for the client.
         greeting: The client's CONNECT as it went to the broker; redirects are followed with it.
 
     Attributes:
@@ -73,7 +75,6 @@ class Traffic:
         "_client",
         "_counters",
         "_heap",
-        "_memory",
         "_owner",
         "_slots",
         "_streams",
@@ -86,8 +87,14 @@ class Traffic:
         "to_client",
     )
 
-    def __init__(
-        self, owner: TrafficOwner, engine: Engine, legs: tuple[Leg, Leg], admittance: Admittance, greeting: bytes
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        owner: TrafficOwner,
+        engine: Engine,
+        legs: tuple[Leg, Leg],
+        admittance: Admittance,
+        memory: Claim,
+        greeting: bytes,
     ) -> None:
         self._owner = owner
         self._counters = engine.counters
@@ -99,7 +106,7 @@ class Traffic:
         self.to_client = Relay(MESSAGE, owner.max_frame, Outlet(client.sender), engine.gate, engine.clock)
         relays = self.to_broker, self.to_client
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
-        self._memory, self._slots = memory, slots = engine.memory_of(connection), engine.lookup_slots_of(connection)
+        self._slots = slots = engine.lookup_slots_of(connection)
         self.replies = Replies(self.to_client.outlet, client)
         reply, requests = self.replies.send, Requests(memory, engine.counters)
         self._streams = Streams(engine, connection, admittance, relays, requests, memory, reply)
@@ -130,7 +137,6 @@ class Traffic:
         self._streams.close_all()
         self._tasks.cancel()
         self._slots.end()
-        self._memory.end()
         self.to_broker.stop()
         self.to_client.stop()
 

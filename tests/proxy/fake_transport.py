@@ -109,6 +109,9 @@ class FakeTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high, self._low = high or 0, low or 0
 
+    def get_protocol(self) -> Any:
+        return self._protocol
+
     def get_write_buffer_size(self) -> int:
         return len(self.unsent)
 

@@ -30,6 +30,9 @@ class Owner:
     def half_closed(self, _leg: Leg) -> None:
         self.told.append(("half closed",))
 
+    def not_taken(self, _leg: Leg, unsent: int, seconds: float) -> None:
+        self.told.append(("not taken", unsent, seconds))
+
     def lost(self, _leg: Leg, error: Exception | None) -> None:
         self.told.append(("lost", error))
 

@@ -8,7 +8,7 @@ class Written(Sender):
     """Keeps what it is given, in order, in place of sending it."""
 
     def __init__(self) -> None:
-        super().__init__(TurnEnd())
+        super().__init__(TurnEnd(), None)
         self.parts: list[bytes] = []
 
     def write(self, part: Bytes) -> None:
