@@ -1,0 +1,137 @@
+"""A client that says anything: ids and request ids that collide, in every form that the wire allows."""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.proxy.identity import commands as c
+from tests.proxy.identity.forms import FORMS
+from tests.proxy.identity.lightproto import FieldList, frame, message
+
+FREE, HELD, REFUSED, LOOKALIKE = (
+    "persistent://free/space/topic",
+    "persistent://acme/shop/held",
+    "persistent://acme/shop/refused",
+    "persistent://acme/shop/__change_events-partition-x",
+)
+TOPICS = (FREE, HELD, REFUSED, LOOKALIKE, "acme/shop/held", "persistent://free/space/\udcff", "no topic//", "public")
+NAMES = ("", "", "", "", "loud", "quiet")
+SUBSCRIPTIONS = ("one", "two")
+NUMBERS = (1, 1, 1, 2, 2, 3)
+REQUESTS = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
+
+KINDS = {
+    "PRODUCER": c.PRODUCER,
+    "SUBSCRIBE": c.SUBSCRIBE,
+    "CLOSE_PRODUCER": c.CLOSE_PRODUCER,
+    "CLOSE_CONSUMER": c.CLOSE_CONSUMER,
+    "SEND": c.SEND,
+    "FLOW": c.FLOW,
+    "UNSUBSCRIBE": c.UNSUBSCRIBE,
+    "SEEK": c.SEEK,
+    "REDELIVER": c.REDELIVER,
+    "ACK": c.ACK,
+    "GET_LAST_MESSAGE_ID": c.GET_LAST_MESSAGE_ID,
+    "CONSUMER_STATS": c.CONSUMER_STATS,
+    "LOOKUP": c.LOOKUP,
+    "PARTITIONED_METADATA": c.PARTITIONED_METADATA,
+    "GET_TOPICS": c.GET_TOPICS,
+    "GET_SCHEMA": c.GET_SCHEMA,
+    "NEW_TXN": c.NEW_TXN,
+    "WATCH_CLOSE": c.WATCH_CLOSE,
+    "FUTURE_1": c.FUTURE[0],
+    "FUTURE_2": c.FUTURE[1],
+    "PING": c.PING,
+}
+_LIKELY = (
+    *["PRODUCER"] * 14,
+    *["SUBSCRIBE"] * 8,
+    *["CLOSE_PRODUCER"] * 8,
+    *["CLOSE_CONSUMER"] * 5,
+    *["SEND"] * 16,
+    *["FLOW"] * 6,
+    *KINDS,
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One command of the client's.
+
+    Args:
+        name: Of its type.
+        fields: As they are meant.
+        twist: How its form differs from the usual; empty for the usual.
+        decoy: Another command's fields of the same type, for forms that say something twice.
+        payload: Bytes behind the command.
+    """
+
+    name: str
+    fields: tuple[tuple[int, Any], ...]
+    twist: str = ""
+    decoy: tuple[tuple[int, Any], ...] = ()
+    payload: int = 0
+
+    def __str__(self) -> str:
+        fields = " ".join(f"{number}={value!r}" for number, value in self.fields)
+        twist = f" ({self.twist}; decoy {dict(self.decoy)})" if self.twist else ""
+        return f"{self.name} {fields}{twist}"
+
+    def encoded(self) -> bytes:
+        """Its frame."""
+        kind, fields = KINDS[self.name], [_on_wire(field) for field in self.fields]
+        decoy = [_on_wire(field) for field in self.decoy]
+        form = FORMS.get(self.twist)
+        envelope = form(kind, fields, decoy) if form else message([(1, kind), (kind, fields)])
+        return frame(envelope, bytes(self.payload))
+
+
+def _on_wire(field: tuple[int, Any]) -> tuple[int, Any]:
+    number, value = field
+    return number, value.encode(errors="surrogateescape") if isinstance(value, str) else value
+
+
+def said(random: Random, name: str = "") -> Said:
+    """One command that comes to the client's mind."""
+    name = name or random.choice(_LIKELY)
+    fields = fields_of(random, name)
+    twist = random.choice(list(FORMS)) if random.random() < 0.06 else ""
+    decoy = fields_of(random, name) if twist in {"scalars twice", "body twice"} else ()
+    return Said(name, fields, twist, decoy, random.choice((0, 10, 10, 100)) if name == "SEND" else 0)
+
+
+def fields_of(random: Random, name: str) -> tuple[tuple[int, Any], ...]:
+    """Fields of a command of this name."""
+    number, request = random.choice(NUMBERS), random.choice(REQUESTS)
+    known: dict[str, FieldList] = {
+        "PRODUCER": [(1, random.choice(TOPICS)), (2, number), (3, request)],
+        "SUBSCRIBE": [
+            (1, random.choice(TOPICS)),
+            (2, random.choice(SUBSCRIPTIONS)),
+            (3, 1),
+            (4, number),
+            (5, request),
+        ],
+        "SEND": [(1, number), (2, random.randrange(100)), (3, random.choice((1, 1, 2, 5)))],
+        "FLOW": [(1, number), (2, random.choice((1, 2, 5, 50, 0, 2**31)) if random.random() < 0.2 else 5)],
+        "REDELIVER": [(1, number)],
+        "ACK": [(1, number), (2, 0), (8, request)],
+        "CONSUMER_STATS": [(1, request), (4, number)],
+        "LOOKUP": [(1, random.choice(TOPICS)), (2, request)],
+        "PARTITIONED_METADATA": [(1, random.choice(TOPICS)), (2, request)],
+        "GET_TOPICS": [(1, request), (2, "acme/shop")],
+        "GET_SCHEMA": [(1, request), (2, TOPICS[0])],
+        "NEW_TXN": [(1, request)],
+        "WATCH_CLOSE": [(1, request), (2, 1)],
+        "FUTURE_1": [(place, random.choice(REQUESTS)) for place in random.sample(range(1, 5), random.randrange(1, 4))],
+        "FUTURE_2": [(place, random.choice(REQUESTS)) for place in random.sample(range(1, 5), random.randrange(1, 4))],
+        "PING": [],
+    }
+    fields = known.get(name, [(1, number), (2, request)])
+    if name in {"PRODUCER", "SUBSCRIBE"} and (given := random.choice(NAMES)):
+        fields.append((4 if name == "PRODUCER" else 6, given))
+    if name == "PRODUCER" and random.random() < 0.1:
+        fields.append((10, 2))
+    if name == "REDELIVER" and random.random() < 0.5:
+        fields.append((3, 1))
+    return tuple(fields)
