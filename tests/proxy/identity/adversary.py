@@ -14,11 +14,26 @@ FREE, HELD, REFUSED, LOOKALIKE = (
     "persistent://acme/shop/refused",
     "persistent://acme/shop/__change_events-partition-x",
 )
-TOPICS = (FREE, HELD, REFUSED, LOOKALIKE, "acme/shop/held", "persistent://free/space/\udcff", "no topic//", "public")
-NAMES = ("", "", "", "", "loud", "quiet")
-SUBSCRIPTIONS = ("one", "two")
-NUMBERS = (1, 1, 1, 2, 2, 3)
-REQUESTS = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the client makes its commands of; ids and request ids are few, so that they collide."""
+
+    topics: tuple[str, ...] = (
+        *(FREE, HELD, REFUSED, LOOKALIKE, "acme/shop/held"),
+        *("persistent://free/space/\udcff", "no topic//", "public"),
+    )
+    namespace: str = "acme/shop"
+    names: tuple[str, ...] = ("", "", "", "", "loud", "quiet")
+    subscriptions: tuple[str, ...] = ("one", "two")
+    numbers: tuple[int, ...] = (1, 1, 1, 2, 2, 3)
+    requests: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
+    odd: float = 0.06
+    """How much of it has an odd form."""
+
+
+WORDS = Words()
 
 KINDS = {
     "PRODUCER": c.PRODUCER,
@@ -54,6 +69,10 @@ _LIKELY = (
 )
 
 
+_METADATA = b"\x00\x00\x00\x07" + message([(1, "p"), (2, 1), (3, 1)])
+"""Of a message, behind its size: what a broker wants of it."""
+
+
 @dataclass(frozen=True)
 class Said:
     """One command of the client's.
@@ -63,7 +82,7 @@ class Said:
         fields: As they are meant.
         twist: How its form differs from the usual; empty for the usual.
         decoy: Another command's fields of the same type, for forms that say something twice.
-        payload: Bytes behind the command.
+        payload: Bytes of a SEND's payload.
     """
 
     name: str
@@ -83,7 +102,7 @@ class Said:
         decoy = [_on_wire(field) for field in self.decoy]
         form = FORMS.get(self.twist)
         envelope = form(kind, fields, decoy) if form else message([(1, kind), (kind, fields)])
-        return frame(envelope, bytes(self.payload))
+        return frame(envelope, _METADATA + bytes(self.payload) if self.name == "SEND" else b"")
 
 
 def _on_wire(field: tuple[int, Any]) -> tuple[int, Any]:
@@ -91,44 +110,40 @@ def _on_wire(field: tuple[int, Any]) -> tuple[int, Any]:
     return number, value.encode(errors="surrogateescape") if isinstance(value, str) else value
 
 
-def said(random: Random, name: str = "") -> Said:
+def said(random: Random, name: str = "", words: Words = WORDS) -> Said:
     """One command that comes to the client's mind."""
     name = name or random.choice(_LIKELY)
-    fields = fields_of(random, name)
-    twist = random.choice(list(FORMS)) if random.random() < 0.06 else ""
-    decoy = fields_of(random, name) if twist in {"scalars twice", "body twice"} else ()
+    fields = fields_of(random, name, words)
+    twist = random.choice(list(FORMS)) if random.random() < words.odd else ""
+    decoy = fields_of(random, name, words) if twist in {"scalars twice", "body twice"} else ()
     return Said(name, fields, twist, decoy, random.choice((0, 10, 10, 100)) if name == "SEND" else 0)
 
 
-def fields_of(random: Random, name: str) -> tuple[tuple[int, Any], ...]:
+def fields_of(random: Random, name: str, words: Words = WORDS) -> tuple[tuple[int, Any], ...]:
     """Fields of a command of this name."""
-    number, request = random.choice(NUMBERS), random.choice(REQUESTS)
+    number, request, topic = random.choice(words.numbers), random.choice(words.requests), random.choice(words.topics)
+    some = [(place, random.choice(words.requests)) for place in random.sample(range(1, 5), random.randrange(1, 4))]
     known: dict[str, FieldList] = {
-        "PRODUCER": [(1, random.choice(TOPICS)), (2, number), (3, request)],
-        "SUBSCRIBE": [
-            (1, random.choice(TOPICS)),
-            (2, random.choice(SUBSCRIPTIONS)),
-            (3, 1),
-            (4, number),
-            (5, request),
-        ],
+        "PRODUCER": [(1, topic), (2, number), (3, request)],
+        "SUBSCRIBE": [(1, topic), (2, random.choice(words.subscriptions)), (3, 1), (4, number), (5, request)],
         "SEND": [(1, number), (2, random.randrange(100)), (3, random.choice((1, 1, 2, 5)))],
         "FLOW": [(1, number), (2, random.choice((1, 2, 5, 50, 0, 2**31)) if random.random() < 0.2 else 5)],
+        "SEEK": [(1, number), (2, request), (4, 1)],
         "REDELIVER": [(1, number)],
         "ACK": [(1, number), (2, 0), (8, request)],
         "CONSUMER_STATS": [(1, request), (4, number)],
-        "LOOKUP": [(1, random.choice(TOPICS)), (2, request)],
-        "PARTITIONED_METADATA": [(1, random.choice(TOPICS)), (2, request)],
-        "GET_TOPICS": [(1, request), (2, "acme/shop")],
-        "GET_SCHEMA": [(1, request), (2, TOPICS[0])],
+        "LOOKUP": [(1, topic), (2, request)],
+        "PARTITIONED_METADATA": [(1, topic), (2, request)],
+        "GET_TOPICS": [(1, request), (2, words.namespace)],
+        "GET_SCHEMA": [(1, request), (2, words.topics[0])],
         "NEW_TXN": [(1, request)],
         "WATCH_CLOSE": [(1, request), (2, 1)],
-        "FUTURE_1": [(place, random.choice(REQUESTS)) for place in random.sample(range(1, 5), random.randrange(1, 4))],
-        "FUTURE_2": [(place, random.choice(REQUESTS)) for place in random.sample(range(1, 5), random.randrange(1, 4))],
+        "FUTURE_1": some,
+        "FUTURE_2": some,
         "PING": [],
     }
     fields = known.get(name, [(1, number), (2, request)])
-    if name in {"PRODUCER", "SUBSCRIBE"} and (given := random.choice(NAMES)):
+    if name in {"PRODUCER", "SUBSCRIBE"} and (given := random.choice(words.names)):
         fields.append((4 if name == "PRODUCER" else 6, given))
     if name == "PRODUCER" and random.random() < 0.1:
         fields.append((10, 2))
