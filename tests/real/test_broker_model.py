@@ -36,7 +36,7 @@ NOT_COMPARED = {c.MESSAGE, 31}
 @pytest.fixture(scope="module")
 def words(namespace: str) -> Words:
     topics = tuple(topic_name(namespace, name) for name in "ab")
-    return Words(topics, topics[0].removeprefix("persistent://").rpartition("/")[0], names=("",), odd=0)
+    return Words(topics, topics[0].removeprefix("persistent://").rpartition("/")[0], names=("",), odd=0, exclusive=0)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_one_command_after_the_other_is_answered_alike(
     random, model = Random(seed), ModelBroker()
     for number in range(COMMANDS):
         one = said(random, random.choice(NAMES), words)
-        if one.name in {"PRODUCER", "SUBSCRIBE"}:
+        if one.name == "SUBSCRIBE":
             one = _of_its_own(one, seed)
         if one.name == "SEND" and one.fields[0][1] not in model.producers and number < COMMANDS // 2:
             continue  # it ends the connection
@@ -74,9 +74,7 @@ def test_one_command_after_the_other_is_answered_alike(
 
 
 def _of_its_own(one: Said, seed: int) -> Said:
-    """With a subscription that no other consumer has, so that it may be unsubscribed from; and no topic for itself."""
-    if one.name == "PRODUCER":
-        return Said(one.name, one.fields[:3])
+    """With a subscription that no other consumer has, so that it may be unsubscribed from."""
     number = dict(one.fields)[4]
     return Said(
         one.name, tuple((place, f"sub-{seed}-{number}" if place == 2 else value) for place, value in one.fields)

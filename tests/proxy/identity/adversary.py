@@ -31,6 +31,8 @@ class Words:
     requests: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
     odd: float = 0.06
     """How much of it has an odd form."""
+    exclusive: float = 0.1
+    """How many producers want to be alone, and wait for it."""
 
 
 WORDS = Words()
@@ -145,7 +147,7 @@ def fields_of(random: Random, name: str, words: Words = WORDS) -> tuple[tuple[in
     fields = known.get(name, [(1, number), (2, request)])
     if name in {"PRODUCER", "SUBSCRIBE"} and (given := random.choice(words.names)):
         fields.append((4 if name == "PRODUCER" else 6, given))
-    if name == "PRODUCER" and random.random() < 0.1:
+    if name == "PRODUCER" and random.random() < words.exclusive:
         fields.append((10, 2))
     if name == "REDELIVER" and random.random() < 0.5:
         fields.append((3, 1))
