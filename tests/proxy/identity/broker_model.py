@@ -28,7 +28,7 @@ class ModelBroker(Answers):
         tasks: What it will do.
         producers, consumers: Its ids.
         persisted: Entries, messages and bytes that it took in, by topic.
-        ignored: The same of what was sent to producers that it had closed, or that were closing.
+        ignored: The same, of no topic, of what was sent to producers that it had closed, or that were closing.
         delivered: The topic of each entry that it wrote, and its messages, by entry id.
         closed_for: Why it has ended the connection; empty while it has not.
         authorizes_slowly: Whether a PRODUCER has to wait for its authorization, before its id is claimed.
@@ -44,7 +44,7 @@ class ModelBroker(Answers):
         self.delivered: dict[int, tuple[str, int]] = {}
         self.closed_for = ""
         self.authorizes_slowly = False
-        self._recently_closed: dict[int, str] = {}
+        self._recently_closed: set[int] = set()
         self._names = 0
 
     def take(self, whole: bytes) -> None:
@@ -105,11 +105,11 @@ class ModelBroker(Answers):
         messages = fields.get("messages", 1)
         if held is None or held.state != "created":
             if number in self._recently_closed:
-                self._count(self.ignored, self._recently_closed[number], messages, size)
+                self._count(self.ignored, "", messages, size)
             else:
                 self.closed_for = "a SEND of a producer that is not ready"
         elif held.is_closing:
-            self._count(self.ignored, held.place[0], messages, size)
+            self._count(self.ignored, "", messages, size)
             fields_of = [(1, number), (2, fields["sequence"]), (3, c.METADATA_ERROR), (4, "Producer is closed")]
             self.out.append(command(c.SEND_ERROR, fields_of))
         else:
@@ -168,8 +168,7 @@ class ModelBroker(Answers):
         """Do it now; of the ways in which it may turn out, `outcome` is one, 0 the usual."""
         if task.what == "create" and task.held.waits and outcome == 1:
             task.held.waits = False
-            if task.held.state == "creating":
-                self._producer_success(task.request, task.held, is_ready=False)
+            self._producer_success(task.request, task.held, is_ready=False)  # also if it was closed meanwhile
             return
         self.tasks.remove(task)
         getattr(self, f"_end_{task.what}")(task, outcome)
@@ -194,7 +193,7 @@ class ModelBroker(Answers):
             self._answer_created(task)
             self._remove(held)
             if held.kind == c.PRODUCER:
-                self._recently_closed[held.number] = held.place[0]
+                self._recently_closed.add(held.number)
         else:
             assert of[held.number] is held
             held.state = "created"
@@ -239,7 +238,7 @@ class ModelBroker(Answers):
         kind = c.CLOSE_PRODUCER if held.kind == c.PRODUCER else c.CLOSE_CONSUMER
         self.out.append(command(kind, [(1, held.number), (2, NO_REQUEST)]))
         if held.kind == c.PRODUCER:
-            self._recently_closed[held.number] = held.place[0]
+            self._recently_closed.add(held.number)
 
     def _get_last_message_id(self, fields: dict[str, Any]) -> None:
         held = self.consumers.get(fields["id"])

@@ -53,3 +53,11 @@ def check_covered(what: str, got: Counts, charged: Counts) -> None:
     for key, number in got.items():
         if number > charged[key]:
             raise Broken("charge", f"{what} {number} {key[1]} of {key[0]}, and {charged[key]} were charged to it")
+
+
+def by_unit(counts: Counts) -> Counter[str]:
+    """Sums over all topics."""
+    sums: Counter[str] = Counter()
+    for (_topic, unit), number in counts.items():
+        sums[unit] += number
+    return +sums
