@@ -5,7 +5,7 @@ all fields but the wanted ones. `tests/protocol/test_walk.py` holds it against p
 
 What is read in one way here and in another by the broker would slip past the meter. So numbers are cut to their
 fields' widths as every decoder does, and what decoders disagree on is refused: two different types in one command,
-tags of more than 32 bits or five bytes, groups.
+a command that is there twice, tags of more than 32 bits or five bytes, groups.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -115,10 +115,11 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
     """The type of the BaseCommand in `data[at:end]`, and fields 1 and 3 of its SEND or MESSAGE.
 
     Which of these commands is looked into says `payload_kind`; where it or a field is missing, the id is -1 and the
-    other one 0. Several occurrences are merged, the last one wins.
+    other one 0. Of a field that is there twice the last one counts.
 
     Raises:
-        MalformedFrame: If the command has no type or two, or a field is broken.
+        MalformedFrame: If the command has no type or two, it is there twice (protobuf merges the two, for brokers only
+            the last counts), or a field is broken.
     """
     wanted: i64 = payload_kind << 3 | 2
     owner: i64 = -1
@@ -132,6 +133,7 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
             return payload_kind, owner, third
     kind: i64 = 0
     value: i64 = 0
+    bodies: i64 = 0
     while at < end:
         tag: i64 = data[at]
         at += 1
@@ -150,8 +152,9 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
                 raise MalformedFrame(f"a command of type {value}" + (f" and of type {kind}" if kind > 0 else ""))
             kind = value
         else:
-            if value < 0 or value > end - at:
-                raise MalformedFrame("a command is longer than its frame")
+            if value < 0 or value > end - at or bodies > 0:
+                raise MalformedFrame("a command is there twice" if bodies > 0 else "a command is longer than its frame")
+            bodies += 1
             owner, third = _ids(data, at, at + value, owner, third)
             at += value
     if kind == 0:

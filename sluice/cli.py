@@ -11,6 +11,7 @@ import protocol.scanner
 import proxy.blocking.commands
 import proxy.commands
 import proxy.console.commands
+import proxy.doctor.commands
 import proxy.importing.commands
 import proxy.policies.commands
 
@@ -27,6 +28,7 @@ app.command()(proxy.console.commands.top)
 app.command()(proxy.blocking.commands.block)
 app.command()(proxy.blocking.commands.unblock)
 app.command()(proxy.blocking.commands.blocks)
+app.command()(proxy.doctor.commands.doctor)
 app.command()(proxy.policies.commands.explain)
 app.command()(proxy.policies.commands.export)
 app.command()(proxy.policies.commands.apply)

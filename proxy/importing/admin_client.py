@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -30,9 +30,9 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _MEANINGS = MappingProxyType(
     {
-        HTTPStatus.UNAUTHORIZED: "the broker wants a token that it accepts: --token-file FILE",
-        HTTPStatus.FORBIDDEN: "the token's role may not read this; give one of a superuser: --token-file FILE",
-        HTTPStatus.NOT_FOUND: "there is none; --from-admin is the URL of a broker's web service, as http://broker:8080",
+        HTTPStatus.UNAUTHORIZED: "the broker wants a token that it accepts: {token} FILE",
+        HTTPStatus.FORBIDDEN: "the token's role may not read this; give one of a superuser: {token} FILE",
+        HTTPStatus.NOT_FOUND: "there is none; {url} is the URL of a broker's web service, as http://broker:8080",
     }
 )
 
@@ -44,6 +44,16 @@ class Refused:
     """An answer that a caller is prepared for, by its status."""
 
     status: int
+
+
+class Options(NamedTuple):
+    """What a command's options are called, by which a person said where the broker is and what opens it."""
+
+    url: str = "--from-admin"
+    token: str = "--token-file"  # noqa: S105 - an option's name
+
+
+OF_IMPORT = Options()
 
 
 def path_of(*parts: str) -> str:
@@ -68,7 +78,7 @@ def read_token(path: Path | None) -> str:
     return token
 
 
-def read_url(text: str) -> URL:
+def read_url(text: str, options: Options = OF_IMPORT) -> URL:
     """The address of a broker's web service.
 
     Raises:
@@ -80,9 +90,9 @@ def read_url(text: str) -> URL:
     except ValueError:
         usable = False
     if not usable or url.query_string or url.fragment:
-        raise ImportFailed([f"--from-admin: {shown(text)!r}: write the broker's web service as http://broker:8080"])
+        raise ImportFailed([f"{options.url}: {shown(text)!r}: write the broker's web service as http://broker:8080"])
     if url.user is not None or url.password is not None:
-        raise ImportFailed(["--from-admin: the URL holds a user or password; give a token with --token-file"])
+        raise ImportFailed([f"{options.url}: the URL holds a user or password; give a token with {options.token}"])
     return url
 
 
@@ -93,9 +103,11 @@ class BrokerAdmin:
         session: Used for all requests.
         url: Of the web service.
         token: Sent with each request unless empty; then no redirect to anywhere else than `url` is followed.
+        options: By which a person gave these.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, url: URL, token: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: URL, token: str, options: Options = OF_IMPORT) -> None:
+        self._options = options
         self._session = session
         self._base = str(url).rstrip("/")
         self._given = url.origin()
@@ -122,7 +134,7 @@ class BrokerAdmin:
         if status in refusals:
             return Refused(status)
         if status not in {HTTPStatus.OK, HTTPStatus.NO_CONTENT}:
-            raise ImportFailed([f"{url}: {status}: {_told(status, body)}"])
+            raise ImportFailed([f"{url}: {status}: {_told(status, body, self._options)}"])
         return _decoded(url, body, kind) if body else None
 
     def _why_not_followed(self) -> str:
@@ -145,12 +157,12 @@ class BrokerAdmin:
 
 
 @asynccontextmanager
-async def connected(url: URL, token: str) -> AsyncIterator[BrokerAdmin]:
+async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdmin]:
     """The admin REST at a URL."""
     connector = aiohttp.TCPConnector(limit=MOST_REQUESTS)
     timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        yield BrokerAdmin(session, url, token)
+        yield BrokerAdmin(session, url, token, options)
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes:
@@ -170,11 +182,11 @@ def _decoded(url: URL, body: bytes, kind: type[T]) -> T:
         raise ImportFailed([f"{url}: the answer is not a broker's: {error}"]) from None
 
 
-def _told(status: int, body: bytes) -> str:
+def _told(status: int, body: bytes, options: Options) -> str:
     """Our own words for what we know the remedy of, else the broker's."""
     meaning = _MEANINGS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
     if meaning is not None:
-        return meaning
+        return meaning.format(**options._asdict())
     try:
         return shown(str(msgspec.json.decode(body)["reason"]).strip())
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):

@@ -57,13 +57,13 @@ async def walk(admin: BrokerAdmin, progress: Progress) -> BrokerState:
     running = await _required(admin, "brokers/configuration/runtime", dict[str, str | None]) or {}
     dynamic = await _required(admin, "brokers/configuration/values", dict[str, str]) or {}
     walker = _Walk(admin, BrokerState({key: value or "" for key, value in running.items()}, dynamic))
-    await _each(await _required(admin, "resourcegroups", list[str]) or [], walker.group, progress, "resource groups")
+    await each(await _required(admin, "resourcegroups", list[str]) or [], walker.group, progress, "resource groups")
     namespaces: list[str] = []
     for tenant in await _required(admin, "tenants", list[str]) or []:
         found = await admin.get(path_of("namespaces", tenant), list[str], GONE)
         namespaces += [] if isinstance(found, Refused) else found or []
-    await _each([name for name in sorted(namespaces) if name != _EXEMPT], walker.namespace, progress, "namespaces")
-    await _each(sorted(walker.topics), walker.topic, progress, "topics")
+    await each([name for name in sorted(namespaces) if name != _EXEMPT], walker.namespace, progress, "namespaces")
+    await each(sorted(walker.topics), walker.topic, progress, "topics")
     return walker.state
 
 
@@ -73,8 +73,18 @@ async def _required(admin: BrokerAdmin, path: str, kind: type[T]) -> T | None:
     return found
 
 
-async def _each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: Progress, what: str) -> None:
-    """Look at each, a few at a time; the first failure ends it."""
+async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: Progress, what: str) -> None:
+    """Look at each, a few at a time; the first failure ends it.
+
+    Args:
+        names: Of what there is to look at.
+        look: Asks for one of them.
+        progress: Told of each that was looked at.
+        what: What they are, for `progress`.
+
+    Raises:
+        ImportFailed: With all that failed until then.
+    """
     names = list(names)
     waiting, done = iter(names), 0
 

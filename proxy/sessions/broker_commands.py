@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 from protocol.commands import encode, read
+from protocol.errors import ProtocolError
 from protocol.listing import Listing
 from protocol.pulsar_pb2 import (
     BaseCommand,
@@ -30,6 +31,15 @@ _ANSWERS = _OF_ANY_REQUEST | {
     BaseCommand.PARTITIONED_METADATA_RESPONSE,
     BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
 }
+
+
+class ProducerAfterCloseError(ProtocolError):
+    """A broker lets a producer in whose CLOSE it has answered before: it authorizes first, and gives the id later.
+
+    By now the id may be asked for again, with another topic, and what it is at the broker can no longer be told.
+    """
+
+    cause = "producer_after_close"
 
 
 class BrokerEvents(Protocol):
@@ -74,7 +84,11 @@ class BrokerCommands:
         answer = read(command)
         if not self._requests.is_own(answer.request_id) and kind in _OF_ANY_REQUEST:
             return frame
-        return self._requests.answered(kind, answer) if self._requests.waits_for(answer.request_id) else None
+        if self._requests.waits_for(answer.request_id):
+            return self._requests.answered(kind, answer)
+        if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready and self._requests.is_own(answer.request_id):
+            raise ProducerAfterCloseError("a producer is there whose id has been given up")
+        return None
 
     def _topics_listed(self, command: bytes) -> bytes | None:
         """A listing may be megabytes: it goes on as it came, but for its request id."""

@@ -62,6 +62,10 @@ class _Request:
         self.memory = memory
 
 
+def _unheard(_answer: Any) -> None:
+    return None
+
+
 class Requests:
     """Those of one connection that are without an answer.
 
@@ -112,6 +116,11 @@ class Requests:
         request = self._under_way.pop(request_id, None)
         if request is not None:
             self._memory.add(-request.memory)
+
+    def disown(self, request_id: int) -> None:
+        """The client hears nothing of the answer, which may still come; `forget` follows when it can come no more."""
+        request = self._under_way[request_id]
+        request.client_id, request.act = None, _unheard
 
     @property
     def last_id(self) -> int:

@@ -8,7 +8,9 @@ What the proxy believes of an id must be what the broker does with it, or a clie
                                        └─ the broker's CLOSE ┴─ a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
 
 An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE for an id that
-is opening may be of the stream before it, written late: so the proxy closes what may be there.
+is opening may be of the stream before it, written late: so the proxy closes what may be there. Brokers authorize a
+PRODUCER before they give it its id, which may take longer than a CLOSE that comes behind it: where a producer turns out
+to be there after all, the session ends (`broker_commands.py`).
 
 Source: org.apache.pulsar.broker.service.ServerCnx
 """
@@ -219,10 +221,15 @@ class Streams:
         """Close a stream here, and at the broker by a CLOSE of the proxy's own, whose SUCCESS makes its id free."""
         name = stream.name
         key = name.direction, name.stream_id
+        opening = self._opening.pop(stream, None)
+        if opening is not None:
+            self._requests.disown(opening[0])
         self.close(stream)
         self._expelled[key] = None
 
         def answered(answer: CommandSuccess | CommandError) -> None:
+            if opening is not None:
+                self._requests.forget(opening[0])
             if isinstance(answer, CommandSuccess):  # else the broker may have it still
                 self._expelled.pop(key, None)
 

@@ -26,6 +26,7 @@ REFUSED_HERE_ONLY = (
     "a command without a type",  # protobuf's Python decoder does not insist on required fields; the broker's does
     "a command of type",  # two types, or a number that no enum has: decoders keep the last that they know, and what
     # they know depends on their age
+    "a command is there twice",  # protobuf merges the two; LightProto, which brokers have, takes the last
     "a field has the unknown wire type 3",  # protobuf steps over a group, LightProto refuses it
 )
 
@@ -172,6 +173,14 @@ def test_a_command_that_two_decoders_read_differently_is_refused(command: str, w
     for ambiguous in (bytes.fromhex(command) + SOUND_SEND, SOUND_SEND + bytes.fromhex(command)):
         with pytest.raises(MalformedFrame):
             read_command(ambiguous, 0, len(ambiguous), SEND)
+
+
+@pytest.mark.parametrize("kind", [SEND, MESSAGE])
+def test_a_command_that_is_there_twice_is_refused(kind: int) -> None:
+    body = wire.delimited(kind, bytes.fromhex("08011002"))
+    twice = wire.tag(1, 0) + wire.varint(kind) + body + body
+    with pytest.raises(MalformedFrame, match="twice"):
+        read_command(twice, 0, len(twice), kind)
 
 
 @pytest.mark.parametrize("length", [5, 127, 2**31 - 1, 2**32 - 1, 2**32 + 4, 2**63 - 1, 2**63, 2**64 - 1])

@@ -58,6 +58,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "block",
         "unblock",
         "blocks",
+        "doctor",
         "explain",
         "export",
         "apply",

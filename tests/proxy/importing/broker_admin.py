@@ -13,6 +13,7 @@ QUIET: dict[str, Any] = {
     "brokers/configuration/values": {},
     "resourcegroups": [],
     "tenants": [],
+    "clusters": ["here"],
 }
 """What a broker without any limit says."""
 

@@ -1,0 +1,1 @@
+"""What a running proxy believes, held against what the broker says."""

@@ -1,0 +1,101 @@
+"""`sluice doctor`, which asks a running proxy and its broker; what it needs is imported when it runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from proxy.admin_options import AdminLinkError, AdminOptions, asks_proxy
+
+if TYPE_CHECKING:
+    from yarl import URL
+
+    from proxy.admin_link import AdminLink
+
+Streams = Annotated[
+    bool,
+    typer.Option("--streams", help="Hold the producers and consumers of the proxy against those that the broker has."),
+]
+BrokerAdminUrl = Annotated[
+    str, typer.Option(metavar="URL", help="The broker's web service, as http://broker:8080. Nothing is changed there.")
+]
+BrokerTokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Token for the broker's web service. Default: none.", dir_okay=False),
+]
+SeenFrom = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Only connections that the broker sees come from there: the proxy's own address, where others reach the "
+        "broker without it. Default: all.",
+    ),
+]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of its topics. Default: all.")]
+Everywhere = Annotated[
+    bool,
+    typer.Option(
+        "--everywhere",
+        help="Look also at topics that the proxy knows nothing of, in the same namespaces; the broker loads them.",
+    ),
+]
+
+_COULD_NOT_LOOK = 2
+
+
+@asks_proxy
+def doctor(  # noqa: PLR0913 - one for each option
+    *,
+    admin: AdminOptions,
+    broker_admin: BrokerAdminUrl,
+    streams: Streams = False,
+    broker_token_file: BrokerTokenFile = None,
+    seen_from: SeenFrom = "",
+    tenant: Tenant = "",
+    everywhere: Everywhere = False,
+) -> None:
+    """List every difference between what a running proxy believes and what its broker says.
+
+    Exit code 0: there is none; 1: there are some; 2: it could not look. What differs for a moment only is not listed:
+    it looks twice, 2 s apart.
+    """
+    import asyncio
+
+    from proxy.admin_link import AdminLink
+    from proxy.doctor.look import TooManyError
+    from proxy.importing.admin_client import Options, read_token, read_url
+    from proxy.importing.found import ImportFailed
+
+    if not streams:
+        raise typer.BadParameter("say what to look at: --streams")
+    options = Options("--broker-admin", "--broker-token-file")
+    try:
+        url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink.of(admin)
+        count, found = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
+    except ImportFailed as error:
+        _give_up(error.problems)
+    except (AdminLinkError, TooManyError) as error:
+        _give_up([str(error)])
+    for one in found:
+        typer.echo(one)
+    if found:
+        typer.echo(f"sluice: {len(found)} differences in {count} producers and consumers", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"no difference in {count} producers and consumers")
+
+
+async def _look(
+    broker: "tuple[URL, str, Any]", link: "AdminLink", tenant: str, seen_from: str, *, everywhere: bool
+) -> tuple[int, list[str]]:
+    from proxy.doctor.look import MOST_SHOWN, look
+    from proxy.importing.admin_client import connected
+
+    query = {"limit": str(MOST_SHOWN)} | ({"tenant": tenant} if tenant else {})
+    async with connected(*broker) as admin:
+        return await look(admin, lambda: link.get_json("/sluice/streams", query), seen_from, everywhere=everywhere)
+
+
+def _give_up(problems: list[str]) -> NoReturn:
+    for problem in problems:
+        typer.echo(f"sluice: {problem}", err=True)
+    raise typer.Exit(_COULD_NOT_LOOK)

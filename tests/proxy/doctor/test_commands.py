@@ -1,0 +1,91 @@
+"""`sluice doctor`: what it says, and its exit code."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner, Result
+
+from limiter.stream import Stream, StreamName
+from protocol.topic_name import parse_topic
+from proxy.doctor import look as module
+from proxy.observe.connection import Connection
+from sluice.cli import app
+from tests.proxy.admin_client import Admin
+from tests.proxy.importing.broker_admin import BrokerAdmin, broker_admin
+
+TOPIC = "persistent://acme/shop/orders"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(module, "AGAIN_S", 0)
+    with capture_logs():
+        yield
+
+
+def open_stream(admin: Admin) -> None:
+    name = StreamName("publish", "acme", "shop", TOPIC, 1, "p")
+    stream = Stream(name, (), lambda _stream, _entry: None, Connection(1))
+    admin.engine.registry.open(stream, parse_topic(TOPIC), admin.engine.clock())
+
+
+async def doctor(admin: Admin, broker: BrokerAdmin, *more: str) -> Result:
+    address = f"{admin.client.host}:{admin.client.port}"
+    command = ["doctor", "--streams", "--admin", address, "--broker-admin", broker.url, *more]
+    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command))
+
+
+async def test_nothing_differs(make_admin: Any) -> None:
+    async with broker_admin() as broker:
+        done = await doctor(await make_admin(), broker)
+    assert (done.exit_code, done.stdout) == (0, "no difference in 0 producers and consumers\n")
+
+
+async def test_what_differs_is_listed(make_admin: Any) -> None:
+    admin: Admin = await make_admin()
+    open_stream(admin)
+    async with broker_admin() as broker:
+        done = await doctor(admin, broker)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("only Sluice has producer ")
+    assert "1 differences in 1 " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--broker-admin", "nonsense"), "--broker-admin"),
+        (("--broker-admin", "http://127.0.0.1:1"), "no answer"),
+        (("--admin", "127.0.0.1:1"), "--admin must be the admin address of a running `sluice serve`"),
+        (("--broker-token-file", "no-such-file"), "cannot be read"),
+    ],
+)
+async def test_who_could_not_look_says_why(make_admin: Any, more: tuple[str, ...], words: str) -> None:
+    admin: Admin = await make_admin()
+    open_stream(admin)
+    async with broker_admin() as broker:
+        done = await doctor(admin, broker, *more)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+async def test_a_refusing_broker_is_told_with_this_commands_options(make_admin: Any, tmp_path: Path) -> None:
+    admin: Admin = await make_admin()
+    open_stream(admin)
+    (tmp_path / "token").write_text("a-token")
+    async with broker_admin(**{"persistent/acme/shop/orders/stats": (401, {})}) as broker:
+        done = await doctor(admin, broker, "--broker-token-file", str(tmp_path / "token"))
+        assert broker.tokens == {"Bearer a-token"}
+    assert done.exit_code == 2
+    assert "--broker-token-file FILE" in done.stderr
+
+
+async def test_it_says_what_it_can_look_at(make_admin: Any) -> None:
+    done = await asyncio.to_thread(lambda: CliRunner().invoke(app, ["doctor", "--broker-admin", "http://broker:8080"]))
+    assert done.exit_code == 2
+    assert "--streams" in done.stderr

@@ -1,0 +1,118 @@
+"""Steps at random, by a seed; and what is left of those that broke something when all that may go has gone.
+
+Not hypothesis: a state machine of its own takes some milliseconds a step, most of them not in Sluice; a seed and a
+shrinker of twenty lines take 10^5 steps in a minute, and leave as little.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from tests.proxy.identity.adversary import Said, said
+from tests.proxy.identity.duel import Duel, Step
+from tests.proxy.identity.rules import Broken
+
+STEPS = 200
+"""Of one duel."""
+
+
+def steps_of(seed: int, count: int = STEPS) -> list[Step]:
+    """The steps that a seed stands for."""
+    random = Random(seed)
+    return [_step(random) for _ in range(count)]
+
+
+def _step(random: Random) -> Step:
+    (what,) = random.choices(*_WEIGHTS)
+    return Step(what, _ARGS[what](random))
+
+
+def _client(random: Random) -> tuple[tuple[Said, ...], float]:
+    count = random.choice((1, 1, 1, 2, 2, 3, 4))
+    share = random.random() if random.random() < 0.1 else 1.0
+    return tuple(said(random) for _ in range(count)), share
+
+
+_ARGS: dict[str, Callable[[Random], tuple[object, ...]]] = {
+    "client_says": _client,
+    "broker_reads": lambda random: (random.choice((1, 2, 100)),),
+    "broker_does": lambda random: (random.randrange(8), random.choice((0, 0, 0, 0, 1, 2, 3))),
+    "broker_writes": lambda random: (random.choice((1, 2, 100)), random.choice((0, 0, 0, 0, 0, 0, 3, 20))),
+    "broker_closes": lambda random: (random.randrange(8),),
+    "broker_delivers": lambda random: (random.randrange(8), random.choice((1, 1, 3))),
+    "broker_authorizes": lambda random: (random.random() < 0.3,),
+    "operator_blocks": lambda random: (random.randrange(8),),
+    "operator_unblocks": lambda _random: (),
+    "operator_limits": lambda random: (random.choice((1, 5, 1000)),),
+    "time_passes": lambda random: (random.choice((0.05, 0.3, 2.0)),),
+    "all_settles": lambda _random: (),
+}
+_WEIGHTS = (
+    list(_ARGS),
+    [34, 16, 12, 16, 2, 5, 1, 1, 2, 1, 3, 7],
+)
+
+
+def run(steps: list[Step]) -> Broken | None:
+    """What breaks; None if nothing does."""
+    duel = Duel()
+    try:
+        for step in steps:
+            duel.do(step)
+        duel.settle_and_compare()
+        duel.close()
+    except Broken as broken:
+        return broken
+    except AssertionError as error:
+        return Broken("the end", str(error))
+    finally:
+        if not duel.world.loop.is_closed():
+            duel.world.loop.close()
+    return None
+
+
+def shrunk(steps: list[Step]) -> list[Step]:
+    """As few of these steps as still break the same rule."""
+    broken = run(steps)
+    assert broken is not None, "nothing breaks"
+
+    def breaks(fewer: list[Step]) -> bool:
+        found = run(fewer)
+        return found is not None and found.rule == broken.rule
+
+    size = len(steps) // 2
+    while size:
+        at = 0
+        while at < len(steps):
+            fewer = steps[:at] + steps[at + size :]
+            if breaks(fewer):
+                steps = fewer
+            else:
+                at += size
+        size //= 2
+    return _plainer(steps, breaks)
+
+
+def _plainer(steps: list[Step], breaks: Callable[[list[Step]], bool]) -> list[Step]:
+    """The same with fewer commands in them, in their usual form."""
+    for at, step in enumerate(steps):
+        if step.what != "client_says":
+            continue
+        commands, share = step.args
+        for one in commands:
+            for instead in ((), (replace(one, twist="", decoy=()),), (replace(one, payload=0),)):
+                said_now = steps[at].args[0]
+                if one not in said_now:
+                    break
+                place = said_now.index(one)
+                fewer = said_now[:place] + instead + said_now[place + 1 :]
+                changed = [*steps[:at], Step("client_says", (fewer, share)), *steps[at + 1 :]]
+                if fewer != said_now and breaks(changed):
+                    steps = changed
+    return steps
+
+
+def told(steps: list[Step]) -> str:
+    """A trace for people."""
+    lines = [f"  {number}. {step}" for number, step in enumerate(steps, start=1)]
+    return "\n".join([*lines, f"  => {run(steps)}"])

@@ -1,0 +1,39 @@
+"""What Sluice believes of a session's producers and consumers: the one place of these tests that looks inside of it."""
+
+from limiter.stream import Stream
+from proxy.sessions.session import Session
+from tests.proxy.conversation import World
+from tests.proxy.identity.broker_ids import Place
+
+
+def accepted(session: Session) -> tuple[dict[int, Stream], dict[int, Stream]]:
+    """The producers and the consumers that are open: the broker has accepted them, and nobody has ended them."""
+    if session.traffic is None:
+        return {}, {}
+    streams = session.traffic._streams.accepted()
+    return _by_number(streams, "publish"), _by_number(streams, "dispatch")
+
+
+def _by_number(streams: list[Stream], direction: str) -> dict[int, Stream]:
+    return {stream.name.stream_id: stream for stream in streams if stream.name.direction == direction}
+
+
+def live(world: World, session: Session) -> list[Stream]:
+    """All streams of the session, accepted or not."""
+    return [stream for stream in world.engine.registry.live() if stream.connection is session.connection]
+
+
+def place_of(stream: Stream) -> Place:
+    """Topic, subscription and name, as Sluice has them."""
+    name = stream.name
+    return name.topic, name.subscription, name.producer_name or name.consumer_name
+
+
+def passed(stream: Stream) -> tuple[int, int, int]:
+    """Entries, messages and bytes that it was charged with and that passed."""
+    return stream.usage.passed
+
+
+def limited_by(stream: Stream) -> set[tuple[str, str]]:
+    """Level and name of each limit that it is within."""
+    return {(limiter.scope.level, limiter.scope.name) for limiter in stream.chain}

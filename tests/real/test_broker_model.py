@@ -1,0 +1,166 @@
+"""The model of a broker's connection, held against a broker: each command, and what it is answered with."""
+
+import copy
+import urllib.error
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from loadgen.real.standalone import StandaloneBroker
+from tests.proxy.identity import commands as c
+from tests.proxy.identity.adversary import Said, Words, said
+from tests.proxy.identity.broker_model import ModelBroker
+from tests.proxy.identity.lightproto import read_command, taken_apart
+from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.raw_client import RawClient
+
+pytestmark = pytest.mark.real
+
+CONNECTIONS, COMMANDS, PIPELINES = 12, 120, 40
+NAMES = (
+    *["PRODUCER"] * 6,
+    *["SUBSCRIBE"] * 6,
+    *["CLOSE_PRODUCER"] * 4,
+    *["CLOSE_CONSUMER"] * 3,
+    *["SEND"] * 6,
+    *("UNSUBSCRIBE", "UNSUBSCRIBE", "SEEK", "SEEK", "GET_LAST_MESSAGE_ID", "GET_LAST_MESSAGE_ID"),
+    *("LOOKUP", "PARTITIONED_METADATA", "GET_TOPICS", "WATCH_CLOSE", "PING"),
+)
+NOT_COMPARED = {c.MESSAGE, 31}
+"""What the broker says by itself: deliveries, and who of several consumers is active."""
+
+
+@pytest.fixture(scope="module")
+def words(namespace: str) -> Words:
+    topics = tuple(topic_name(namespace, name) for name in "ab")
+    return Words(topics, topics[0].removeprefix("persistent://").rpartition("/")[0], names=("",), odd=0, exclusive=0)
+
+
+@pytest.fixture
+def client(real_broker: StandaloneBroker) -> Iterator[RawClient]:
+    with RawClient(real_broker.service_url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("seed", range(CONNECTIONS))
+def test_one_command_after_the_other_is_answered_alike(
+    client: RawClient, words: Words, rest: PulsarRest, seed: int
+) -> None:
+    """Ids that are there, gone, or never were; each command when the one before is done."""
+    random, model = Random(seed), ModelBroker()
+    for number in range(COMMANDS):
+        one = said(random, random.choice(NAMES), words)
+        if one.name == "SUBSCRIBE":
+            one = _of_its_own(one, seed)
+        if one.name == "SEND" and one.fields[0][1] not in model.producers and number < COMMANDS // 2:
+            continue  # it ends the connection
+        model.take(one.encoded())
+        while model.tasks:
+            model.complete(model.tasks[0], 0)
+        expected = _told(model)
+        client.say(one.encoded())
+        came = client.hear(1)[:1] if len(expected) == 1 and expected[0][0] == c.PONG else _heard(client, len(expected))
+        assert _plain(came) == Counter(expected), f"command {number}: {one}"
+        assert client.is_over == bool(model.closed_for), f"command {number}: {one}"
+        if client.is_over:
+            return
+    at_broker = {name: rest.stats(name)["publishers"] for name in words.topics}
+    assert {(name, one["producerId"]) for name, found in at_broker.items() for one in found} == {
+        (held.place[0], number) for number, held in model.producers.items()
+    }
+
+
+def _of_its_own(one: Said, seed: int) -> Said:
+    """With a subscription that no other consumer has, so that it may be unsubscribed from."""
+    number = dict(one.fields)[4]
+    return Said(
+        one.name, tuple((place, f"sub-{seed}-{number}" if place == 2 else value) for place, value in one.fields)
+    )
+
+
+def _told(model: ModelBroker) -> list[tuple[int, Any]]:
+    known = c.OTHERS | c.SCHEMAS
+    answers = [read_command(taken_apart(frame)[0], known) for frame in model.out]
+    model.out.clear()
+    return [(kind, fields.get("request")) for kind, fields in answers]
+
+
+def _heard(client: RawClient, count: int) -> list[tuple[int, dict[str, Any]]]:
+    """So many, and what else there is when a PING has been answered."""
+    heard: list[tuple[int, dict[str, Any]]] = []
+    while len(heard) < count and (one := client.hear(1)):
+        heard += [each for each in one if each[0] not in NOT_COMPARED]
+    return heard + [each for each in client.hear_all() if each[0] not in NOT_COMPARED]
+
+
+def _plain(heard: list[tuple[int, dict[str, Any]]]) -> Counter[tuple[int, Any]]:
+    return Counter((kind, fields.get("request")) for kind, fields in heard)
+
+
+@pytest.mark.parametrize("opens", ["PRODUCER", "SUBSCRIBE"])
+def test_commands_in_one_write_are_answered_in_one_of_the_ways_of_the_model(
+    real_broker: StandaloneBroker, namespace: str, rest: PulsarRest, opens: str
+) -> None:
+    """Ids in creation, closed in creation, asked for again: what the broker does depends on how long each takes it."""
+    closes, random = f"CLOSE_{'PRODUCER' if opens == 'PRODUCER' else 'CONSUMER'}", Random(7)
+    for trial in range(PIPELINES):
+        topics = [topic_name(namespace, f"pipelined-{opens.lower()}-{trial}-{name}") for name in "ab"]
+        names = [opens, *(random.choice((opens, closes)) for _ in range(3))]
+        pipeline = [_command(name, random.choice(topics), request) for request, name in enumerate(names, start=1)]
+        with RawClient(real_broker.service_url) as client:
+            client.say(b"".join(one.encoded() for one in pipeline))
+            heard = client.hear_all()
+            while more := client.hear(1, 0.15):
+                heard += more
+            came = tuple(sorted((kind, fields["request"]) for kind, fields in heard if kind not in NOT_COMPARED))
+            there = {topic for topic in topics if _is_on(rest, topic)}
+        assert (came, frozenset(there)) in _ways(pipeline), [str(one) for one in pipeline]
+
+
+def _command(name: str, topic: str, request: int) -> Said:
+    if name == "PRODUCER":
+        return Said(name, ((1, topic), (2, 1), (3, request)))
+    if name == "SUBSCRIBE":
+        return Said(name, ((1, topic), (2, "sub"), (3, 1), (4, 1), (5, request)))
+    return Said(name, ((1, 1), (2, request)))
+
+
+def _is_on(rest: PulsarRest, topic: str) -> bool:
+    try:
+        stats = rest.stats(topic)
+    except urllib.error.HTTPError:
+        return False
+    return bool(stats["publishers"]) or any(one["consumers"] for one in stats["subscriptions"].values())
+
+
+def _ways(pipeline: list[Said]) -> set[tuple[tuple[tuple[int, Any], ...], frozenset[str]]]:
+    """Every way in which the model may deal with these commands: its answers, and the topics that are left."""
+    found, open_ways = set(), [ModelBroker()]
+    for one in [*pipeline, None]:
+        reached: list[ModelBroker] = []
+        while open_ways:
+            model = open_ways.pop()
+            if one is not None or not model.tasks:
+                reached.append(model)
+            for place in range(len(model.tasks)):
+                other = copy.deepcopy(model)
+                other.complete(other.tasks[place], 0)
+                open_ways.append(other)
+        for model in reached:
+            if one is not None:
+                model.take(one.encoded())
+        open_ways = reached
+    for model in open_ways:
+        there = frozenset(held.place[0] for held in (*model.producers.values(), *model.consumers.values()))
+        found.add((tuple(sorted(_told(model))), there))
+    return found
+
+
+@pytest.mark.parametrize("number", c.FUTURE)
+def test_a_command_of_the_future_ends_the_connection(client: RawClient, number: int) -> None:
+    client.say(Said("FUTURE_1" if number == c.FUTURE[0] else "FUTURE_2", ((1, 1),)).encoded())
+    assert client.hear(1) == []
+    assert client.is_over

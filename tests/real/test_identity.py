@@ -1,0 +1,109 @@
+"""Clients that say anything, Sluice, and a real broker: what the one believes is what the other has."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from loadgen.real.standalone import StandaloneBroker
+from tests.proxy.identity.adversary import Said, Words, said
+from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
+from tests.real.raw_client import RawClient
+from tests.real.sluice_process import SluiceProcess
+from tests.real.test_doctor import doctor
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
+
+NAMESPACE = "identity"
+LIMITED, REFUSED, FREE = (topic_name(NAMESPACE, name) for name in ("limited", "refused", "free"))
+LOOKALIKE = topic_name(NAMESPACE, "__change_events-partition-x")
+LIMIT = 20
+CONFIG: dict[str, Any] = {
+    "limits": {
+        "topics": {
+            LIMITED: {"publish": {"messages": LIMIT}, "dispatch": {"messages": LIMIT}},
+            LOOKALIKE: {"publish": {"messages": LIMIT}},
+            REFUSED: {"publish": {"messages": LIMIT, "mode": "reject"}},
+        }
+    }
+}
+WORDS = Words(
+    topics=(LIMITED, REFUSED, FREE, LOOKALIKE, LIMITED.removeprefix("persistent://")),
+    namespace=f"{TENANT}/{NAMESPACE}",
+    requests=tuple(range(500)),
+    odd=0.01,
+    exclusive=0,
+)
+ROUNDS, CLIENTS, WRITES = 4, 12, 30
+DEADLY = {"FUTURE_1", "FUTURE_2"}
+"""Brokers of today end the connection for these."""
+
+
+@dataclass
+class Crowd:
+    """Clients that come again when their connection has ended."""
+
+    sluice: SluiceProcess
+    target: str
+    random: Random
+    clients: list[RawClient] = field(default_factory=list)
+    said: int = 0
+
+    def speak(self, open_: ExitStack) -> None:
+        """Each says a hundred commands or more, some in each write."""
+        for place in range(CLIENTS):
+            for _ in range(WRITES):
+                if place >= len(self.clients) or self.clients[place].is_over:
+                    new = open_.enter_context(RawClient(self.sluice.service_url, self.target))
+                    self.clients[place : place + 1] = [new]
+                some = [self._one() for _ in range(self.random.choice((1, 2, 4, 9)))]
+                self.clients[place].say(b"".join(one.encoded() for one in some))
+                self.said += len(some)
+                self.clients[place].hear(1, self.random.choice((0, 0, 0.02)))
+
+    def _one(self) -> Said:
+        while (one := said(self.random, words=WORDS)).name in DEADLY:
+            pass
+        return one
+
+    def be_quiet(self) -> None:
+        """Until each has the answer to a PING, and held publishes have gone or been refused."""
+        for client in self.clients:
+            client.hear_all()
+        deadline = time.monotonic() + 20
+        while self.sluice.get("/sluice/streams?held=1")["totals"]["held_streams"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def crowd(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker) -> Crowd:
+    where = urlsplit(real_broker.service_url)
+    return Crowd(sluice_proxy, f"{where.hostname}:{where.port}", Random(27))
+
+
+def test_what_sluice_believes_is_what_a_real_broker_has(
+    crowd: Crowd, sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: PulsarRest, namespace: str
+) -> None:
+    for topic in (LIMITED, LOOKALIKE):
+        rest.create_topic(topic)
+    began, seen = time.monotonic(), 0
+    with ExitStack() as clients:
+        for number in range(ROUNDS):
+            crowd.speak(clients)
+            if number % 2:
+                rest.unload(LIMITED)
+                sluice_proxy.send("POST", "/sluice/blocks", {"kind": "topic", "name": FREE, "reason": "a test"})
+                sluice_proxy.send("DELETE", f"/sluice/blocks?kind=topic&name={FREE}")
+            crowd.be_quiet()
+            code, lines = doctor(sluice_proxy, real_broker, "--everywhere")
+            assert code == 0, lines
+            seen += sluice_proxy.get("/sluice/streams")["totals"]["streams"]
+    assert crowd.said > 2000
+    assert seen > ROUNDS * CLIENTS, "most connections have some producers and consumers"
+    for topic in (LIMITED, LOOKALIKE):
+        most = LIMIT * (time.monotonic() - began) + LIMIT / 10 + 1
+        assert 0 < rest.entries(topic) <= most
