@@ -154,6 +154,11 @@ def _half_connect(_: int) -> Script:
     yield FOREVER
 
 
+def _large_connect(_: int) -> Script:
+    yield hello(Mood.MUTE, auth=bytes(255 * KB)) + bytes(4)
+    yield FOREVER
+
+
 def _partial_command(_: int) -> Script:
     yield hello(Mood.MUTE)
     yield SIZES.pack(5 * MB, 5 * MB - 4) + b"\x08\x64" + bytes(512 * KB)
@@ -304,11 +309,12 @@ KINDS = (
     Kind("100 consumers with names of 1 MB", _long_consumers, 64),
     Kind("65,536 producers with names of 4 KB", _many_streams(Mood.STANDIN), 192),
     Kind("the same, not answered", _many_streams(Mood.MUTE), 192),
-    Kind("half a CONNECT of 256 KiB", _half_connect, 192, 5000),
+    Kind("half a CONNECT of 256 KiB", _half_connect, 384, 5000),
+    Kind("CONNECT of 255 KiB, to a mute broker", _large_connect, 384, 2000),
     Kind("CONNECT, then nothing", _says(hello(), FOREVER), 64, 2000),
     Kind("nothing at all", _says(FOREVER), 96, 5000),
-    Kind("512 KiB of a command of 5 MB", _partial_command, 192, 500),
-    Kind("half a held SEND of 4 MB", _partial_send, 192, 200),
+    Kind("512 KiB of a command of 5 MB", _partial_command, 384, 1500),
+    Kind("half a held SEND of 4 MB", _partial_send, 384, 400),
     Kind("PINGs without reading", _pings, 64, 10, reads=False, window=2 * KB),
     Kind("unknown commands of 5 MB", _unknown, 128, 10),
     Kind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),
@@ -331,7 +337,7 @@ KINDS = (
     Kind("connections that greet and close", _churning_connects, 64, 200, returns=True),
     Kind("requests for all streams, without reading", _asking_for_streams, 96, 64, reads=False, to="admin"),
     Kind("a broker that answers what nobody asked", _says(hello(Mood.CHATTY), FOREVER), 64, 5),
-    Kind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 192, 200),
+    Kind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 384, 400),
 )
 
 

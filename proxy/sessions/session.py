@@ -20,11 +20,13 @@ from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
 from proxy.observe.connection import Connection
+from proxy.pool import Claim
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer
 from proxy.sessions.engine import Engine
 from proxy.sessions.handshake import GREETINGS, WELCOMES, read_greeting
+from proxy.sessions.holdings import TooMuchUnfinishedError
 from proxy.sessions.leg import Leg
 from proxy.sessions.session_log import SessionLog
 from proxy.sessions.state import State
@@ -36,6 +38,8 @@ _SIGNS_OF_LIFE = frozenset({encode(CommandPing()), encode(CommandPong())})
 """Clients and brokers of idle connections ask for them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Until the broker says what it takes."""
+_COUNTED: Final = 4096
+"""Bytes of what a client says before it is connected through, from which on they count."""
 _GREETING: Final = State.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
 _DIALLING: Final = State.DIALLING
 _RELAYING: Final = State.RELAYING
@@ -76,6 +80,7 @@ class Session:
         """Why it ends, whichever connection goes first."""
         self._started_at = engine.clock()
         self._turned_away: TurnedAway | None = None
+        self._memory: Claim | None = None
         self._admittance = engine.admittance(self.connection, self.client)
 
     # ---- what the legs say
@@ -181,6 +186,7 @@ class Session:
 
     def _greet(self, chunk: bytes) -> None:
         self._greeting += chunk
+        self._keep(len(self._greeting) + len(self._connect))
         if self.state is _DIALLING:
             self._wait_for_broker()
             return
@@ -203,6 +209,23 @@ class Session:
         self._engine.dialler.dial(self, wanted, self.broker.protocol)
         self._wait_for_broker()
 
+    def _keep(self, size: int) -> None:
+        """So many bytes are kept of what the client has said; most have said too little to be counted.
+
+        Raises:
+            TooMuchUnfinishedError: If no more may be kept for it.
+        """
+        memory = self._memory
+        if memory is None:
+            if size < _COUNTED:
+                return
+            memory = self._memory = self._engine.memory_of(self.connection)
+        more = size - memory.held
+        if more > 0 and not memory.take(more):
+            raise TooMuchUnfinishedError("a CONNECT that takes more than may be kept (client_memory)")
+        if more < 0:
+            memory.add(more)
+
     def _wait_for_broker(self) -> None:
         """Who says more before it has an answer is not read until there is somebody to say it to."""
         if self._greeting:
@@ -218,6 +241,7 @@ class Session:
     def _take_rest(self) -> bytes:
         """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""
         rest, self._greeting = bytes(self._greeting), bytearray()
+        self._keep(len(self._connect))
         return rest
 
     def _start_relaying(self) -> None:
@@ -290,6 +314,9 @@ class Session:
         if last_word is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
             end = last_word
         self._engine.dialler.give_up(self)
+        self._greeting = bytearray()
+        if self._memory is not None:
+            self._memory.end()
         if self.traffic is not None:
             self.traffic.stop()
         self._admittance.disconnect()
