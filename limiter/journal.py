@@ -1,11 +1,16 @@
 """Who did something since the access log last looked: so that the log's cost follows activity, not configuration."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from limiter.limiter import Limiter
     from limiter.stream import Stream
+
+
+MOST_ENDED: Final = 1000
+"""Streams that are over and still have something to report. Clients that open and close streams as fast as they can
+would fill an interval with any number of them."""
 
 
 class Notes(Protocol):
@@ -14,17 +19,30 @@ class Notes(Protocol):
     def note(self, stream: "Stream") -> None:
         """`stream`, and with it its limiters, did something."""
 
+    def ended(self, stream: "Stream") -> None:
+        """A stream is over."""
+
+    def forgotten(self, limiter: "Limiter") -> None:
+        """A limiter is not used any more."""
+
 
 class Journal:
     """The streams and limiters that have something to report.
 
+    Bound: the streams that are open, MOST_ENDED others, and the limiters of both. Those beyond are reported early.
+
     Args:
         woken: Called when the first of them appears; the caller then reads and empties the journal in its own time.
+
+    Attributes:
+        early: Called with a stream that is over, or a limiter that is forgotten, which does not wait for that time.
     """
 
     def __init__(self, woken: Callable[[], None]) -> None:
         self.streams: dict[Stream, None] = {}
         self.limiters: dict[Limiter, None] = {}
+        self.early: Callable[[Stream | Limiter], None] = _nobody_reads
+        self._ended = 0
         self._woken = woken
 
     def note(self, stream: "Stream") -> None:
@@ -42,11 +60,33 @@ class Journal:
             for limiter in stream.observed.chain:
                 self.limiters[limiter] = None
 
+    def ended(self, stream: "Stream") -> None:
+        """A stream is over; what it has to report waits for the reader, unless many do."""
+        if stream not in self.streams:
+            return
+        self._ended += 1
+        if self._ended > MOST_ENDED:
+            self._ended -= 1
+            del self.streams[stream]
+            stream.is_noted = False
+            self.early(stream)
+
+    def forgotten(self, limiter: "Limiter") -> None:
+        """A limiter is not used any more: what it has to report does not wait."""
+        if limiter in self.limiters:
+            del self.limiters[limiter]
+            self.early(limiter)
+
     def empty(self) -> tuple[list["Stream"], list["Limiter"]]:
         """Take out who has something to report; who still waits stays in, as waiting is something to report."""
         streams, limiters = list(self.streams), list(self.limiters)
+        self._ended = 0
         for stream in streams:
             stream.is_noted = False
         self.streams = {stream: None for stream in streams if stream.holds}
         self.limiters = {limiter: None for limiter in limiters if limiter.waiters}
         return streams, limiters
+
+
+def _nobody_reads(_one: "Stream | Limiter") -> None:
+    """Without a reader nothing is reported."""

@@ -1,5 +1,8 @@
 """The limiters at work, by what they limit."""
 
+from collections import OrderedDict
+from collections.abc import Iterable
+
 from limiter.limiter import Limiter, Scope
 from limiter.permit_meter import PermitMeter, horizon_of
 from limiter.policies import InForce
@@ -7,7 +10,12 @@ from limiter.rates import Limit, Rate
 from limiter.relative_limits import RelativeLimits
 from limiter.under_way import Unit
 
-_SWEEP_AT = 1024
+KEPT = 1024
+"""Limiters without streams that stay although they are full, for those who come again."""
+MOST_OWING = 100_000
+"""Limiters without streams of which tokens are taken. Each stays until it is full, so that who connects again gains
+nothing, and a batch of 100,000 messages under 1/s is owed for a day. When there are more, the one that nobody has
+looked at for longest is forgotten, and its debt with it."""
 
 
 class Limiters:
@@ -19,17 +27,22 @@ class Limiters:
     Attributes:
         by_scope: All of them.
         tuned: Those that got another value while streams were within them: whoever waits there is to be woken.
+        forgiven: How many were forgotten although tokens were taken of them, as there were too many.
     """
 
     def __init__(self, relative: RelativeLimits) -> None:
         self.by_scope: dict[Scope, Limiter] = {}
         self.tuned: dict[Limiter, None] = {}
+        self.forgiven = 0
+        self._kept = KEPT
         self._relative = relative
-        self._sweep_at = _SWEEP_AT
+        self._resting: OrderedDict[Scope, None] = OrderedDict()
+        """Those without streams, and some that streams have come back to."""
 
     def put(self, entry: InForce, topic: str, now: int) -> Limiter:
         """The limiter of what applies to a stream of `topic`, with that value in force."""
         limit = self._relative.in_force(entry.scope, entry.limit, topic, now)
+        self._resting.pop(entry.scope, None)
         limiter = self.by_scope.get(entry.scope)
         if limiter is None:
             limiter = self.by_scope[entry.scope] = Limiter(entry.scope, limit, entry.source, now)
@@ -55,14 +68,37 @@ class Limiters:
         tuned, self.tuned = self.tuned, {}
         return tuned
 
-    def sweep(self, now: int) -> None:
-        """Forget idle ones once in a while; never before the streams that they were made for have joined them."""
-        if len(self.by_scope) < self._sweep_at:
-            return
-        for scope in [scope for scope, limiter in self.by_scope.items() if limiter.is_idle(now)]:
-            del self.by_scope[scope]
-            self._relative.forget(scope)
-        self._sweep_at = max(_SWEEP_AT, 2 * len(self.by_scope))
+    def rest(self, left: Iterable[Limiter], now: int) -> list[Limiter]:
+        """Streams have left these. Those without any are forgotten, as many as may be, once they are full.
+
+        Two looks for each that begins to rest keep ahead of clients that open and close streams of ever new names.
+
+        Returns:
+            Those that are forgotten now.
+        """
+        resting, forgotten = self._resting, list[Limiter]()
+        for limiter in left:
+            if not limiter.streams and self.by_scope.get(limiter.scope) is limiter:
+                resting[limiter.scope] = None
+                forgotten += [one for _ in range(2) if (one := self._look_at_oldest(now)) is not None]
+        return forgotten
+
+    def _look_at_oldest(self, now: int) -> Limiter | None:
+        """Of those that rest, look at the one that nobody has looked at for longest; returns it if it is forgotten."""
+        if len(self._resting) <= self._kept:
+            return None
+        scope, _ = self._resting.popitem(last=False)
+        limiter = self.by_scope[scope]
+        if limiter.streams:
+            return None
+        if not limiter.is_idle(now):
+            if len(self._resting) < MOST_OWING:
+                self._resting[scope] = None
+                return None
+            self.forgiven += 1
+        del self.by_scope[scope]
+        self._relative.forget(scope)
+        return limiter
 
     def _in_place_of(self, old: Limiter, limit: Limit, source: str, now: int) -> Limiter:
         """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""

@@ -142,3 +142,9 @@ class _Beside:
     def note(self, stream: Stream) -> None:
         assert isinstance(stream.connection, Stream), "what is played belongs to a stream"
         self._journal.note(stream.connection)
+
+    def ended(self, stream: Stream) -> None:
+        """What is played ends with the stream itself."""
+
+    def forgotten(self, limiter: Limiter) -> None:
+        """The journal itself is told."""

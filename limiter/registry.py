@@ -78,7 +78,6 @@ class Registry:
         stream.chain, observed = self._chains(stream, now)
         self._gate.join(stream)
         self._observe(stream, observed, now)
-        self._limiters.sweep(now)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
@@ -118,12 +117,19 @@ class Registry:
             if self._backlogs is not None:
                 self._backlogs.leave(stream)
             stream.permits.close()
+        self._rest(_all_of(stream), now)
+        self._gate.journal.ended(stream)
         return dropped
 
     @property
     def limiters(self) -> dict[Scope, Limiter]:
         """Those at work."""
         return self._limiters.by_scope
+
+    @property
+    def forgiven(self) -> int:
+        """Limiters that were forgotten although tokens were taken of them; see `Limiters`."""
+        return self._limiters.forgiven
 
     @property
     def is_changing(self) -> bool:
@@ -154,7 +160,7 @@ class Registry:
                 break
         self._serve(self._limiters.take_tuned(), now)
         if not self.is_changing:
-            self._end_change(now)
+            self._end_change()
 
     def apply(self, now: int) -> None:
         """The policies are others: put them in force on every live stream, in one go."""
@@ -204,11 +210,15 @@ class Registry:
         of = stream.connection if limiter.is_observed else stream
         return self._live.get(of) if isinstance(of, Stream) else None
 
-    def _end_change(self, now: int) -> None:
+    def _end_change(self) -> None:
         for scope in self.relative.scopes:
             if not self.limiters[scope].streams:
                 self.relative.forget(scope)
-        self._limiters.sweep(now)
+
+    def _rest(self, left: Iterable[Limiter], now: int) -> None:
+        """A stream has left these limiters."""
+        for limiter in self._limiters.rest(left, now):
+            self._gate.journal.forgotten(limiter)
 
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
         """These have another value: whoever waits for them may go, and more may be asked of the broker."""
@@ -230,12 +240,14 @@ class Registry:
                 self._rewire(stream, now)
 
     def _rewire(self, stream: Stream, now: int) -> None:
+        before = _all_of(stream)
         chain, observed = self._chains(stream, now)
         self._observe(stream, observed, now)  # first: what goes because its limit is only observed now counts there
         if chain != stream.chain:
             self._gate.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
+        self._rest(before, now)
         self.wired(stream, now)
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from hashlib import blake2b
 
 from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
 from limiter.levels import Topic
@@ -39,6 +40,9 @@ OF_CONNECTIONS = (
 """What a connection is asked for, in the order in which these refuse."""
 
 Key = str | tuple[str | int, ...]
+LONGEST_KEY = 64
+"""Characters of a key that is remembered as it is. Of a longer one a digest is: names are what clients like, and
+100,000 of them are remembered for a rate."""
 Asked = tuple[What, Key]
 GiveBack = Callable[[], None]
 Value = int | tuple[int, int]
@@ -111,7 +115,7 @@ class Admission:
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
-        in_force = [(one, key, what) for what, key in asked if (one := self._found(what, topic)) is not None]
+        in_force = [(one, kept_as(key), what) for what, key in asked if (one := self._found(what, topic)) is not None]
         refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
             raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)
@@ -147,6 +151,13 @@ class Admission:
         self._counters.not_admitted[what] += 1
         self._log.refused(what, said, whose)
         return NotAdmittedError(what, said)
+
+
+def kept_as(key: Key) -> str | bytes | tuple[str | int, ...]:
+    """The key itself, or 16 bytes in the place of a long one."""
+    parts = (key,) if isinstance(key, str) else key
+    length = sum([len(part) for part in parts if isinstance(part, str)])
+    return key if length <= LONGEST_KEY else blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _nothing() -> None:

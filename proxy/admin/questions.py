@@ -24,7 +24,7 @@ def explaining(handler: Handler) -> Handler:
 
     @answering
     @wraps(handler)
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
         except ValueError as error:

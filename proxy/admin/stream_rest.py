@@ -11,6 +11,7 @@ from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from proxy.admin.openapi.described import described
 from proxy.admin.questions import Either, Number, Query, Text, asked, explaining
+from proxy.admin.refusal import refusal
 from proxy.admin.stream_shape import ShownStream, Totals
 from proxy.admin.stream_view import Choice, Wanted, view
 from proxy.engine import NearEngine
@@ -21,6 +22,8 @@ _SHOWN_AT_ONCE = 250
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
 _TOPIC = Text(name="topic", meaning="only its streams; of a partitioned one, those of all partitions")
 _TENANT = Text(name="tenant", meaning="only streams of its topics")
+MOST_AT_ONCE = 4
+"""Answers under way; who comes then waits for as long as an answer may take to be taken."""
 LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000, least=0)
 _KEYS = (_HELD, _TOPIC, _TENANT, LIMIT)
 
@@ -35,7 +38,9 @@ class StreamsPage(TypedDict):
 
 
 class StreamRest:
-    """Serves the view of the open streams.
+    """Serves the view of the open streams, piece by piece: an answer may have 10,000 streams with names of 4 KiB.
+
+    Of an answer that is under way, some pieces are in memory, and the streams that are still to be shown, open or not.
 
     Args:
         engine: Where they are.
@@ -43,27 +48,44 @@ class StreamRest:
 
     def __init__(self, engine: NearEngine) -> None:
         self._engine = engine
+        self._patience_s = engine.config.admin_access.request_timeout
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
         return [web.get("/sluice/streams", explaining(self.get))]
 
     @described({200: StreamsPage}, query=_KEYS)
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: web.Request) -> web.StreamResponse:
         """The streams, those who hold most first."""
-        choice, shown = Choice(read_wanted(asked(request, _KEYS))), list[ShownStream]()
+        wanted, answer = read_wanted(asked(request, _KEYS)), web.StreamResponse()
+        answer.content_type = "application/json"
+        try:
+            async with asyncio.timeout(self._patience_s), self._turns:
+                await self._answer(answer, request, wanted)
+        except TimeoutError:
+            if not answer.prepared:
+                return refusal(503, "other such answers are still being taken; try again")
+            if request.transport is not None:
+                request.transport.abort()
+        return answer
+
+    async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: Wanted) -> None:
+        choice = Choice(wanted)
         async for streams in _bit_by_bit(self._engine.registry.live(), _LOOKED_AT_ONCE):
             choice.look_at(streams)
-        at = self._engine.clock()
-        async for streams in _bit_by_bit(choice.shown(), _SHOWN_AT_ONCE):
-            shown += [view(stream, self._engine.clock()) for stream in streams]
-        answer: StreamsPage = {
-            "monotonic_ms": at / 1e6,
-            "totals": choice.totals,
-            "streams": shown,
-            "left_out": choice.totals["streams"] - len(shown),
-        }
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        shown, at = choice.shown(), self._engine.clock()
+        sums = {"monotonic_ms": at / 1e6, "totals": choice.totals, "left_out": choice.totals["streams"] - len(shown)}
+        await answer.prepare(request)
+        if request.method == "HEAD":
+            return
+        before = msgspec.json.encode(sums)[:-1] + b',"streams":['
+        async for streams in _bit_by_bit(shown, _SHOWN_AT_ONCE):
+            views = [msgspec.json.encode(view(stream, self._engine.clock())) for stream in streams]
+            await answer.write(before + b",".join(views))
+            before = b","
+        await answer.write(b"]}" if shown else before + b"]}")
+        await answer.write_eof()
 
 
 async def _bit_by_bit(streams: list[Stream], number: int) -> AsyncIterator[list[Stream]]:

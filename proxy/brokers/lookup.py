@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from protocol.commands import body_of, encode, split, text
 from protocol.errors import ProtocolError
 from protocol.frames import FrameCutter
-from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandLookupTopic,
@@ -18,6 +17,8 @@ from proxy.refusals import lookup_refused
 
 MOST_REDIRECTS = 10
 _PATIENCE_S = 10.0
+MOST_ANSWER = 64 * 1024
+"""Bytes of a broker's answer on the way: a CONNECTED, some addresses, a reason."""
 
 
 def through_proxy(answer: CommandLookupTopicResponse) -> CommandLookupTopicResponse:
@@ -59,7 +60,7 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
     for _ in range(MOST_REDIRECTS):
         request.authoritative = authoritative
         try:
-            answer = await asyncio.wait_for(_ask(request, url, connect, targets), _PATIENCE_S)
+            answer = await asyncio.wait_for(_ask_in_turn(request, url, connect, targets), _PATIENCE_S)
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
             return lookup_refused(
                 request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}"
@@ -74,10 +75,17 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
     return lookup_refused(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
 
 
+async def _ask_in_turn(
+    request: CommandLookupTopic, url: str, connect: bytes, targets: Targets
+) -> CommandLookupTopicResponse:
+    async with targets.followed:
+        return await _ask(request, url, connect, targets)
+
+
 async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
     reader, writer = await targets.connect(url, asyncio.open_connection, _PATIENCE_S)
     try:
-        cutter = FrameCutter(max_frame_size(DEFAULT_MAX_MESSAGE_SIZE))
+        cutter = FrameCutter(MOST_ANSWER)
         writer.write(connect)
         await _await_answer(reader, cutter, BaseCommand.CONNECTED)
         writer.write(encode(request))

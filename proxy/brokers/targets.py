@@ -13,6 +13,8 @@ from typing import TypeVar
 from proxy.brokers.names import Names, UnresolvedError
 
 _MOST_LEARNED = 10_000
+MOST_FOLLOWED = 200
+"""Redirects of one process that are followed at once: each has a connection of its own. Others wait their turn."""
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+)):(?P<port>[0-9]{1,5})")
 """No NUL: to who resolves names they end there, so `10.0.0.1\\0.allowed` would match a pattern and lead elsewhere."""
 _LONGEST = 300
@@ -53,6 +55,9 @@ class Targets:
         brokers: Configured brokers.
         patterns: `host-pattern:port` with `*` in the host, case ignored.
         networks: Networks that a pattern's resolved address must lie in; empty means any.
+
+    Attributes:
+        followed: To be held by who follows a redirect.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Targets:
         self._at_once: dict[str, Address] = {}
         """What `at_once` found; all of it is allowed still."""
         self._names = Names()
+        self.followed = asyncio.Semaphore(MOST_FOLLOWED)
 
     def learn(self, url: str) -> None:
         """A broker named this address in a lookup answer."""

@@ -21,6 +21,9 @@ from proxy.observe.rejects import Reject
 
 MOST_CHANGE_TEXT = 1000
 """Characters of each text of a change line."""
+AT_ONCE = 200
+"""Lines of streams and limiters that are handed to the files together. An interval may have 100,000, of 5 KB each where
+clients choose long names."""
 
 
 class AccessLog:
@@ -38,6 +41,7 @@ class AccessLog:
         self._version = writer.version
         self._lines = LogLines(writer, files)
         self._periodic = PeriodicLines(self._lines, writer.shown)
+        self._pending = 0
 
     @property
     def dropped_lines(self) -> int:
@@ -57,10 +61,12 @@ class AccessLog:
     def interval(self, span: Span, stream: Stream, counted: dict[str, Any]) -> None:
         """What a stream did in `span`; `counted` is the line's from now on."""
         self._periodic.interval(span, stream, counted)
+        self._added()
 
     def limit(self, span: Span, limiter: Limiter, counted: dict[str, Any]) -> None:
         """What a limiter passed in `span`; `counted` is the line's from now on."""
         self._periodic.limit(span, limiter, counted)
+        self._added()
 
     def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
         """A connection ended."""
@@ -124,11 +130,17 @@ class AccessLog:
 
     def flush(self) -> None:
         """Hand what was added to the files."""
+        self._pending = 0
         self._lines.flush()
 
     def close(self, patience_s: float = 5.0) -> bool:
         """Write everything and close. False if the disk did not take it, or not in time."""
         return self._lines.close(patience_s)
+
+    def _added(self) -> None:
+        self._pending += 1
+        if self._pending >= AT_ONCE:
+            self.flush()
 
     def _scrubbed(self, text: str, connection: Connection) -> str:
         """A text for people, without the client's address if that is not shown."""

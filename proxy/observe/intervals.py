@@ -13,8 +13,10 @@ from collections import deque
 from collections.abc import Callable
 
 from limiter.journal import Journal
+from limiter.limiter import Limiter
 from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
+from limiter.stream import Stream
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Span
@@ -68,6 +70,7 @@ class Intervals:
         """Begin; the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
+        journal.early = self._tell_early
         self._beat(last=False)
 
     def activity(self) -> None:
@@ -184,6 +187,13 @@ class Intervals:
         else:
             self._telling = None
             self._beat(last=False)
+
+    def _tell_early(self, over: Stream | Limiter) -> None:
+        """One of many that are over, of which the journal keeps no more: its line ends now, before the interval."""
+        wall, now = self._wall(), self._clock()
+        span = Span(self._ended[0], wall, now - self._ended[1])
+        taken = self._tally.take_stream(over, now) if isinstance(over, Stream) else self._tally.take_limiter(over, now)
+        self._tell(span, taken)
 
     def _tell_all(self) -> None:
         """Make the lines that are still to come: a value is about to change, or somebody wants to see the totals."""

@@ -68,7 +68,10 @@ class PeriodicLines:
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source)
         state = (stream.name, connection.client_role, chains, limiter, value, narrow[2])
-        known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
+        if stream.is_open:
+            known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
+        else:
+            known = self._who(stream, connection, narrow)
         if stream.permits and stream.permits.asked:
             counted["permits_withheld"] = stream.permits.asked
         if stream.held or counted["throttled_ms"] or counted["rejected_messages"]:

@@ -7,6 +7,9 @@ from proxy.observe.connection import Connection
 MOST_LINES = 1000
 """Lines of one heartbeat; what finds no place among them is summed up by reason alone."""
 
+MOST_TEXT = 1000
+"""Characters of a topic and of a detail: as many as their line has, and one more is kept, to show that there were."""
+
 _NOBODY = Connection(0)
 
 
@@ -34,7 +37,7 @@ class Rejects:
             whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
             found = self._by_key.setdefault((whose.connection_id, reason), Reject(whose, reason))
         found.rejected += times
-        found.topic, found.detail = topic, detail
+        found.topic, found.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
 
     def take(self) -> list[Reject]:
         """What was refused since the last time."""

@@ -13,7 +13,7 @@ from limiter.limiter import Limiter
 from limiter.stream import Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.observe.changes import LIMITER, OBSERVED, STREAM, Counts, Values
-from proxy.observe.totals import NamespaceTotals
+from proxy.observe.totals import NamespaceTotals, Totals
 
 
 class Taken(NamedTuple):
@@ -78,7 +78,7 @@ class Tally:
     def settle(self, journal: Journal, now: int) -> None:
         """Bring the totals up to now; the lines to come are the same as without."""
         for stream in journal.streams:
-            totals = self._totals.of(stream.name.tenant, stream.name.namespace, stream.name.direction)
+            totals = self._of(stream)
             totals.add(self._look(STREAM, stream.usage, now))
             if stream.observed is not None:
                 totals.add_observed(self._look(OBSERVED, stream.observed.usage, now))
@@ -115,8 +115,7 @@ class Tally:
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """What the stream's line says that was counted; adds it to the totals."""
-        name = taken.stream.name
-        totals = self._totals.of(name.tenant, name.namespace, name.direction)
+        totals = self._of(taken.stream)
         changes, uncounted = _changes(STREAM, taken.counts)
         totals.add(uncounted)
         fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
@@ -150,6 +149,9 @@ class Tally:
     def end(self) -> None:
         """Everything of this interval has been taken."""
         self._marks.clear()
+
+    def _of(self, stream: Stream) -> Totals:
+        return self._totals.of(stream.name, has_messages=stream.usage.offered_messages > 0)
 
     def _look(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> dict[str, int]:
         """What the totals do not hold yet."""

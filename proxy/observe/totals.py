@@ -1,6 +1,13 @@
 """Totals for the metrics, by namespace and by level of limits; a bounded number of them."""
 
+from limiter.stream import StreamName
+
 MOST_NAMESPACES = 1000
+MOST_UNHEARD_OF = 500
+"""Of these, as many may be ones of which no message has come. A client can name any namespace, but to have a message
+pass it needs one that the broker has."""
+LONGEST_NAME = 200
+"""Characters of a tenant and of a namespace; a longer name is counted among the others, so that a scrape is bounded."""
 OTHERS = ("_others", "_others")
 
 
@@ -84,16 +91,19 @@ class NamespaceTotals:
         self.by_name: dict[tuple[str, str, str], Totals] = {}
         self.by_level: dict[tuple[str, str], LevelTotals] = {}
 
-    def label(self, tenant: str, namespace: str, direction: str) -> tuple[str, str, str]:
-        """The labels under which a namespace is counted."""
+    def label(self, tenant: str, namespace: str, direction: str, *, has_messages: bool = True) -> tuple[str, str, str]:
+        """The labels under which a namespace is counted; `has_messages` if some have come of it."""
         key = (tenant, namespace, direction)
-        if key in self.by_name or len(self.by_name) < 2 * MOST_NAMESPACES:
+        if key in self.by_name:
+            return key
+        most = 2 * (MOST_NAMESPACES if has_messages else MOST_UNHEARD_OF)
+        if len(self.by_name) < most and len(tenant) <= LONGEST_NAME and len(namespace) <= LONGEST_NAME:
             return key
         return (*OTHERS, direction)
 
-    def of(self, tenant: str, namespace: str, direction: str) -> Totals:
-        """The totals to add to."""
-        label = self.label(tenant, namespace, direction)
+    def of(self, name: StreamName, *, has_messages: bool = True) -> Totals:
+        """The totals to add to for a stream."""
+        label = self.label(name.tenant, name.namespace, name.direction, has_messages=has_messages)
         totals = self.by_name.get(label)
         if totals is None:
             totals = self.by_name[label] = Totals()

@@ -2,6 +2,7 @@
 
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
+from proxy.pool import Claim
 from proxy.sessions.engine import Engine
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.leg import Leg
@@ -11,7 +12,7 @@ from proxy.sessions.throttle import Cause
 from proxy.shared_budget import Share
 
 
-def holdings_of(engine: Engine, leg: Leg) -> Holdings:
+def holdings_of(engine: Engine, leg: Leg, memory: Claim) -> Holdings:
     """The budgets for what is read here and held.
 
     Of producers, in mode `pause`, one entry fills the connection's: PIP-322's way.
@@ -21,7 +22,7 @@ def holdings_of(engine: Engine, leg: Leg) -> Holdings:
         own = Budget(1, leg.throttled_for(Cause.PUBLISH_RATE))
     else:
         own = Budget(publish.hold_connection, leg.throttled_for(Cause.HOLD_CONNECTION))
-    return Holdings(own, Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS)))
+    return Holdings(own, Share(engine.held, leg.throttled_for(Cause.HOLD_PROCESS)), memory)
 
 
 def bound(engine: Engine, connection: Connection, client: Leg, relays: tuple[Relay, Relay]) -> None:

@@ -5,7 +5,7 @@ from proxy.sessions.holdings import Holdings
 
 
 class Collecting:
-    """Keeps its parts. They are memory that is set aside, and stop nobody: who is not read could never end the entry.
+    """Keeps its parts. They count as memory of the client, and stop nobody: who is not read could never end the entry.
 
     Args:
         stream: Whose it is.
@@ -19,16 +19,20 @@ class Collecting:
         self._holdings = holdings
         self._parts = [entry.frame]
         self._size = len(entry.frame)
-        holdings.set_aside(self._size)
+        holdings.keep_unfinished(self._size)
 
     def add(self, part: bytes) -> None:
-        """The next part came."""
+        """The next part came.
+
+        Raises:
+            TooMuchUnfinishedError: If no more may be kept for this client.
+        """
+        self._holdings.keep_unfinished(len(part))
         self._parts.append(part)
         self._size += len(part)
-        self._holdings.set_aside(len(part))
 
     def end(self) -> Entry:
         """No more is collected; the entry with all that has come."""
-        self._holdings.set_aside(-self._size)
+        self._holdings.keep_unfinished(-self._size)
         self.entry.frame = b"".join(self._parts)
         return self.entry

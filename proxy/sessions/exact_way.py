@@ -14,6 +14,7 @@ from collections.abc import Callable
 from limiter.passage import Passage
 from limiter.stream import Entry, Stream
 from limiter.turns import refusal_of, rejecting
+from protocol.errors import ProtocolError
 from protocol.kinds import HEAD
 from protocol.pieces import Piece
 from proxy.observe.counters import Counters
@@ -181,7 +182,11 @@ class ExactWay:
         if piece.whole:
             self._hold(stream, entry, now)
         else:
-            self._collecting = Collecting(stream, entry, self._holdings)
+            try:
+                self._collecting = Collecting(stream, entry, self._holdings)
+            except ProtocolError:
+                self._gate.count_dropped(stream, entry.messages, entry.size)
+                raise
 
     def _hold(self, stream: Stream, entry: Entry, now: int) -> None:
         if not stream.is_open:

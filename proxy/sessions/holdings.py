@@ -2,11 +2,19 @@
 
 from typing import Final
 
+from protocol.errors import ProtocolError
 from proxy.budget import Budget
+from proxy.pool import Claim
 from proxy.shared_budget import Share
 
 ENTRY_OVERHEAD: Final = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
+
+
+class TooMuchUnfinishedError(ProtocolError):
+    """A peer begins more frames than may be kept for its client until they end."""
+
+    cause = "too_much_unfinished"
 
 
 class Holdings:
@@ -15,11 +23,13 @@ class Holdings:
     Args:
         own: This direction's budget.
         share: This direction's part of the process's budget.
+        memory: What may be kept for the client.
     """
 
-    def __init__(self, own: Budget, share: Share) -> None:
+    def __init__(self, own: Budget, share: Share, memory: Claim) -> None:
         self._own = own
         self._share = share
+        self._memory = memory
         self._is_stuck = False
         self._unsent: dict[str, int] = {}
 
@@ -41,7 +51,21 @@ class Holdings:
             self._share.give(tenant, -more)
 
     def set_aside(self, more: int) -> None:
-        """So many bytes more (less: negative) wait for the rest of their entry, or for a pause to end."""
+        """So many bytes more (less: negative) wait for a pause to end."""
+        self._share.set_aside(more)
+
+    def keep_unfinished(self, more: int) -> None:
+        """So many bytes more (less: negative) are of a frame that has not come whole, and cannot go on in parts.
+
+        Not to read it on would not do: then it never ends. So the connection ends.
+
+        Raises:
+            TooMuchUnfinishedError: If no more may be kept for this client.
+        """
+        if more > 0 and not self._memory.take(more):
+            raise TooMuchUnfinishedError("frames that have begun take as much as may be kept (client_memory)")
+        if more < 0:
+            self._memory.add(more)
         self._share.set_aside(more)
 
     def give(self, tenant: str, memory: int) -> None:

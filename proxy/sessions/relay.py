@@ -22,8 +22,8 @@ from proxy.sessions.throttle import Throttled
 
 _COPIED: Final = 4096
 """Bytes of which a copy costs less than a view."""
-_COUNTED: Final = 64 * 1024
-"""Bytes of a command's beginning from which on they are set aside in the budget: each chunk ends in some."""
+_COUNTED: Final = 4096
+"""Bytes of a command's beginning from which on they are counted: each chunk ends in some."""
 
 
 class Relay:
@@ -197,7 +197,7 @@ class Relay:
         """So many bytes of a frame that cannot be judged yet are kept back."""
         counted = kept if kept >= _COUNTED and not self.is_over else 0
         if counted != self._kept:
-            self._holdings.set_aside(counted - self._kept)
+            self._holdings.keep_unfinished(counted - self._kept)
             self._kept = counted
 
     def _set_aside(self, rest: bytes) -> None:

@@ -332,6 +332,7 @@ class Session:
         if last_word is not None and (end.cause.is_of_peer or end.cause is EndCause.HANDSHAKE_TIMEOUT):
             end = last_word
         self._engine.dialler.give_up(self)
+        self._greeting = bytearray()
         if self.traffic is not None:
             self.traffic.stop()
         if self._memory is not None:

@@ -123,7 +123,7 @@ class Traffic:
             (client, self.to_broker, flows.handle),
             (broker, self.to_client, from_broker.handle),
         ):
-            relay.connect(handler, leg, holdings_of(engine, leg), engine.counters)
+            relay.connect(handler, leg, holdings_of(engine, leg, memory), engine.counters)
             relay.yield_turn = leg.yield_turn
         bound(engine, connection, client, relays)
 

@@ -3,7 +3,8 @@
     frame = size of the rest (4 bytes) · MessagePack: a list of letters
 
 Bounded: a frame holds a bounded number of letters, and of large ones one; a turn of the loop deals with a bounded
-number of them, so that clients have their turns in between; while many wait for that, no more are read. What one side
+number of them, so that clients have their turns in between; what waits for that waits as it came, is decoded frame by
+frame, and while it is much no more is read. What one side
 may have to say is bounded by what it holds; a peer that takes nothing of it, although that is more than any working one
 would leave, is given up. So is one whose letters cannot be read or taken: from there on the two sides would hold
 different things for true, and only a new worker makes them agree.
@@ -31,8 +32,8 @@ LETTERS = 500
 """Of one frame."""
 AT_ONCE = 1000
 """Letters that are dealt with in one go: a few milliseconds."""
-MOST_UNHEARD = 50_000
-"""Letters that may wait for their turn before the next are read."""
+MOST_UNHEARD = 4 * 1024**2
+"""Bytes that may wait for their turn, behind the frame that has it, before more are read."""
 In = TypeVar("In")
 
 
@@ -64,16 +65,14 @@ class Channel(asyncio.Protocol, Generic[In]):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
+        if self._is_given_up:
+            return
         self._buffer += data
-        try:
-            self._read()
-        except msgspec.DecodeError as error:
-            self._give_up("no letters", repr(error))
-        if len(self._inbox) > MOST_UNHEARD and self._transport is not None and not self._transport.is_closing():
-            self._is_paused = True
-            self._transport.pause_reading()
         if not self._is_working:
             self._work()
+        if self._inbox and len(self._buffer) > MOST_UNHEARD and not self._is_paused and self._may_read():
+            self._is_paused = True
+            cast("asyncio.Transport", self._transport).pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever it was
         """Called by the loop."""
@@ -101,19 +100,30 @@ class Channel(asyncio.Protocol, Generic[In]):
         if self._transport is not None:
             self._transport.abort()
 
-    def _read(self) -> None:
-        start = 0
-        while len(self._buffer) - start >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._buffer, start)
+    def _may_read(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _open_frame(self) -> bool:
+        """Decode the next frame, if all of it is there. Whether there are letters now."""
+        buffer = self._buffer
+        while not self._inbox and len(buffer) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(buffer)
+            end = _SIZE.size + size
             if size > MOST_FRAME:
                 self._give_up("a frame beyond all measure", f"{size} bytes")
-                return
-            end = start + _SIZE.size + size
-            if end > len(self._buffer):
+            elif end > len(buffer):
                 break
-            self._inbox.extend(self._decoder.decode(self._buffer[start + _SIZE.size : end]))
-            start = end
-        del self._buffer[:start]
+            else:
+                frame = bytes(buffer[_SIZE.size : end])
+                del buffer[:end]
+                self._decode(frame)
+        return bool(self._inbox)
+
+    def _decode(self, frame: bytes) -> None:
+        try:
+            self._inbox.extend(self._decoder.decode(frame))
+        except msgspec.DecodeError as error:
+            self._give_up("no letters", repr(error))
 
     def _write(self, transport: asyncio.Transport, letters: Sequence[Letter]) -> None:
         body = self._encoder.encode(letters)
@@ -126,13 +136,15 @@ class Channel(asyncio.Protocol, Generic[In]):
 
     def _work(self) -> None:
         self._is_working = False
-        for _ in range(min(AT_ONCE, len(self._inbox))):
+        taken = 0
+        while taken < AT_ONCE and (self._inbox or self._open_frame()):
+            taken += 1
             self._take(self._inbox.popleft())
-        if self._is_paused and len(self._inbox) <= MOST_UNHEARD // 2:
+        if self._is_paused and len(self._buffer) <= MOST_UNHEARD // 2:
             self._is_paused = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
-        if self._inbox:
+            if self._may_read():
+                cast("asyncio.Transport", self._transport).resume_reading()
+        if self._inbox or self._open_frame():
             self._is_working = True
             asyncio.get_running_loop().call_soon(self._work)
         elif self._is_over:

@@ -229,7 +229,9 @@ class Desk:
 
     def _hit(self, letter: Hit) -> None:
         kind, name, within = letter.key
-        self._engine.blocklist.hits[Key(Kind(kind), name, within)] += letter.times
+        key = Key(Kind(kind), name, within)
+        if self._engine.blocklist.rules.get(key) is not None:  # else it was lifted meanwhile
+            self._engine.blocklist.hits[key] += letter.times
 
     def _enter(self, letter: Enter) -> None:
         self._doorkeeper.asked(letter)

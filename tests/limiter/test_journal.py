@@ -1,4 +1,4 @@
-from limiter.journal import Journal
+from limiter.journal import MOST_ENDED, Journal
 from limiter.stream import Entry, Stream
 from tests.limiter.world import World, limiter
 
@@ -65,3 +65,28 @@ def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
     for _ in range(2):
         world.offer(stream, 1, 1)
         assert world.journal.empty() == ([stream], [total])
+
+
+def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
+    journal, world, told = Journal(lambda: None), World(), list[object]()
+    journal.early = told.append
+    stays = world.stream()
+    journal.note(stays)
+    over = [world.stream() for _ in range(MOST_ENDED + 5)]
+    for stream in over:
+        journal.note(stream)
+        journal.ended(stream)
+    assert told == over[MOST_ENDED:]
+    assert journal.empty()[0] == [stays, *over[:MOST_ENDED]]
+    journal.ended(over[0])
+    assert len(told) == 5, "who has nothing to report does not report it"
+
+
+def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
+    journal, world, total, told = Journal(lambda: None), World(), limiter(10), list[object]()
+    journal.early = told.append
+    journal.note(world.stream(total))
+    for _ in range(2):
+        journal.forgotten(total)
+    assert told == [total]
+    assert journal.empty()[1] == []

@@ -71,10 +71,15 @@ def test_a_measured_value_is_put_in_force_with_its_meter(limiters: Limiters) -> 
     assert relative.meters[0].horizon == 202
 
 
-def test_idle_ones_are_forgotten_when_there_are_many(limiters: Limiters) -> None:
-    limiters._sweep_at = 3
-    for name in "abc":
-        limiters.put(InForce(SCOPE._replace(name=name), TEN, ""), TOPIC, 0)
-    limiters.by_scope[SCOPE._replace(name="b")].charge(1, 0, 0)
-    limiters.sweep(0)
-    assert [scope.name for scope in limiters.by_scope] == ["b"], "what is owed is not forgiven"
+def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: Limiters) -> None:
+    limiters._kept = 0
+    made = [limiters.put(InForce(SCOPE._replace(name=name), TEN, ""), TOPIC, 0) for name in "abc"]
+    made[1].charge(1, 0, 0)
+    assert limiters.rest(made, 0) == [made[0], made[2]]
+    assert list(limiters.by_scope.values()) == [made[1]], "what is owed is not forgiven"
+
+
+def test_some_without_streams_are_kept_for_those_who_come_again(limiters: Limiters) -> None:
+    limiter = put(limiters, TEN)
+    assert limiters.rest([limiter], 0) == []
+    assert put(limiters, TEN) is limiter

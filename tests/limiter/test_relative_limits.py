@@ -237,9 +237,9 @@ def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
     place.producer()
     gone = place.consumer()
     place.policies.put("dispatch", Setting.TOPIC_OF_NAMESPACE, "t/n", None)
+    place.registry._limiters._kept = 0
     place.registry._rewire(gone, place.clock.now)
     place.put(TEN_MORE)
-    place.registry._limiters._sweep_at = 1
     place.consumer("y")
     assert [scope.name for scope in place.registry.relative.scopes] == [parse_topic("t/n/y").full]
 

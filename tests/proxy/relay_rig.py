@@ -15,6 +15,7 @@ from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
+from proxy.pool import Claim, Pool
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.read_buffer import ReadBuffer
@@ -119,7 +120,9 @@ class RelayRig:
         self.counters = Counters()
         self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None, lambda: None)
         share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
-        self.relay.connect(self._handle, self.throttled, Holdings(self.budget, share), self.counters)
+        self.relay.connect(
+            self._handle, self.throttled, Holdings(self.budget, share, Claim(Pool(10**9, 10**9), "")), self.counters
+        )
         self._unsent = 0
         self._socket: deque[bytes] = deque()
         self._cutter = FrameCutter(2**31)

@@ -10,7 +10,7 @@ from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate
 from limiter.testing import ManualClock
 from protocol.topic_name import parse_topic
-from proxy.admission import Admission, Asked, NotAdmittedError, What
+from proxy.admission import Admission, Asked, NotAdmittedError, What, kept_as
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from tests.proxy.file_limits import policies_of
@@ -166,3 +166,12 @@ def test_a_subscribe_rate_of_one_topic_is_no_other_topics() -> None:
     door = Door()
     door.set(Setting.TOPIC, "persistent://acme/shop/other", 1)
     assert door.let_in() == 100
+
+
+def test_a_long_key_is_kept_as_a_short_one_and_no_two_as_the_same() -> None:
+    names = ["n" * 4096, "n" * 4095 + "o", "n" * 5000]
+    kept = {kept_as((name, "192.0.2.1", other, 1)) for name in names for other in ("", "c" * 1024)}
+    assert len(kept) == 6
+    assert {len(one) for one in kept} == {16}
+    assert kept_as(("t", "s")) == ("t", "s")
+    assert kept_as(("a" * 100, "b")) != kept_as(("a" * 99, "ab"))

@@ -12,7 +12,7 @@ from proxy.policies.bodies import BodyError
 from proxy.policies.store import StoreError
 from proxy.policies.who import Who
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _JSON = "application/json"
 
@@ -34,7 +34,7 @@ def answering(handler: Handler) -> Handler:
     """Turn what is wrong with a request into an answer."""
 
     @wraps(handler)
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
         except RequestRefusedError as error:

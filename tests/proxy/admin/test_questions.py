@@ -88,5 +88,6 @@ async def test_what_is_wrong_becomes_an_answer(error: Exception, status: int) ->
         raise error
 
     answer = await handler(make_mocked_request("GET", "/x"))
+    assert isinstance(answer, web.Response)
     assert answer.status == status
     assert str(error) in str(answer.text)

@@ -1,6 +1,10 @@
 """`GET /sluice/streams`, asked as one asks it."""
 
+import asyncio
+
+import aiohttp
 import pytest
+from aiohttp import web
 
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
@@ -71,3 +75,39 @@ def test_the_question_is_read() -> None:
 def test_a_limit_is_a_plain_number(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number from 0 to"):
         read_wanted({"limit": text})
+
+
+async def test_an_answer_is_made_piece_by_piece(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin()
+    open_streams(admin, 10_000)
+    pieces: list[int] = []
+    write = web.StreamResponse.write
+
+    async def watched(answer: web.StreamResponse, piece: bytes) -> None:
+        pieces.append(len(piece))
+        await write(answer, piece)
+
+    monkeypatch.setattr(web.StreamResponse, "write", watched)
+    _, answer = await admin.ask("GET", "/sluice/streams?limit=10000")
+    assert len(answer["streams"]) == 10_000
+    assert max(pieces) < 400_000 < sum(pieces)
+
+
+async def test_who_does_not_take_an_answer_in_time_is_sent_away(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin(admin_access={"request_timeout": 0.1})
+    open_streams(admin, 1)
+
+    async def never(_answer: web.StreamResponse, _piece: bytes) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(web.StreamResponse, "write", never)
+    with pytest.raises(aiohttp.ClientError):
+        await admin.ask("GET", "/sluice/streams")
+
+
+async def test_who_asks_while_others_do_not_take_their_answers_is_told_so(
+    make_admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_rest, "MOST_AT_ONCE", 0)
+    admin: Admin = await make_admin(admin_access={"request_timeout": 0.1})
+    assert (await admin.ask("GET", "/sluice/streams"))[0] == 503

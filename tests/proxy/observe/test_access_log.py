@@ -5,7 +5,8 @@ from typing import cast
 import msgspec
 
 from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
-from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, new_boot_id
+from limiter.stream import Stream, StreamName
+from proxy.observe.access_log import AT_ONCE, MOST_CHANGE_TEXT, AccessLog, new_boot_id
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import Span, Writer
@@ -112,3 +113,17 @@ def test_boots_have_names_of_their_own_that_sort_by_time() -> None:
     names = {new_boot_id() for _ in range(50)}
     assert len(names) == 50
     assert all(len(name) == len("20231114T221320-00000000") for name in names)
+
+
+def test_of_an_interval_with_many_streams_only_some_lines_wait_to_be_written() -> None:
+    files = RecordingFiles()
+    log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
+    name = StreamName("publish", "t", "n", "persistent://t/n/x", 1)
+    stream = Stream(name, (), lambda _stream, _entry: None, Connection(3))
+    sizes = [0]
+    for _ in range(3 * AT_ONCE):
+        log.interval(SPAN, stream, {"throttled_ms": 0, "rejected_messages": 0, "rejected_bytes": 0})
+        if len(files.data) > sizes[-1]:
+            sizes.append(len(files.data))
+    assert len(sizes) == 4, "three pieces"
+    assert files.data.count(b"\n") == 3 * AT_ONCE

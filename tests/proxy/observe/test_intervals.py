@@ -5,12 +5,15 @@ from itertools import pairwise
 from typing import Any
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from limiter.journal import MOST_ENDED
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from proxy.observe.intervals import HEARTBEAT_S, SLICE
 from tests.proxy.conversation import World, publisher
-from tests.proxy.wire import TOPIC, producer, send, sends
+from tests.proxy.wire import NO_REQUEST, TOPIC, producer, send, sends
 
 Make = Callable[..., World]
 ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}}}}
@@ -254,3 +257,25 @@ def test_what_happens_between_two_slices_is_in_the_next_interval(make_world: Mak
     first, *_ = (line for line in world.lines(IntervalLine) if line.stream_id == 3 * SLICE - 1)
     assert first.dropped_messages <= 1
     assert sum(line.dropped_messages for line in world.lines(IntervalLine)) == 21 * len(streams)
+
+
+def test_who_comes_and_goes_within_an_interval_is_told_once_and_most_before_its_end(
+    make_world: Make,
+) -> None:
+    world = make_world()
+    journal = world.engine.journal
+    client, broker = world.pair()
+    world.advance(0.3)
+    for number in range(MOST_ENDED + 20):
+        client >> producer(1, request_id=2 * number)
+        broker >> encode(CommandProducerSuccess(request_id=2 * number, producer_name="p"))
+        client >> send(0)
+        broker >> encode(CommandCloseProducer(producer_id=1, request_id=NO_REQUEST))
+    assert len(journal.streams) == MOST_ENDED
+    early = world.lines(IntervalLine)
+    assert len(early) == 20
+    assert {seconds(line) for line in early} == {(0, 0.3)}
+    world.advance(1)
+    lines = world.lines(IntervalLine)
+    assert sum(line.passed_messages for line in lines) == len(lines) == MOST_ENDED + 20
+    assert world.totals.by_name["acme", "shop", "publish"].passed_messages == MOST_ENDED + 20

@@ -2,7 +2,7 @@
 
 from accesslog.record import HeartbeatLine, RejectLine
 from proxy.observe.connection import Connection
-from proxy.observe.rejects import MOST_LINES, Rejects
+from proxy.observe.rejects import MOST_LINES, MOST_TEXT, Rejects
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, lookup, producer
 
@@ -27,6 +27,13 @@ def test_what_is_too_much_for_lines_of_its_own_is_summed_up():
     assert len(taken) == MOST_LINES + 1
     assert (taken[-1].connection.connection_id, taken[-1].rejected) == (0, 5)
     assert sum(each.rejected for each in taken) == MOST_LINES + 5
+
+
+def test_of_long_names_and_reasons_as_much_is_kept_as_is_written():
+    rejects = Rejects()
+    rejects.note(Connection(1), "blocked", "t" * 1_000_000, "d" * 1_000_000)
+    (reject,) = rejects.take()
+    assert (len(reject.topic), len(reject.detail)) == (MOST_TEXT + 1, MOST_TEXT + 1)
 
 
 def test_a_bound_and_a_block_leave_their_lines_before_the_next_heartbeat(make_world):

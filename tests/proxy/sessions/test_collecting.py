@@ -2,6 +2,7 @@
 
 from limiter.stream import Entry, Stream, StreamName
 from proxy.budget import Budget
+from proxy.pool import Claim, Pool
 from proxy.sessions.collecting import Collecting
 from proxy.sessions.holdings import Holdings
 from proxy.shared_budget import Share, SharedBudget
@@ -10,7 +11,7 @@ from proxy.shared_budget import Share, SharedBudget
 def test_parts_are_memory_until_the_entry_is_whole_and_stop_nobody() -> None:
     budget = SharedBudget(3000, lambda _tenant, _is_over, _held: None, lambda: None)
     turns: list[bool] = []
-    holdings = Holdings(Budget(100, turns.append), Share(budget, turns.append))
+    holdings = Holdings(Budget(100, turns.append), Share(budget, turns.append), Claim(Pool(10**9, 10**9), ""))
     stream = Stream(StreamName("publish", "t", "n", "topic", 1), (), lambda _stream, _entry: None)
     collecting = Collecting(stream, Entry(b"a" * 1000, 1, 4000, 0, 0), holdings)
     collecting.add(b"b" * 2000)

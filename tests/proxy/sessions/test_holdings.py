@@ -1,7 +1,10 @@
 """What is held of one direction of a session."""
 
+import pytest
+
 from proxy.budget import Budget
-from proxy.sessions.holdings import Holdings
+from proxy.pool import Claim, Pool
+from proxy.sessions.holdings import Holdings, TooMuchUnfinishedError
 from proxy.shared_budget import Share, SharedBudget
 
 
@@ -9,7 +12,7 @@ def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
     own = Budget(100, lambda _is_full: None)
     told: list[tuple[str, bool, int]] = []
     shared = SharedBudget(100, lambda *turn: told.append(turn), lambda: None)
-    holdings = Holdings(own, Share(shared, lambda _is_over: None))
+    holdings = Holdings(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))
     assert not holdings.is_any
     holdings.take("acme", 30)
     holdings.take("umbrella", 40)
@@ -26,7 +29,7 @@ def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
 def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
     own = Budget(100, lambda _is_full: None)
     shared = SharedBudget(300, lambda *_turn: None, lambda: None)
-    holdings = Holdings(own, Share(shared, lambda _is_over: None))
+    holdings = Holdings(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))
     for tenant in ("acme", "umbrella", "acme", "acme"):
         holdings.take(tenant, 10)
     holdings.sent("acme", 10)
@@ -41,3 +44,14 @@ def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
     assert (own.used, shared.used) == (0, 0)
     holdings.stuck(False)
     assert shared.used == 0, "it was given back once"
+
+
+def test_frames_that_have_begun_count_as_memory_of_the_client_which_ends_who_begins_too_many() -> None:
+    shared, pool = SharedBudget(300, lambda *_turn: None, lambda: None), Pool(1000, 200)
+    holdings = Holdings(Budget(100, lambda _is_full: None), Share(shared, lambda _is_over: None), Claim(pool, "a"))
+    holdings.keep_unfinished(150)
+    with pytest.raises(TooMuchUnfinishedError):
+        holdings.keep_unfinished(51)
+    assert (pool.used, shared.aside) == (150, 150), "what is refused is not counted"
+    holdings.keep_unfinished(-150)
+    assert (pool.used, shared.aside) == (0, 0)

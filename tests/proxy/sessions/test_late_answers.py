@@ -12,6 +12,7 @@ from protocol.kinds import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
 from proxy.budget import Budget
 from proxy.observe.counters import Counters
+from proxy.pool import Claim, Pool
 from proxy.sessions import rejections as module
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.late_answers import LateAnswers
@@ -37,7 +38,12 @@ class Producer:
         self.budget = Budget(10**9, lambda _is_full: None)
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
-        relay.connect(lambda _kind, _command, frame: frame, Throttled(), Holdings(self.budget, share), Counters())
+        relay.connect(
+            lambda _kind, _command, frame: frame,
+            Throttled(),
+            Holdings(self.budget, share, Claim(Pool(10**9, 10**9), "")),
+            Counters(),
+        )
         relay.exact.rejections = Rejections(
             self._tell, self._hear, NotAllowedError, self.turns.append, relay.exact.keep_answers
         )

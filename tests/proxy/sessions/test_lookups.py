@@ -20,6 +20,8 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
     TopicNotFound,
 )
+from proxy.brokers.lookup import MOST_ANSWER
+from proxy.brokers.targets import MOST_FOLLOWED
 from tests.proxy.conversation import NOTHING, Peer, World
 from tests.proxy.wire import NO_REQUEST, TOPIC, body, connect, connected, error, lookup, lookup_answer, varint
 
@@ -154,6 +156,7 @@ def test_a_failure_behind_a_redirect_passes(world: World) -> None:
         (error(NO_REQUEST, text="who are you"), "the broker refuses: who are you"),
         (CommandAuthChallenge(), "several rounds of authentication"),
         (b"\xff" * 8, "announces"),
+        (error(NO_REQUEST, text="x" * MOST_ANSWER), "announces"),
     ],
 )
 def test_a_broker_behind_a_redirect_that_cannot_be_asked_fails_the_lookup(
@@ -181,6 +184,17 @@ def test_a_broker_behind_a_redirect_that_closes_or_keeps_silent_fails_the_lookup
     broker >> lookup_answer(REDIRECT, "pulsar://192.0.2.100:6650", 3)
     world.refuse(ConnectionRefusedError("nobody there"))
     assert "nobody there" in only_answer(client).message
+
+
+def test_so_many_redirects_are_followed_at_once_and_the_others_in_their_turn(world: World) -> None:
+    client, broker = world.pair()
+    client >> [lookup(number) for number in range(MOST_FOLLOWED + 1)]
+    broker >> [lookup_answer(REDIRECT, "pulsar://192.0.2.100:6650", number) for number in range(MOST_FOLLOWED + 1)]
+    others = [world.dialled() for _ in range(MOST_FOLLOWED)]
+    assert len(world.dials) == 1 + MOST_FOLLOWED
+    others[0].leave()
+    world.advance(0)
+    assert len(world.dials) == 2 + MOST_FOLLOWED
 
 
 def test_a_redirect_to_nowhere_fails_the_lookup(world: World) -> None:

@@ -12,6 +12,7 @@ from tests.proxy.wire import (
     PING,
     TOPIC,
     close_producer,
+    connect,
     error,
     producer,
     send,
@@ -98,3 +99,21 @@ def test_a_large_frame_that_goes_nowhere_may_come_in_pieces(world: World) -> Non
     client.send_bytes(frame[700:3000])
     client.send_bytes(frame[3000:] + PING)
     broker << PING
+
+
+def test_what_clients_say_before_they_are_connected_through_is_counted_and_bounded(make_world: Make) -> None:
+    world = make_world(client_memory={"connection": "300KiB", "total": "1MiB"})
+    half = connect(auth_data=bytes(200 * 1024))[: 150 * 1024]
+    clients = [world.client() for _ in range(5)]
+    for client in clients:
+        client >> half
+    assert world.engine.memory.used == 3 * len(half), "one address has half"
+    assert [client.is_gone for client in clients] == [False, False, False, True, True]
+    for client in clients[:3]:
+        client.leave()
+    assert world.engine.memory.used == 0
+    whole = world.client()
+    whole >> connect(auth_data=bytes(200 * 1024))
+    assert world.engine.memory.used > 200 * 1024, "redirects are followed with it"
+    whole.leave()
+    assert world.engine.memory.used == 0

@@ -24,6 +24,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.budget import Budget
 from proxy.observe.connection import Connection
+from proxy.pool import Claim, Pool
 from proxy.refusals import NO_REQUEST, RefusedError
 from proxy.sessions import streams
 from proxy.sessions.admittance import NearAdmittance
@@ -53,7 +54,11 @@ class Opened:
         self.to_broker = Relay(SEND, 10_000, Outlet(self.asked), gate, world.clock)
         self.to_client = Relay(MESSAGE, 10_000, Outlet(self.written), gate, world.clock)
         for relay in (self.to_broker, self.to_client):
-            holdings = Holdings(Budget(10**9, lambda _is_full: None), Share(world.engine.held, lambda _is_over: None))
+            holdings = Holdings(
+                Budget(10**9, lambda _is_full: None),
+                Share(world.engine.held, lambda _is_over: None),
+                Claim(Pool(10**9, 10**9), ""),
+            )
             relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, world.counters)
         self.to_broker.exact.rejections = Rejections(
             lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None, lambda *_kept: None

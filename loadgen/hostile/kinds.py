@@ -1,0 +1,348 @@
+"""The kinds of hostile connections: what each says, how it reads, how many there are, and what they may cost.
+
+A script gives what one connection says, in pieces, and pauses in between. Pieces go out as fast as they are taken.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from google.protobuf.message import Message
+
+from loadgen.hostile.broker import Mood, greeting_of
+from protocol.commands import SIZES, encode, encode_with_payload
+from protocol.pulsar_pb2 import (
+    AuthData,
+    CommandAuthResponse,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnect,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
+    CommandPing,
+    CommandProducer,
+    CommandSend,
+    CommandSubscribe,
+    KeyValue,
+    MessageMetadata,
+)
+
+KB, MB = 1024, 1024 * 1024
+FOREVER = 3600.0
+"""Seconds: longer than any trial."""
+HELD = "hostile/held"
+"""A namespace whose topics are limited to one message a second."""
+REJECTED = "hostile/rejected"
+"""The same, in mode reject."""
+ATTACKER, BLOCKED = "127.0.0.66", "127.0.0.77"
+"""Whence hostile clients come; the second address is blocked."""
+
+Script = Iterator[bytes | float]
+"""Bytes to send, or seconds to wait."""
+
+_METADATA = MessageMetadata(producer_name="hostile", sequence_id=1, publish_time=1).SerializeToString()
+_HEADERS = b"\x0e\x01" + bytes(4) + len(_METADATA).to_bytes(4, "big") + _METADATA
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind.
+
+    Args:
+        name: For the table.
+        says: The script of the connection with a number.
+        bound: MiB by which the memory of all of Sluice's processes may grow at most.
+        connections: How many of them there are at once.
+        reads: Whether they take what is said to them; a number is bytes a second of each.
+        window: Bytes of their receive buffers; 0 leaves it to the system.
+        returns: Whether who has said all, or was sent away, comes again.
+        to: `clients` for the Pulsar port, `admin` for the admin address.
+        address: Whence they come.
+    """
+
+    name: str
+    says: Callable[[int], Script]
+    bound: int
+    connections: int = 1
+    reads: bool | int = True
+    window: int = 0
+    returns: bool = False
+    to: str = "clients"
+    address: str = ATTACKER
+
+
+def hello(mood: Mood = Mood.STANDIN, auth: bytes = b"") -> bytes:
+    """CONNECT for a broker of that mood."""
+    return encode(CommandConnect(client_version=greeting_of(mood), protocol_version=20, auth_data=auth))
+
+
+def topic(number: int, namespace: str = "hostile/plain", length: int = 0) -> str:
+    """A topic's name of at least so many characters; each number has another one."""
+    return f"persistent://{namespace}/{number:0>{max(1, length)}}"
+
+
+def _many(make: Callable[[int], Message], at_once: int = 200, most: int | None = None) -> Script:
+    """Commands made of the numbers from 1 on, several in one piece."""
+    for first in count(1, at_once):
+        if most is not None and first > most:
+            return
+        last = first + at_once if most is None else min(first + at_once, most + 1)
+        yield b"".join(encode(make(number)) for number in range(first, last))
+
+
+def _said(mood: Mood, *scripts: Script) -> Script:
+    """A greeting, and then one script after the other."""
+    yield hello(mood)
+    for script in scripts:
+        yield from script
+
+
+def _lookup(length: int = 0, first: int = 0) -> Callable[[int], Message]:
+    return lambda number: CommandLookupTopic(topic=topic(first + number, length=length), request_id=first + number)
+
+
+def _subscribe(number: int, name: str, *, sub: str = "s", consumer: str = "c", identity: int = 0) -> CommandSubscribe:
+    return CommandSubscribe(
+        topic=name,
+        subscription=sub,
+        sub_type=CommandSubscribe.Shared,
+        consumer_id=identity or number,
+        request_id=number,
+        consumer_name=consumer,
+    )
+
+
+def _send(producer: int, sequence: int, size: int = 100) -> bytes:
+    return encode_with_payload(
+        CommandSend(producer_id=producer, sequence_id=sequence, num_messages=1), _HEADERS + bytes(size)
+    )
+
+
+def _deaf_lookups(mood: Mood) -> Callable[[int], Script]:
+    return lambda _: _said(
+        mood, _many(_lookup(), 500, 60_000), _many(_lookup(MB - 100, 100_000), 1, 800), iter([FOREVER])
+    )
+
+
+def _absent_producers(_: int) -> Script:
+    def opening(number: int) -> Message:
+        return CommandProducer(topic=topic(number, f"absent/{number:0>65536}"), producer_id=number, request_id=number)
+
+    return _said(Mood.MUTE, _many(opening, 4, 60_000))
+
+
+def _long_consumers(_: int) -> Script:
+    def opening(number: int) -> Message:
+        return _subscribe(number, topic(number), sub="s" * MB, consumer="c" * MB)
+
+    return _said(Mood.STANDIN, _many(opening, 1, 100), iter([FOREVER]))
+
+
+def _many_streams(mood: Mood) -> Callable[[int], Script]:
+    def opening(number: int) -> Message:
+        return CommandProducer(topic=topic(number, length=4000), producer_id=number, request_id=number)
+
+    return lambda _: _said(mood, _many(opening, 50, 65_536), iter([FOREVER]))
+
+
+def _half_connect(_: int) -> Script:
+    whole = hello(auth=bytes(255 * KB))
+    yield whole[: 128 * KB]
+    yield FOREVER
+
+
+def _large_connect(_: int) -> Script:
+    yield hello(Mood.MUTE, auth=bytes(255 * KB)) + bytes(4)
+    yield FOREVER
+
+
+def _partial_command(_: int) -> Script:
+    yield hello(Mood.MUTE)
+    yield SIZES.pack(5 * MB, 5 * MB - 4) + b"\x08\x64" + bytes(512 * KB)
+    yield FOREVER
+
+
+def _partial_send(_: int) -> Script:
+    yield hello() + encode(CommandProducer(topic=topic(7, HELD), producer_id=1, request_id=1))
+    yield 0.3
+    whole = _send(1, 2, 4 * MB)
+    yield _send(1, 1) * 3 + whole[: len(whole) // 2]
+    yield FOREVER
+
+
+def _pings(_: int) -> Script:
+    yield hello()
+    pings = encode(CommandPing()) * 5000
+    while True:
+        yield pings
+
+
+def _unknown(_: int) -> Script:
+    yield hello(Mood.MUTE)
+    while True:  # type 100, with a request id and 5 MB of a field that nobody knows
+        yield SIZES.pack(5 * MB - 100, 5 * MB - 104) + b"\x08\x64" + bytes(5 * MB - 106)
+
+
+def _sends_of_nobody(_: int) -> Script:
+    yield hello()
+    frames = b"".join(_send(number, 1) for number in range(1000))
+    while True:
+        yield frames
+
+
+def _limited_sends(namespace: str, size: int) -> Callable[[int], Script]:
+    def says(number: int) -> Script:
+        yield hello() + encode(CommandProducer(topic=topic(number, namespace), producer_id=1, request_id=1))
+        yield 0.3
+        for first in count(1, 100):
+            yield b"".join(_send(1, first + each, size) for each in range(100))
+
+    return says
+
+
+def _flows(_: int) -> Script:
+    yield hello() + encode(_subscribe(1, topic(1)))
+    frames = b"".join(encode(CommandFlow(consumer_id=number % 2 + 1, message_permits=2**31)) for number in range(2000))
+    while True:
+        yield frames
+
+
+def _topic_lists(number: int) -> Script:
+    def listing(request: int) -> Message:
+        return CommandGetTopicsOfNamespace(request_id=request, namespace=f"hostile/n{number}-{request}")
+
+    return _said(Mood.MUTE, _many(listing))
+
+
+def _partitions(mood: Mood) -> Callable[[int], Script]:
+    return lambda _: _said(
+        mood, _many(lambda number: CommandPartitionedTopicMetadata(topic=topic(number), request_id=number))
+    )
+
+
+def _last_ids(_: int) -> Script:
+    return _said(Mood.MUTE, _many(lambda number: CommandGetLastMessageId(consumer_id=number, request_id=number)))
+
+
+def _producer_churn(number: int) -> Script:
+    yield hello()
+    for round_ in count(1):
+        name = topic(round_, length=1000)
+        yield (
+            encode(CommandProducer(topic=f"{name}-{number}", producer_id=1, request_id=2 * round_))
+            + _send(1, 1)
+            + encode(CommandCloseProducer(producer_id=1, request_id=2 * round_ + 1))
+        )
+
+
+def _consumer_churn(namespaces: bool) -> Callable[[int], Script]:  # noqa: FBT001 - one of two scripts
+    def says(number: int) -> Script:
+        yield hello()
+        for first in count(1, 50):
+            said = bytearray()
+            for round_ in range(first, first + 50):
+                namespace = f"hostile/n{number}-{round_}" if namespaces else "hostile/plain"
+                name = topic(round_, namespace, 1000) + f"-{number}"
+                opening = _subscribe(2 * round_, name, consumer=f"{round_:0>500}", identity=1)
+                said += encode(opening) + encode(CommandFlow(consumer_id=1, message_permits=1))
+                said += encode(CommandCloseConsumer(consumer_id=1, request_id=2 * round_ + 1))
+            yield bytes(said)
+
+    return says
+
+
+def _slow_reader(number: int) -> Script:
+    name = topic(number, "hostile/slow")
+    yield (
+        hello()
+        + encode(CommandProducer(topic=name, producer_id=1, request_id=1))
+        + encode(_subscribe(2, name))
+        + encode(CommandFlow(consumer_id=2, message_permits=100_000))
+    )
+    yield 0.3
+    for first in count(1, 10):
+        yield b"".join(_send(1, first + each, 64 * KB) for each in range(10))
+
+
+def _properties(_: int) -> Script:
+    bag = [KeyValue(key=f"k{number}", value="v" * 1000) for number in range(1000)]
+
+    def asking(number: int) -> Message:
+        return CommandLookupTopic(topic=topic(number), request_id=number, properties=bag)
+
+    return _said(Mood.MUTE, _many(asking, 1))
+
+
+def _auth_responses(_: int) -> Script:
+    answer = CommandAuthResponse(client_version="hostile", response=AuthData(auth_data=bytes(64 * KB)))
+    yield hello(Mood.MUTE)
+    while True:
+        yield encode(answer) * 8
+
+
+def _blocked(_: int) -> Script:
+    return _said(Mood.STANDIN, _many(lambda number: CommandPartitionedTopicMetadata(topic="t", request_id=number)))
+
+
+def _says(*pieces: bytes | float) -> Callable[[int], Script]:
+    return lambda _: iter(pieces)
+
+
+def _churning_connects(_: int) -> Script:
+    yield hello()
+    yield 0.02
+
+
+def _asking_for_streams(_: int) -> Script:
+    while True:
+        yield b"GET /sluice/streams?limit=10000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+KINDS = (
+    Kind("deaf reader, 60,000 lookups and 800 of 1 MB", _deaf_lookups(Mood.STANDIN), 64, reads=False, window=2 * KB),
+    Kind("lookups nobody answers, then 800 of 1 MB", _deaf_lookups(Mood.MUTE), 64, reads=False, window=2 * KB),
+    Kind("24 deaf readers that look up", _deaf_lookups(Mood.STANDIN), 128, 24, reads=False, window=2 * KB),
+    Kind("producers with names of 64 KiB, not answered", _absent_producers, 64),
+    Kind("100 consumers with names of 1 MB", _long_consumers, 64),
+    Kind("65,536 producers with names of 4 KB", _many_streams(Mood.STANDIN), 192),
+    Kind("the same, not answered", _many_streams(Mood.MUTE), 192),
+    Kind("half a CONNECT of 256 KiB", _half_connect, 384, 5000),
+    Kind("CONNECT of 255 KiB, to a mute broker", _large_connect, 384, 2000),
+    Kind("CONNECT, then nothing", _says(hello(), FOREVER), 64, 2000),
+    Kind("nothing at all", _says(FOREVER), 96, 5000),
+    Kind("512 KiB of a command of 5 MB", _partial_command, 384, 1500),
+    Kind("half a held SEND of 4 MB", _partial_send, 384, 400),
+    Kind("PINGs without reading", _pings, 64, 10, reads=False, window=2 * KB),
+    Kind("unknown commands of 5 MB", _unknown, 128, 10),
+    Kind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),
+    Kind("SENDs of nobody", _sends_of_nobody, 64, 10),
+    Kind("SENDs that are held", _limited_sends(HELD, 1000), 192, 500),
+    Kind("SENDs that are rejected, without reading", _limited_sends(REJECTED, 10), 96, 20, reads=False, window=2 * KB),
+    Kind("FLOWs", _flows, 64, 10),
+    Kind("questions for a namespace's topics, not answered", _topic_lists, 96, 20),
+    Kind("questions for partitions, without reading", _partitions(Mood.STANDIN), 96, 20, reads=False, window=2 * KB),
+    Kind("questions for partitions, to a deaf broker", _partitions(Mood.DEAF), 96, 20),
+    Kind("questions for last messages, not answered", _last_ids, 96, 20),
+    Kind("producers that come and go, of random topics", _producer_churn, 128, 20),
+    Kind("consumers that come and go, of random topics", _consumer_churn(namespaces=False), 128, 20),
+    Kind("consumers of random namespaces", _consumer_churn(namespaces=True), 128, 20),
+    Kind("consumers that read 100 bytes a second", _slow_reader, 192, 50, reads=100, window=4 * KB),
+    Kind("lookups with properties of 1 MB", _properties, 96, 10),
+    Kind("AUTH_RESPONSEs of 64 KiB", _auth_responses, 64, 10),
+    Kind("blocked clients that ask", _blocked, 64, 200, reads=False, window=2 * KB, address=BLOCKED),
+    Kind("connections that close at once", _says(), 64, 200, returns=True),
+    Kind("connections that greet and close", _churning_connects, 64, 200, returns=True),
+    Kind("requests for all streams, without reading", _asking_for_streams, 96, 64, reads=False, to="admin"),
+    Kind("a broker that answers what nobody asked", _says(hello(Mood.CHATTY), FOREVER), 64, 5),
+    Kind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 384, 400),
+)
+
+
+def _to(mood: Mood, script: Script) -> Script:
+    """A script with another broker."""
+    next(script)
+    yield hello(mood)
+    yield from script
