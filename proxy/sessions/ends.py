@@ -54,10 +54,14 @@ class EndCause(StrEnum):
 
 
 _OF_PEER = frozenset({EndCause.CLIENT_CLOSED, EndCause.CLIENT_RESET, EndCause.BROKER_CLOSED, EndCause.BROKER_RESET})
-_NOT_ADMITTED = frozenset({EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE, EndCause.OVER_BUDGET})
+_NOT_ADMITTED = frozenset({EndCause.TOO_MANY_CONNECTIONS, EndCause.CONNECTION_RATE})
 _AT_ONCE = frozenset({EndCause.WRITE_TIMEOUT, EndCause.OVER_BUDGET})
 _TROUBLE = frozenset(EndCause) - _OF_PEER - _NOT_ADMITTED - {EndCause.SHUTDOWN, EndCause.BLOCKED}
-_ERRORS = {EndCause.BLOCKED: NotAllowedError, **dict.fromkeys(_NOT_ADMITTED, TooManyRequests)}
+_ERRORS = {
+    EndCause.BLOCKED: NotAllowedError,
+    EndCause.OVER_BUDGET: TooManyRequests,
+    **dict.fromkeys(_NOT_ADMITTED, TooManyRequests),
+}
 
 
 class End(NamedTuple):

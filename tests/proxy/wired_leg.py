@@ -57,7 +57,7 @@ class Wired:
         self.owner = Owner()
         shared = Shared()
         self.line = shared.line
-        self.leg = Leg("client", self.owner, shared)
+        self.leg = Leg("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))
         self.transport.descriptor = descriptor
         self.loop.run(self.transport.connect, self.leg)
