@@ -6,22 +6,24 @@ import tempfile
 from pathlib import Path
 
 from loadgen.hostile.kinds import KINDS, MB
-from loadgen.hostile.trial import Row, running
+from loadgen.hostile.trial import METRICS, Row, running
 
 HEAD = (
-    "| connections | kind | before | peak | after | cost | bound | publish p99 | lookup p99 | connect p99 | failed |\n"
+    "| number | kind | before, most, later | cost | bound | budget | CPU | publish | lookup | connect | failed |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|\n"
 )
 
 
 def line(row: Row) -> str:
-    """A row of the table: MiB, and milliseconds without and with the attack."""
+    """A row of the table: MiB, a share of a core, and milliseconds (p99) without and beside the attack."""
     kind = row.kind
-    sizes = " | ".join(f"{size / MB:.0f}" for size in (row.before, row.peak, row.after, row.cost))
+    sizes = ", ".join(f"{size / MB:.0f}" for size in (row.before, row.peak, row.after))
+    budget = f"{row.most.get(METRICS[0], 0.0) / MB:.0f} + {row.most.get(METRICS[1], 0.0) / MB:.0f}"
     times = " | ".join(f"{row.quiet[what] * 1e3:.1f} → {row.beside[what] * 1e3:.1f}" for what in row.quiet)
-    failed = " ".join(f"{number} {what}" for what, number in row.failed.items() if number)
+    failed = ", ".join(f"{number} {what}" for what, number in row.failed.items() if number)
     bound = f"{kind.bound}{'' if row.holds else ' **over**'}"
-    return f"| {kind.connections} | {kind.name} | {sizes} | {bound} | {times} | {failed} |\n"
+    parts = (kind.connections, kind.name, sizes, f"{row.cost / MB:.0f}", bound, budget, f"{row.cpu:.2f}", times, failed)
+    return f"| {' | '.join(map(str, parts))} |\n"
 
 
 def main() -> None:
@@ -43,7 +45,6 @@ def main() -> None:
             row = stage.attack(kind, chosen.seconds, chosen.rest)
         all_hold = all_hold and row.holds
         sys.stdout.write(line(row))
-        sys.stdout.write(f"    {row.did} {row.most}\n")
         sys.stdout.flush()
     sys.exit(0 if all_hold else 1)
 

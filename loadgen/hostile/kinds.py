@@ -296,6 +296,16 @@ def _churning_connects(_: int) -> Script:
     yield 0.02
 
 
+def _busy(number: int) -> Script:
+    """Small frames, questions, connections: some 25 commands a second of each connection, and a new one each 2 s."""
+    yield (number % 97) / 100
+    yield hello(Mood.MUTE)
+    for round_ in range(10):
+        asked = CommandPartitionedTopicMetadata(topic=topic(round_), request_id=round_)
+        yield encode(CommandPing()) * 3 + encode(_lookup(first=100)(round_)) + encode(asked)
+        yield 0.2
+
+
 def _asking_for_streams(_: int) -> Script:
     while True:
         yield b"GET /sluice/streams?limit=10000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -335,6 +345,7 @@ KINDS = (
     Kind("blocked clients that ask", _blocked, 64, 200, reads=False, window=2 * KB, address=BLOCKED),
     Kind("connections that close at once", _says(), 64, 200, returns=True),
     Kind("connections that greet and close", _churning_connects, 64, 200, returns=True),
+    Kind("busy connections of one address", _busy, 96, 1000, returns=True),
     Kind("requests for all streams, without reading", _asking_for_streams, 96, 64, reads=False, to="admin"),
     Kind("a broker that answers what nobody asked", _says(hello(Mood.CHATTY), FOREVER), 64, 5),
     Kind("a broker that never ends a command of 4 MB", _says(hello(Mood.BREATHLESS), FOREVER), 384, 400),

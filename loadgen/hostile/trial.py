@@ -15,7 +15,7 @@ from loadgen.bench import proc
 from loadgen.bench.client import hello, wait_listening
 from loadgen.bench.frames import send_frame
 from loadgen.bench.scrape import scrape
-from loadgen.bench.stage import settle
+from loadgen.bench.stage import CpuClock, settle
 from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, Kind
 from loadgen.real.tethered_process import TetheredProcess
 from protocol.commands import decode, encode
@@ -145,6 +145,7 @@ class Row:
 
     Attributes:
         before, peak, after: Resident memory before, at most meanwhile, and some time later.
+        cpu: Of one core, the share that all processes took.
         most: Of some metrics, the highest values meanwhile.
         quiet, beside: The neighbour without the attack and beside it: p99 in seconds, by what it did.
         failed: What the neighbour was refused, or did not get in time, beside the attack.
@@ -155,6 +156,7 @@ class Row:
     before: int
     peak: int = 0
     after: int = 0
+    cpu: float = 0.0
     most: dict[str, float] = field(default_factory=dict)
     quiet: dict[str, float] = field(default_factory=dict)
     beside: dict[str, float] = field(default_factory=dict)
@@ -172,7 +174,12 @@ class Row:
         return self.cost <= self.kind.bound * MB
 
 
-METRICS = ("sluice_limiters", "sluice_lookups_in_flight", "sluice_hold_budget_most_bytes")
+METRICS = (
+    "sluice_client_memory_most_bytes",
+    "sluice_hold_budget_most_bytes",
+    "sluice_lookups_in_flight",
+    "sluice_limiters",
+)
 """Of these the highest values are kept."""
 
 
@@ -193,7 +200,7 @@ class Stage:
         self._admin = admin
         self._process = process
         self._broker = broker
-        self._start = self.memory()
+        self.memory_at_start = self.memory()
 
     def pids(self) -> list[int]:
         """Of all processes of Sluice."""
@@ -210,14 +217,14 @@ class Stage:
             ProcessFailed: If Sluice ends.
         """
         row, neighbour = Row(kind, self.memory()), Neighbour(self.port)
-        neighbour.run(min(1.0, seconds / 3))
+        neighbour.run(min(5.0, seconds / 3))
         row.quiet = {what: neighbour.p99(what) for what in neighbour.took}
         neighbour.took, neighbour.failed = {what: [] for what in neighbour.took}, dict.fromkeys(neighbour.took, 0)
         for pid in self.pids():
             proc.forget_peak(pid)
         to = self._admin if kind.to == "admin" else self.port
         command = [sys.executable, "-m", "loadgen.hostile.attack", kind.name, f"127.0.0.1:{to}", f"{seconds:g}"]
-        log = self.folder / "attack.log"
+        log, clocks, began = self.folder / "attack.log", [CpuClock(pid) for pid in self.pids()], time.monotonic()
         log.unlink(missing_ok=True)
         attacker = TetheredProcess(command, log)
         watching = threading.Event()
@@ -225,6 +232,7 @@ class Stage:
         watcher.start()
         while attacker.exit_code is None:
             neighbour.run(_LOOK_S)
+        row.cpu = sum(clock.read().cpu_s for clock in clocks) / (time.monotonic() - began)
         watching.set()
         watcher.join()
         row.peak = max(row.peak, sum(proc.peak_bytes(pid) for pid in self.pids()))
@@ -267,7 +275,9 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
         for each, process in ((broker_port, broker), (admin, sluice), (port, sluice)):
             if not wait_listening(each, _READY_S, lambda process=process: process.exit_code is None):  # type: ignore[misc]
                 raise TimeoutError(f"{process.name} does not listen\n{process.last_lines()}")
-        Neighbour(port).run(0.5)
+        early = Neighbour(port)
+        early.run(0.3)
+        early.close()
         yield Stage(folder, port, admin, sluice, broker)
     finally:
         sluice.stop()

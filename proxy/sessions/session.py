@@ -105,7 +105,7 @@ class Session:
             if self.state is _RELAYING:
                 self._hear_first(leg, chunk)
             elif self._turned_away is not None:
-                self._turned_away.feed(chunk)
+                self._refuse(chunk)
             elif self.state is not _ENDING:
                 self._greet(chunk)
         except ProtocolError as error:
@@ -171,6 +171,8 @@ class Session:
                 (self.traffic.to_broker if leg is self.client else self.traffic.to_client).resume()
             elif self.state is _GREETING:
                 self._greet(b"")
+            elif self._turned_away is not None:
+                self._refuse(b"")
         except ProtocolError as error:
             self.broke_protocol(leg, error)
         leg.resume_reading()
@@ -254,7 +256,12 @@ class Session:
         self.state, self._last_word = State.TURNED_AWAY, end
         rule = partial(client_blocks.of, self._engine.blocklist, self.connection)
         self._turned_away = TurnedAway(self._connect, rule, self._traffic().replies.send, partial(self.finish, end))
-        self._turned_away.feed(self._take_rest())
+        self._refuse(self._take_rest())
+
+    def _refuse(self, chunk: bytes) -> None:
+        """What a blocked client asks; of one that asks much, some in each turn of the loop."""
+        if self._turned_away is not None and self._turned_away.feed(chunk):
+            self.client.yield_turn()
 
     def _take_rest(self) -> bytes:
         """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""

@@ -26,6 +26,8 @@ from proxy.blocking.rules import Rule
 from proxy.brokers.lookup import through_proxy
 from proxy.refusals import metadata_refused, request_refused
 
+MOST_AT_ONCE = 256
+"""Requests that are answered in one turn of the loop, as `protocol.scanner.MOST_PIECES` of other clients."""
 _LARGEST_FRAME = 64 * 1024
 """Requests are small, and of this client nothing else is awaited."""
 _NOWHERE = "pulsar://blocked.invalid:6650"
@@ -54,24 +56,30 @@ class TurnedAway:
         version = body_of(split(connect)[0]).protocol_version
         reply(encode(CommandConnected(server_version="Sluice", protocol_version=version)))
 
-    def feed(self, chunk: bytes) -> None:
-        """Take what was read.
+    def feed(self, chunk: bytes) -> bool:
+        """Take what was read. Whether there is more than is answered in one turn: then others have theirs first.
 
         Raises:
             ProtocolError: If the client broke the protocol.
         """
-        for frame in self._cutter.feed(chunk):
+        for answered, frame in enumerate(self._cutter.feed(chunk), 1):
             rule = self._rule()
             if rule is None:
                 self._leave()
-                return
-            envelope, _ = split(frame)
-            if envelope.type == BaseCommand.PING:
-                self._reply(_PONG)
-                continue
-            answer = _refusal(body_of(envelope), str(rule))
-            if answer is not None:
-                self._reply(answer)
+                return False
+            self._answer(frame, rule)
+            if answered == MOST_AT_ONCE:
+                return True
+        return False
+
+    def _answer(self, frame: bytes, rule: Rule) -> None:
+        envelope, _ = split(frame)
+        if envelope.type == BaseCommand.PING:
+            self._reply(_PONG)
+            return
+        answer = _refusal(body_of(envelope), str(rule))
+        if answer is not None:
+            self._reply(answer)
 
 
 def reopening_error(command: CommandProducer) -> Any:

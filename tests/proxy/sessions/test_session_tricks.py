@@ -10,6 +10,7 @@ from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
+    PONG,
     TOPIC,
     close_producer,
     connect,
@@ -117,3 +118,14 @@ def test_what_clients_say_before_they_are_connected_through_is_counted_and_bound
     assert world.engine.memory.used > 200 * 1024, "redirects are followed with it"
     whole.leave()
     assert world.engine.memory.used == 0
+
+
+def test_a_blocked_client_that_asks_without_end_lets_others_have_their_turns(make_world: Make) -> None:
+    world = make_world(blocks=[{"address": "192.0.2.7"}])
+    client = world.client()
+    client >> connect()
+    client.heard()
+    client.send_bytes(PING * 1000)
+    world.advance(1)
+    assert client.heard() == [PONG] * 1000
+    assert world.counters.pauses["client turn"] == 3

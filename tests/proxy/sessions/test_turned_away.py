@@ -16,7 +16,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.blocking.rules import Rule, read_key
 from proxy.refusals import metadata_refused
-from proxy.sessions.turned_away import TurnedAway
+from proxy.sessions.turned_away import MOST_AT_ONCE, TurnedAway
 from tests.proxy.wire import PING, PONG, as_frame, body, connect, error, lookup, producer, send, subscribe
 
 WHY = "role 'billing' is blocked by Sluice: too loud"
@@ -102,3 +102,12 @@ def test_what_it_may_make_the_proxy_keep_is_bounded() -> None:
 def test_what_is_no_command_ends_its_connection() -> None:
     with pytest.raises(MalformedFrame):
         Client().says(SIZES.pack(7, 3) + b"\xff\xff\xff")
+
+
+def test_of_many_requests_some_are_answered_in_each_turn() -> None:
+    client = Client()
+    asked = b"".join([PING] * (2 * MOST_AT_ONCE + 5))
+    turned_away = client._turned_away
+    client.heard.clear()
+    assert [turned_away.feed(asked), turned_away.feed(b""), turned_away.feed(b"")] == [True, True, False]
+    assert client.heard == [PONG] * (2 * MOST_AT_ONCE + 5)
