@@ -33,6 +33,11 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     resource_group: str = ""
     """The resource group whose limit, enforced or observed, the stream was under at the end of the interval; empty for
     none."""
+    exempt: bool = False
+    """The topic is one of Pulsar's own, which ordinary limits do not count."""
+    limit_levels: str | None = None
+    """Levels of all limits that the stream is under at the end of the interval, outermost first, with a blank between;
+    of one that is only observed none. Null in lines of older proxies."""
     stream_id: int
     """The client's producer id or consumer id; unique within the connection."""
     producer_name: str

@@ -67,6 +67,29 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The bytes of those."""
     throttled_ms: float
     """How long, in the span, at least one stream waited on this limiter, milliseconds."""
+    idle_ms: float | None = None
+    """How much of that each bucket had a token, beyond the 20 ms by which a timer may be late, milliseconds. Null in
+    lines of older proxies, as the balances below."""
+    reserved_ms: float = 0.0
+    """How much of that each bucket had a token which was kept for a stream that waited on another limit besides,
+    milliseconds."""
+    tokens_messages: float | None = None
+    """What the message bucket holds at the end of the span, messages; negative: a debt."""
+    tokens_bytes: float | None = None
+    """What the byte bucket holds at the end of the span, bytes."""
+    tokens_peak_messages: float | None = None
+    """The same of the bucket of `peak_messages`."""
+    tokens_peak_bytes: float | None = None
+    """The same of the bucket of `peak_bytes`."""
+    overflow_messages: float = 0.0
+    """What the message bucket earned, since the limiter's line before, and had no room for. So of two lines without
+    time in between: tokens behind = tokens before + limit times duration - overflow - passed."""
+    overflow_bytes: float = 0.0
+    """The same of the byte bucket."""
+    overflow_peak_messages: float = 0.0
+    """The same of the bucket of `peak_messages`."""
+    overflow_peak_bytes: float = 0.0
+    """The same of the bucket of `peak_bytes`."""
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):

@@ -4,9 +4,11 @@ Derived from the types that the proxy writes, so that the two cannot drift apart
 they are left out or null, as they are in Spark's rows.
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -103,7 +105,7 @@ def strict(python_type: Any, name: str = "") -> Any:
     return bare if get_origin(bare) is Literal else _RULES[bare]
 
 
-def _record(kind: str) -> type[Struct]:
+def _record(kind: str, *, is_lenient: bool = False) -> type[Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
         rule = Micros if plain(field.type) is datetime else strict(field.type, field.name)
@@ -115,7 +117,16 @@ def _record(kind: str) -> type[Struct]:
             fields.append((field.name, rule | None, None))
     rules = {"__post_init__": _check_bursts} if kind == "limit" else {}
     # Scalars all: nothing for the collector to find.
-    return msgspec.defstruct(kind, fields, tag_field="kind", tag=kind, kw_only=True, gc=False, namespace=rules)
+    return msgspec.defstruct(
+        kind,
+        fields,
+        tag_field="kind",
+        tag=kind,
+        kw_only=True,
+        gc=False,
+        namespace=rules,
+        forbid_unknown_fields=not is_lenient,
+    )
 
 
 def without_burst(said: Callable[[str], Any]) -> list[str]:
@@ -135,6 +146,24 @@ RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAM
 """Of each kind its type; its fields stand in the order of the record's own."""
 
 
+_LENIENT = {kind: _record(kind, is_lenient=True) for kind in Kinds.BY_NAME}
+UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
+"""How msgspec says that it knows a field not."""
+
+
+class Head(Struct, kw_only=True, gc=False):
+    """What every line has, whatever its kind and version."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=100)]
+    v: Annotated[int, Meta(ge=0, le=LARGEST)]
+    proxy_id: str
+    boot_id: str
+    seq: Annotated[int, Meta(ge=0, le=LARGEST)]
+    start: Micros
+    end: Micros
+    duration_ms: Annotated[float, Meta(ge=0)]
+
+
 def is_text(data: bytes) -> bool:
     """Whether these bytes are UTF-8."""
     try:
@@ -144,13 +173,16 @@ def is_text(data: bytes) -> bool:
     return True
 
 
-def decoder() -> msgspec.json.Decoder[Struct]:
-    """Decodes a line of any kind; whatever breaks a rule is an error. Times are `Micros`."""
-    return msgspec.json.Decoder(_union(), dec_hook=_Times().read)
+def decoder(*, is_lenient: bool = False) -> msgspec.json.Decoder[Struct]:
+    """Decodes a line of any kind; whatever breaks a rule is an error. Times are `Micros`.
+
+    Args:
+        is_lenient: Fields that this version does not know are passed over.
+    """
+    records = _LENIENT if is_lenient else RECORDS
+    return msgspec.json.Decoder(reduce(or_, records.values()), dec_hook=_Times().read)
 
 
-def _union() -> Any:
-    made: Any = None
-    for record in RECORDS.values():
-        made = record if made is None else made | record
-    return made
+def head_decoder() -> msgspec.json.Decoder[Head]:
+    """Decodes what every line has."""
+    return msgspec.json.Decoder(Head, dec_hook=_Times().read)

@@ -31,14 +31,18 @@ class LogTables:
         runs: As `stream.runs.table`.
         gaps: Numbers that are missing, as `stream.seen.gap_table`.
         quarantine: Malformed lines: `file`, `line`, `text`, `reason`.
+        copies: Lines whose number had been seen, as rows; they are in no other table.
         lines: How many rows there are.
+        newer: How often which fields were seen that this version does not know.
     """
 
     rows: DataFrame
     runs: DataFrame
     gaps: DataFrame
     quarantine: DataFrame
+    copies: DataFrame
     lines: int
+    newer: Mapping[str, int]
 
 
 def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Callable[[int], None]) -> LogTables:
@@ -93,13 +97,23 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         runs=_or_none(spark, runs, _types(from_arrow_schema(RUNS))),
         gaps=_or_none(spark, gaps, _types(from_arrow_schema(GAPS))),
         quarantine=_or_none(spark, malformed, _QUARANTINE),
+        copies=_copies(spark, job, last),
         lines=totals.rows,
+        newer=totals.newer,
     )
 
 
 def _rows(spark: SparkSession, job: Job) -> DataFrame:
     schema = placed_schema(StructField("step", LongType()), StructField("day", DateType()))
     return _or_none(spark, tables_of(spark, job).read("rows", schema), _types(schema))
+
+
+def _copies(spark: SparkSession, job: Job, last: int) -> DataFrame:
+    schema = placed_schema(StructField("step", LongType()))
+    place = f"{job.work}/copies"
+    if not Storage(spark).exists(place):
+        return _or_none(spark, None, _types(schema))
+    return spark.read.schema(schema).parquet(place).where(F.col("step") <= last)
 
 
 def _types(schema: StructType) -> dict[str, str]:

@@ -120,16 +120,19 @@ class Gate(Passage):
     def serve(self, limiter: Limiter, now: int) -> None:
         """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
         turns = 0
+        is_reserved = False
         limiter.wakes_at = now
+        limiter.is_attended(now)
         try:
             while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
                 stream = next_turn(limiter, now)
                 if stream is None:
+                    is_reserved = True
                     break
                 turns += 1 + stream.held[0].size // TURN_SIZE
                 self._take_turn(stream, now)
         finally:  # whatever one stream's `release` raises, the others go on
-            self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS)
+            self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
 
     def take_back(self, stream: Stream, now: int) -> list[Entry]:
         """What is held of a stream waits no longer, and the caller does something else with it."""

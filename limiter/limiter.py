@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from limiter.rates import Direction, Limit, Rate
+from limiter.rates import SMALLEST_BURST_NS, Direction, Limit, Rate
 from limiter.token_bucket import TokenBucket
 from limiter.usage import LimiterUsage
 from limiter.wait_queue import Place, WaitQueue
@@ -68,6 +68,8 @@ class Limiter:
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
         self.borrowers = 0
+        self._idle_from = -1
+        self._is_reserved = False
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
         self._counting: tuple[TokenBucket, ...] = ()
         self._weighing: tuple[TokenBucket, ...] = ()
@@ -98,6 +100,11 @@ class Limiter:
 
     def charge(self, messages: int, size: int, now: int) -> None:
         """Take the tokens for what passes."""
+        self._take(messages, size, now)
+        if self._idle_from >= 0:
+            self._waited_on_until(now, is_reserved=self._is_reserved)
+
+    def _take(self, messages: int, size: int, now: int) -> None:
         for bucket in self._counting:
             bucket.take(messages, now)
         for bucket in self._weighing:
@@ -121,6 +128,8 @@ class Limiter:
             bucket.come_back(used[0], unused[0], now)
         for bucket in self._weighing:
             bucket.come_back(used[1], unused[1], now)
+        if self._idle_from >= 0:
+            self._waited_on_until(now, is_reserved=self._is_reserved)
 
     def spare(self, now: int) -> tuple[int | None, int | None]:
         """Messages and bytes of which half may be lent: what is at hand, up to half a burst less what is lent already.
@@ -150,9 +159,42 @@ class Limiter:
         cost = self.cost(first.held[0])
         return max(0, min(len(self.waiters), self._gathers_ns // cost) - 1) * cost
 
+    def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
+        """From now on somebody waits, until he is served: what that takes beyond a late timer is told as idle time.
+
+        Args:
+            now: Monotonic nanoseconds.
+            is_due: Whose turn it is has tokens already, and waits for other turns: no timer has to ring.
+            is_reserved: The first that waits leaves its tokens to a stream that waits elsewhere; nor here.
+        """
+        self._is_reserved = is_reserved
+        self._idle_from = now + self.wait_ns(now) + (0 if is_due or is_reserved else SMALLEST_BURST_NS)
+
+    def count_idle(self, now: int) -> None:
+        """Note for how long somebody has waited up to now although each bucket had a token."""
+        if 0 <= self._idle_from < now:
+            if self._is_reserved:
+                self.usage.reserved_ns += now - self._idle_from
+            else:
+                self.usage.idle_ns += now - self._idle_from
+            self._idle_from = now
+
+    def is_attended(self, now: int) -> None:
+        """Nobody waits any more, or who waits is being served."""
+        self.count_idle(now)
+        self._idle_from = -1
+
+    def _waited_on_until(self, now: int, *, is_reserved: bool) -> None:
+        self.count_idle(now)
+        self.is_waited_on(now, is_reserved=is_reserved)
+
+    def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
+        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None."""
+        return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
+
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
-        self.charge(entry.charged, entry.size, now)
+        self._take(entry.charged, entry.size, now)
         wait = self.wait_ns(now)
         self.refund(entry.charged, entry.size)
         return wait
@@ -185,9 +227,12 @@ class Limiter:
         And `TokenBucket.follow`, where the measured part of the value is another one.
         """
         known = self.limit.published
+        self.count_idle(now)
         self._put_in_force(limit, now, follows=known is not None and limit.published not in (None, known))
         self.source = source
         self.wakes_at = None  # the alarm that is set may be too late; whoever waits next sets another
+        if self._idle_from >= 0:
+            self.is_waited_on(now)
         for stream in self.streams:
             self._place_anew(stream)
 

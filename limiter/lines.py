@@ -66,11 +66,12 @@ class Lines:
         self._step_out(stream, now)
         stream.places = ()
 
-    def rest(self, limiter: Limiter, now: int, *, is_due: bool) -> None:
+    def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
         """A limiter has been served: who still waits there has a turn at once if more are due, else when it opens."""
         limiter.wakes_at = None
         if not limiter.waiters:
             return
+        limiter.is_waited_on(now, is_due=is_due, is_reserved=is_reserved)
         if is_due:
             self._wake(limiter, now)
         else:
@@ -92,6 +93,7 @@ class Lines:
         stream.last_reason = limiter.scope.level
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
+            limiter.is_waited_on(now)
             if not stream.is_noted:
                 self._journal.note(stream)
             if limiter.borrowers:
@@ -107,6 +109,7 @@ class Lines:
         limiter.waiters.remove(stream.place_at(limiter))
         if not limiter.waiters:
             limiter.usage.throttled.stop(now)
+            limiter.is_attended(now)
         self._give_up_claims(stream, now)
 
     def _give_up_claims(self, stream: Stream, now: int) -> None:

@@ -31,7 +31,18 @@ class TokenBucket:
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
     """
 
-    __slots__ = ("_balance", "_capacity", "_earned_at", "_made_at", "_paid_at", "_per_ns", "_per_token", "lent", "rate")
+    __slots__ = (
+        "_balance",
+        "_capacity",
+        "_earned_at",
+        "_made_at",
+        "_overflow",
+        "_paid_at",
+        "_per_ns",
+        "_per_token",
+        "lent",
+        "rate",
+    )
 
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
@@ -41,6 +52,7 @@ class TokenBucket:
         self._balance = rate.burst * self._per_token
         self._earned_at = now
         self._made_at = rate
+        self._overflow = 0
         self._paid_at = now
 
     def holds(self, tokens: int, now: int) -> bool:
@@ -57,7 +69,10 @@ class TokenBucket:
         elapsed = now - self._earned_at
         if elapsed > 0:  # as in `_earn`, spelled out: a call, and the balance stored twice, took a quarter of the time
             self._earned_at = now
-            balance = min(self._capacity, balance + elapsed * self._per_ns)
+            balance += elapsed * self._per_ns
+            if balance > self._capacity:
+                self._overflow += balance - self._capacity
+                balance = self._capacity
         self._balance = balance - tokens * self._per_token
 
     def pay(self, tokens: int, now: int) -> bool:
@@ -124,10 +139,18 @@ class TokenBucket:
 
     def _go_on(self, rate: Rate, balance: int) -> None:
         self.rate = rate
+        before = self._per_token
         self._per_ns, self._per_token = _parts(rate)
+        self._overflow = self._overflow * self._per_token // before
         self._capacity = _capacity(rate) - self.lent * self._per_token
         self._balance = min(balance, self._capacity)
         self._paid_at = self._earned_at + max(0, -(self._balance // self._per_ns))
+
+    def told(self, now: int) -> tuple[float, float]:
+        """Tokens at hand or lent, negative in debt; and those for which it had no room since this was asked before."""
+        held, overflow = self._earn(now) + self.lent * self._per_token, self._overflow
+        self._overflow = 0
+        return held / self._per_token, overflow / self._per_token
 
     def is_full(self, now: int) -> bool:
         """Whether a new bucket would hold as much."""
@@ -137,7 +160,11 @@ class TokenBucket:
         elapsed = now - self._earned_at
         if elapsed > 0:
             self._earned_at = now
-            self._balance = min(self._capacity, self._balance + elapsed * self._per_ns)
+            balance = self._balance + elapsed * self._per_ns
+            if balance > self._capacity:
+                self._overflow += balance - self._capacity
+                balance = self._capacity
+            self._balance = balance
         return self._balance
 
 

@@ -82,23 +82,29 @@ class Spared:
 class LimiterUsage:
     """What one limiter passed, and for how long somebody waited on it.
 
-    The two `largest_…` and `reported` belong to the access log, which sets them after each line.
+    The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
+    `reserved_ns` are parts of the time waited in which each bucket had a token: longer than a timer may be late, and
+    for the sake of a stream that waited elsewhere.
     """
 
     __slots__ = (
         "entries",
+        "idle_ns",
         "largest_messages",
         "largest_size",
         "messages",
         "rejected_messages",
         "rejected_size",
         "reported",
+        "reserved_ns",
         "size",
         "throttled",
     )
 
     def __init__(self) -> None:
         self.entries = 0
+        self.idle_ns = 0
+        self.reserved_ns = 0
         self.messages = 0
         self.size = 0
         self.rejected_messages = 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.clock import rfc3339, seconds
+from compliance.clock import rfc3339
 
 STEP_S = 60
 
@@ -33,7 +33,7 @@ def burn_facts(kept: DataFrame, objective: float) -> DataFrame:
     """Each tenant, promise and pair, as `BurnFacts`.
 
     Args:
-        kept: As `kept_lines`; limits that span tenants have an empty tenant.
+        kept: Sums of each limiter's minutes, as of `judging.judge`; limits that span tenants have an empty tenant.
         objective: Share of time that is to be kept, below 1.
     """
     minutes = _minutes(kept)
@@ -49,8 +49,7 @@ def burn_facts(kept: DataFrame, objective: float) -> DataFrame:
 
 def _minutes(kept: DataFrame) -> DataFrame:
     promises = F.array(_promise("containment", "judged_s", "over_s"), _promise("entitlement", "waited_s", "short_s"))
-    minute = F.floor(seconds(F.col("end")) / STEP_S).alias("minute")
-    each = kept.select("tenant", minute, F.inline(promises))
+    each = kept.select("tenant", "minute", F.inline(promises))
     return each.groupBy("tenant", "promise", "minute").agg(
         *(F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in ("judged_s", "bad_s"))
     )

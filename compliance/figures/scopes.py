@@ -30,7 +30,7 @@ def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataF
 
 def _names() -> tuple[tuple[str, Column, Column], ...]:
     namespace = F.concat_ws("/", "tenant", "namespace")
-    whole_topic = F.regexp_replace("topic", r"-partition-\d+$", "")
+    whole_topic = F.regexp_replace("topic", r"-partition-(0|[1-9]\d{0,9})$", "")
     is_publish = F.col("direction") == "publish"
     who = F.when(is_publish, F.col("producer_name")).otherwise(F.col("subscription"))
     stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
@@ -44,7 +44,8 @@ def _names() -> tuple[tuple[str, Column, Column], ...]:
         ("tenant", F.col("tenant"), namespace),
         ("namespace", namespace, F.col("topic")),
         ("resource_group", group, namespace),
-        ("partitioned_topic", F.when(whole_topic != F.col("topic"), whole_topic), F.col("topic")),
+        ("exempt", whole_topic, F.col("topic")),
+        ("partitioned_topic", whole_topic, F.col("topic")),
         ("topic", F.col("topic"), stream),
         ("subscription", subscribed, stream),
         ("producer", produced, stream),

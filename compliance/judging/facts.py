@@ -52,7 +52,20 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     ended: bool
     """The last heartbeat says that the proxy came to an orderly end."""
     clock_steps: int
-    """Lines in which the wall clock and the monotonic clock differ by more than 100 ms."""
+    """How often the wall clock was stepped by more than 100 ms."""
+    malformed: int = 0
+    """Lines of its files that are no records: they may have been of any limit."""
+    conflicts: int = 0
+    """Numbers under which there are two lines that are not the same."""
+    newer: int = 0
+    """Lines of known kinds whose version this report does not know."""
+    has_tail: bool = False
+    """It has no orderly end, and lines of limits or streams behind its last heartbeat: others may be lost."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Lines are there that cannot be read, or two that cannot both be true."""
+        return bool(self.malformed or self.conflicts or self.newer or self.has_tail)
 
     @property
     def end(self) -> RunEnd[datetime]:
@@ -166,12 +179,12 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     served_s: float
     """How many seconds' worth of the limit passed meanwhile."""
     deficit_s: float
-    """0.99 · waited - served - one entry, in seconds of the limit; > 0 is less than owed."""
+    """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
     owed_messages: float | None
-    """The limit times the seconds waited; null without a limit of messages. Of two limits the one that binds counts."""
+    """What passed and what was lacking; null without a limit of messages. Of two limits the one that binds counts."""
     owed_bytes: float | None
     first_line: LinePlace
     """The first line of the worst window."""
@@ -179,6 +192,54 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     whole_waited_s: float
     whole_served_s: float
     whole_deficit_s: float
+    unseen_s: float
+    """So many seconds' worth of the limit could be lacking in ten seconds of waiting and not show in the lines."""
+
+
+class DoubtFacts(Struct, frozen=True, kw_only=True):
+    """Two things that the log says of one limiter and that cannot both be true."""
+
+    proxy_id: str
+    boot_id: str
+    direction: str
+    level: str
+    name: str
+    what: str
+    """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
+    it, and it has no line. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not
+    hold what it should. `change`: it was changed, and the value is as before. `stream`: what a stream offered is not
+    what passed, was dropped, was rejected and is held."""
+    said: str
+    """The first time, with both numbers."""
+    start: datetime
+    end: datetime
+    first_line: LinePlace
+    last_line: LinePlace
+    times: int = 1
+
+
+class ClockStepFacts(Struct, frozen=True, kw_only=True):
+    """The wall clock of a proxy was stepped."""
+
+    proxy_id: str
+    boot_id: str
+    from_seq: int
+    """The first line that may be of the new time."""
+    size_s: float
+    """Above 0: ahead."""
+    first: datetime
+    """At some moment between these two, by the clock as it was before and behind it: so much of time is uncertain."""
+    last: datetime
+    line: LinePlace
+    """The heartbeat that shows it."""
+
+
+class NewerFacts(Struct, frozen=True, kw_only=True):
+    """Lines that only a newer version of this report understands; they were passed over."""
+
+    what: str
+    """Their kind and, if this version does not know it, their version; or a field."""
+    lines: int
 
 
 class TopicFacts(Struct, frozen=True, kw_only=True):
@@ -260,6 +321,13 @@ class Facts(Struct, frozen=True, kw_only=True):
     entitlement: list[EntitlementFacts]
     topics: list[TopicFacts]
     usage: list[UsageFacts]
+    doubts: list[DoubtFacts] = []
+    clock_steps: list[ClockStepFacts] = []
+    newer: list[NewerFacts] = []
+    passed_over: str = ""
+    """Files of the log that were not read, and what helps."""
+    unread: int = 0
+    """How many of these may hold lines of the log."""
     rates: list[RateFacts] = []
     charts_left_out: int = 0
     """Limits (or, where there are none, topics) that have no chart."""

@@ -3,6 +3,7 @@
 A heartbeat *covers* its span if every line since the heartbeat before it is there.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window
@@ -10,10 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
-from compliance.judging.containment import PLACE
 from compliance.schema import BOOT
 
-CLOCK_STEP_S = 0.1
+PLACE = ("file", "seq", "line")
+"""The columns of a `LinePlace`."""
+
+
+_NEWER_VERSION = r" \(version \d+\)$"
+"""How lines of known kinds are called whose version is not known; see `compliance.columns`."""
 
 
 def _by_seq() -> WindowSpec:
@@ -34,11 +39,46 @@ def gap_facts(holes: DataFrame, lines: DataFrame) -> DataFrame:
     )
 
 
-def clock_steps(lines: DataFrame) -> DataFrame:
-    """Per run: in how many lines the wall clock and the monotonic one differ."""
-    wall_s = seconds(F.col("end")) - seconds(F.col("start"))
-    steps = F.abs(wall_s - F.col("duration_ms") / 1e3) > CLOCK_STEP_S
-    return lines.groupBy(*BOOT).agg(F.count_if(steps).alias("clock_steps"))
+def malformed_of(quarantine: DataFrame, lines: DataFrame) -> DataFrame:
+    """Per run: how many malformed lines may be its own.
+
+    A line that still names its run is that run's; another may be of each run that has lines in its file.
+    """
+    named = {name: F.regexp_extract("text", rf'"{name}"\s*:\s*"([^"\\]*)"', 1) for name in BOOT}
+    told = quarantine.withColumns({f"own_{name}": text for name, text in named.items()})
+    has_name = (F.col("own_proxy_id") != "") & (F.col("own_boot_id") != "")
+    own = told.where(has_name).select(*(F.col(f"own_{name}").alias(name) for name in BOOT))
+    files = F.broadcast(told.where(~has_name).select("file"))
+    others = lines.select("file", *BOOT).distinct().join(files, on="file", how="inner").select(*BOOT)
+    return own.unionByName(others).groupBy(*BOOT).agg(F.count("*").alias("malformed"))
+
+
+def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
+    """Per run: how many copies of lines are not the same as the line that was kept."""
+    place = ("file", "line", "step", "day")
+    fields = [name for name in copies.columns if name not in (*BOOT, "seq", *place)]
+    contents = F.xxhash64(*(F.col(name).cast("string") for name in fields)).alias("content")
+    keys = [*BOOT, "seq"]
+    numbers = F.broadcast(copies.select(*keys).distinct())
+    kept = rows.join(numbers, on=keys, how="left_semi").select(*keys, contents)
+    both = copies.select(*keys, contents.alias("other")).join(kept, on=keys, how="inner")
+    return both.where(F.col("content") != F.col("other")).groupBy(*BOOT).agg(F.count("*").alias("conflicts"))
+
+
+def last_lines(lines: DataFrame) -> DataFrame:
+    """Per run: whether lines of streams or limits lie behind its last heartbeat, and how many lines are newer ones."""
+    is_counted, is_beat = F.col("kind").isin("interval", "limit"), F.col("kind") == "heartbeat"
+    last = {name: F.max(F.when(which, F.col("seq"))) for name, which in (("line", is_counted), ("beat", is_beat))}
+    return lines.groupBy(*BOOT).agg(
+        F.coalesce(last["line"] > last["beat"], F.lit(False)).alias("has_lines_behind"),
+        F.count_if(F.col("kind").rlike(_NEWER_VERSION)).alias("newer"),
+    )
+
+
+def newer_facts(lines: DataFrame, known: Sequence[str]) -> DataFrame:
+    """Lines of kinds that this version does not know, or of newer versions, as `NewerFacts`."""
+    newer = lines.where(~F.col("kind").isin(*known)).groupBy(F.col("kind").alias("what"))
+    return newer.agg(F.count("*").alias("lines"))
 
 
 def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
@@ -56,13 +96,13 @@ def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     dropped_before = F.coalesce(F.lag("dropped_lines").over(_by_seq()), F.lit(0))
     is_whole = (F.col("lost") == lost_before) & (F.col("dropped_lines") == dropped_before)
     hole_s = seconds(F.col("start")) - F.lag(seconds(F.col("end"))).over(_by_seq())
-    spanned = numbered.withColumn("is_whole", is_whole).withColumn("hole_s", hole_s)
-    # Heartbeats are taken one after the other: a hole of less than half a beat is the clock's.
-    is_hole = F.col("hole_s") > F.col("s") / 2
+    # Between heartbeats of which no line is missing no time can be missing either: that is a step of the clock.
+    is_hole = (hole_s > F.col("s") / 2) & (F.col("lost") > lost_before)
+    spanned = numbered.withColumns({"is_whole": is_whole, "hole_s": hole_s, "is_hole": is_hole})
     return spanned.groupBy(*BOOT).agg(
         F.sum("s").alias("beats_s"),
         F.coalesce(F.sum(F.when(F.col("is_whole"), F.col("s"))), F.lit(0.0)).alias("covered_s"),
-        F.coalesce(F.sum(F.when(is_hole, F.col("hole_s"))), F.lit(0.0)).alias("holes_s"),
+        F.coalesce(F.sum(F.when(F.col("is_hole"), F.col("hole_s"))), F.lit(0.0)).alias("holes_s"),
         F.max("s").alias("beat_s"),
         F.min("start").alias("first_beat"),
     )
@@ -75,7 +115,9 @@ def lossy_runs(loss_lines: DataFrame) -> DataFrame:
     return runs.withColumn("is_lossy", F.lit(True))
 
 
-def run_facts(runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataFrame) -> DataFrame:
+def run_facts(
+    runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataFrame, more: Sequence[DataFrame] = ()
+) -> DataFrame:
     """Each run of each proxy as `RunFacts`.
 
     Args:
@@ -83,12 +125,17 @@ def run_facts(runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataF
         holes: As `stream.seen.gap_table`.
         lines: Of all kinds, each once.
         others: Of them at least the heartbeats and the losses.
+        more: Per run `malformed`, `conflicts` and `clock_steps`, where there are any.
     """
     beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
-    parts = (clock_steps(lines), heartbeat_cover(beats, holes), lossy_runs(losses))
+    parts = (last_lines(lines), heartbeat_cover(beats, holes), lossy_runs(losses), *more)
     joined = reduce(lambda one, other: one.join(other, on=list(BOOT), how="left"), parts, runs)
     head_s = seconds(F.col("first_beat")) - seconds(F.col("first"))
     tail_s = seconds(F.col("last")) - seconds(F.col("complete_up_to"))
+    counts = {
+        name: F.coalesce(name, F.lit(0)) if name in joined.columns else F.lit(0)
+        for name in ("malformed", "conflicts", "clock_steps", "newer")
+    }
     # What happened since the last beat is not silence yet; the same holds before the first.
     edges_s = sum((F.when(edge > F.col("beat_s"), edge).otherwise(0.0) for edge in (head_s, tail_s)), F.lit(0.0))
     share = F.col("covered_s") / F.nullif(F.col("beats_s") + F.col("holes_s") + edges_s, F.lit(0.0))
@@ -104,5 +151,6 @@ def run_facts(runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataF
         "dropped_lines",
         F.coalesce("is_lossy", F.lit(False)).alias("is_lossy"),
         F.col("has_ended").alias("ended"),
-        "clock_steps",
+        *(count.cast("long").alias(name) for name, count in counts.items()),
+        (~F.col("has_ended") & F.coalesce("has_lines_behind", F.lit(False))).alias("has_tail"),
     )

@@ -12,13 +12,21 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from compliance.judging.facts import ContainmentFacts, EntitlementFacts, Facts, KeptFacts, LimiterFacts, RunFacts
-from compliance.judging.rounding import CLOCK_RESOLUTION_S, OWED_SHARE, OWED_WINDOW_S, excess_tolerance
+from compliance.judging.account import CLOCK_RESOLUTION_S, OWED_WINDOW_S, UNSEEN_S, excess_tolerance
+from compliance.judging.facts import (
+    ContainmentFacts,
+    DoubtFacts,
+    EntitlementFacts,
+    Facts,
+    KeptFacts,
+    LimiterFacts,
+    RunFacts,
+)
 from compliance.latest import complete_up_to
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
 
-Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts)
+Row = TypeVar("Row", LimiterFacts, ContainmentFacts, EntitlementFacts, KeptFacts, DoubtFacts)
 
 COMPLETE = 1 - 1e-9
 _NOT_KNOWN_WHOLE = 0.9999
@@ -56,8 +64,8 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     entitlement_share: float | None
     """Share of the time waited that passed what was owed; 1 if nobody waited; null without a limit."""
     unseen_percent: float | None
-    """A shortfall of up to so many percent of what was owed in ten seconds (in all its waiting, where that was less) is
-    not seen: 1 % and the largest entry; null if nobody waited."""
+    """A shortfall of so many percent of what is owed in ten seconds of waiting would not show; null if nobody waited.
+    Where that is more than 5 %, entitlement is unknown."""
     lines: int
     """Lines that were judged: each ends a window of every length."""
     coverage: float
@@ -75,6 +83,8 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     last: datetime
     worst_containment: ContainmentFacts | None
     worst_entitlement: EntitlementFacts | None
+    doubts: list[DoubtFacts] = []
+    """What of its lines contradicts each other, and so is not known."""
 
     @property
     def is_violated(self) -> bool:
@@ -127,8 +137,8 @@ def gravest(verdicts: Iterable[Verdict]) -> Verdict:
 def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     """Each limiter of each proxy, the gravest first."""
     coverage = {(run.proxy_id, run.boot_id): run_coverage(run) for run in facts.runs}
-    containment, entitlement, kept = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept)
-    seen = (Seen(rows, containment[key], entitlement[key], kept[key]) for key, rows in _grouped(facts.limiters).items())
+    of = _grouped(facts.containment), _grouped(facts.entitlement), _grouped(facts.kept), _grouped(facts.doubts)
+    seen = (Seen(rows, *(rows_of[key] for rows_of in of)) for key, rows in _grouped(facts.limiters).items())  # type: ignore[arg-type]
     verdicts = [_judge(limiter, coverage) for limiter in seen]
     return sorted(verdicts, key=_order)
 
@@ -160,7 +170,8 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
 
 def run_coverage(run: RunFacts) -> float:
     """The run's coverage; never whole while a line is known to be missing, or may be."""
-    return min(run.coverage, _NOT_KNOWN_WHOLE) if run.missing or run.is_lossy or run.is_cut_off else run.coverage
+    is_whole = not (run.missing or run.is_lossy or run.is_cut_off or run.is_doubtful)
+    return run.coverage if is_whole else min(run.coverage, _NOT_KNOWN_WHOLE)
 
 
 @dataclass(frozen=True)
@@ -171,22 +182,24 @@ class Seen:
     containment: list[ContainmentFacts]
     entitlement: list[EntitlementFacts]
     kept: list[KeptFacts]
+    doubts: list[DoubtFacts]
 
 
 def containment_share(seen: Seen, worst: ContainmentFacts | None) -> float:
     """Share of the judged time in which the limit was kept.
 
-    A violation that only the lines of streams show is none of the limiter's lines: there the whole stretch counts.
+    Where it has no lines, and only its streams show that it was not kept, all of the window counts.
     """
     judged_s = sum(row.judged_s for row in seen.kept)
     over_s = sum(row.over_s for row in seen.kept)
-    if worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
-        over_s = max(over_s, (worst.end - worst.start).total_seconds())
+    if not over_s and worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
+        over_s = (worst.end - worst.start).total_seconds()
+        judged_s = max(judged_s, over_s)
     return max(0.0, 1 - over_s / judged_s) if judged_s else 1.0
 
 
 def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
-    """Share of the time in which somebody waited whose last ten seconds passed what was owed.
+    """Share of the time in which somebody waited whose last ten seconds lacked nothing.
 
     What falls short only over the whole run counts by how much passed.
     """
@@ -206,6 +219,8 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
     least = max(entitlement, key=_deficit_s, default=None)
     is_over = any(window.excess > excess_tolerance(window.limit) for window in containment)
     is_short = least is not None and _deficit_s(least) > CLOCK_RESOLUTION_S
+    is_certain = not seen.doubts
+    is_seen = all(one.unseen_s <= UNSEEN_S for one in entitlement)
     span_s = sum((row.last - row.first).total_seconds() for row in rows)
     throttled_s = sum(row.throttled_s for row in rows)
     return LimiterVerdict(
@@ -223,12 +238,14 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         burst_bytes=latest.burst_bytes,
         values=max(row.values for row in rows),
         is_relative=latest.is_relative,
-        containment=_verdict(is_violated=is_over, was_limited=was_limited, coverage=covered),
-        entitlement=_verdict(is_violated=is_short, was_limited=was_limited, coverage=covered),
+        containment=_verdict(is_violated=is_over, was_limited=was_limited, is_known=is_certain and covered >= COMPLETE),
+        entitlement=_verdict(
+            is_violated=is_short, was_limited=was_limited, is_known=is_certain and is_seen and covered >= COMPLETE
+        ),
         shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,
         containment_share=containment_share(seen, worst) if was_limited else None,
         entitlement_share=entitlement_share(seen, least) if was_limited else None,
-        unseen_percent=unseen_percent(least) if least else None,
+        unseen_percent=max(map(unseen_percent, entitlement), default=None),
         lines=sum(row.lines for row in seen.kept),
         coverage=covered,
         passed_messages=sum(row.passed_messages for row in rows),
@@ -241,15 +258,16 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         last=max(row.last for row in rows),
         worst_containment=worst,
         worst_entitlement=least,
+        doubts=seen.doubts,
     )
 
 
-def _verdict(*, is_violated: bool, was_limited: bool, coverage: float) -> Verdict:
+def _verdict(*, is_violated: bool, was_limited: bool, is_known: bool) -> Verdict:
     if not was_limited:
         return "no limit"
     if is_violated:
         return "violated"
-    return "compliant" if coverage >= COMPLETE else "unknown"
+    return "compliant" if is_known else "unknown"
 
 
 def shortfall_percent(facts: EntitlementFacts) -> float:
@@ -260,9 +278,8 @@ def shortfall_percent(facts: EntitlementFacts) -> float:
 
 
 def unseen_percent(facts: EntitlementFacts) -> float:
-    """Percent of what is owed that may be lacking without being called a shortfall, in ten seconds of waiting."""
-    entry_s = OWED_SHARE * facts.waited_s - facts.served_s - facts.deficit_s
-    return min(100.0, 100 * (1 - OWED_SHARE + max(0.0, entry_s) / min(OWED_WINDOW_S, facts.whole_waited_s)))
+    """Percent of what is owed in ten seconds of waiting that may be lacking without showing."""
+    return min(100.0, 100 * facts.unseen_s / OWED_WINDOW_S)
 
 
 def _deficit_s(facts: EntitlementFacts) -> float:

@@ -1,5 +1,6 @@
 """Runs the sums of every section on Spark and hands back plain values, never more of them than one machine can hold."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,27 +11,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
+from accesslog.record import Kinds
 from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
 from compliance.figures.proposals import Proposal
 from compliance.judging import facts
-from compliance.judging.containment import containment_facts, judged_lines, units_in_force
-from compliance.judging.crosscheck import crosscheck_facts
+from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
-from compliance.judging.entitlement import entitlement_facts, owed_lines
-from compliance.judging.kept import kept_facts, kept_lines
-from compliance.judging.quality import gap_facts, run_facts
+from compliance.judging.judge import judged_limiters, tables_of
+from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.local_frame import local_frame
 from compliance.report.logs import Logs
 from compliance.report.subjects import MOST_STEPS, Subject, charted, shared_limits
-from compliance.schema import LIMITER
+from compliance.schema import BOOT, LIMITER
 
 MOST_LIMITS = 20_000
 MOST_TOPICS = 20_000
 MOST_USAGE = 200_000
 MOST_RUNS = 10_000
+MOST_NOTES = 200_000
 MOST_LISTED = 1_000
 """Rows of every other table that come out of Spark: the worst of them."""
 
@@ -108,8 +109,11 @@ class Found:
     def quality(self, logs: Logs) -> Tables:
         """How much of the log is there."""
         kept = logs.tables
-        found = run_facts(kept.runs, kept.gaps, logs.lines, logs.others)
+        steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
+        more = [malformed_of(kept.quarantine, logs.lines), conflicts_of(kept.rows, kept.copies), steps]
+        found = run_facts(kept.runs, kept.gaps, logs.lines, logs.others, more)
         runs = self.rows("runs", found, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
+        newer = newer_facts(logs.lines, list(Kinds.BY_NAME))
         groups = kept.quarantine.groupBy("file", "reason").agg(
             F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
         )
@@ -119,6 +123,8 @@ class Found:
         changed = changes.change_facts(logs.of("change"), logs.limits)
         return {
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
+            "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
+            "newer": self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
             "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
             "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
@@ -127,36 +133,35 @@ class Found:
 
     def judged(self, logs: Logs, objective: float) -> Tables:
         """The limits, the worst ones if there are too many, with their worst windows; and how fast budgets burn."""
-        units = units_in_force(logs.limits)
-        judged = judged_lines(logs.limits, units).persist()
-        owed = owed_lines(logs.limits).persist()
+        judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
-            kept = kept_lines(judged, owed)
-            containment = containment_facts(judged).unionByName(crosscheck_facts(judged, logs.intervals, units))
-            limits = self.limits(
-                usage.limiter_facts(logs.limits), containment, entitlement_facts(owed), kept_facts(kept)
-            )
-            burned = burn.burn_facts(kept, objective)
-            return limits | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
+            found = judged.where(F.col("facts").isNotNull())
+            tables = self.limits(usage.limiter_facts(logs.limits), found)
+            minutes = judged.where(F.col("minute").isNotNull())
+            burned = burn.burn_facts(minutes, objective)
+            return tables | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
         finally:
             judged.unpersist()
-            owed.unpersist()
 
-    def limits(self, limiters: DataFrame, containment: DataFrame, entitlement: DataFrame, kept: DataFrame) -> Tables:
-        """All of them, or the worst ones."""
-        more = limiters.select(*rates.LIMIT_KEY).distinct().count() - MOST_LIMITS
+    def limits(self, limiters: DataFrame, found: DataFrame) -> Tables:
+        """All of them, or the worst ones.
+
+        Args:
+            limiters: As `LimiterFacts`.
+            found: The rows of `judged_limiters` with facts.
+        """
+        keys = limiters.select(*rates.LIMIT_KEY).unionByName(found.select(*rates.LIMIT_KEY)).distinct()
+        more = keys.count() - MOST_LIMITS
         if more > 0:
             self.left_out["limiters"] = more
-            worst = worst_limits(limiters, containment, entitlement, MOST_LIMITS)
-            limiters, containment, entitlement, kept = (
-                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi")
-                for frame in (limiters, containment, entitlement, kept)
+            worst = worst_limits(limiters, found, MOST_LIMITS)
+            limiters, found = (
+                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi") for frame in (limiters, found)
             )
-        return {
-            "limiters": all_rows(limiters, facts.LimiterFacts),
-            "containment": all_rows(containment, facts.ContainmentFacts),
-            "entitlement": all_rows(entitlement, facts.EntitlementFacts),
-            "kept": all_rows(kept, facts.KeptFacts),
+        tables = tables_of(found.orderBy(*LIMITER).collect())
+        of_lines = all_rows(limiters, facts.LimiterFacts)
+        return {"limiters": [*of_lines, *tables.alone]} | {
+            name: getattr(tables, name) for name in ("containment", "entitlement", "kept", "doubts")
         }
 
     def totals(self, intervals: DataFrame) -> Tables:
@@ -256,21 +261,28 @@ class Found:
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
 
 
-def worst_limits(limiters: DataFrame, containment: DataFrame, entitlement: DataFrame, most: int) -> DataFrame:
+def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
     """The keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
-    scores = (
-        containment.select(*rates.LIMIT_KEY, F.try_divide("excess", "limit").alias("score"), F.lit(0.0).alias("waits")),
-        entitlement.select(
-            *rates.LIMIT_KEY, F.greatest("deficit_s", "whole_deficit_s").alias("score"), F.lit(0.0).alias("waits")
-        ),
-        limiters.select(
-            *rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s").alias("waits")
-        ),
-    )
-    either = scores[0].unionByName(scores[1]).unionByName(scores[2])
+    scores = found.select(*rates.LIMIT_KEY, "score", F.lit(0.0).alias("waits"))
+    waits = limiters.select(*rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s"))
+    either = scores.unionByName(waits.withColumnRenamed("throttled_s", "waits"))
     worst = either.groupBy(*rates.LIMIT_KEY).agg(F.max("score").alias("score"), F.sum("waits").alias("waits"))
     order = (F.desc_nulls_last("score"), F.desc("waits"), *rates.LIMIT_KEY)
     return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
+
+
+def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
+    """Of each run in which something was changed or is missing, where."""
+    changes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in logs.of("change").select(*BOOT, "seq").limit(MOST_NOTES).collect():
+        changes[row.proxy_id, row.boot_id].append(row.seq)
+    for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
+        holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
+    return {
+        run: RunNotes(has_begin=0 not in holes[run], changes=sorted(changes[run]), holes=sorted(holes[run]))
+        for run in {*changes, *holes}
+    }
 
 
 def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:

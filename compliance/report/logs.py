@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compliance.judging.clock_steps import steps_back, with_epoch
-from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.judging.clocks import step_facts, steps_of, with_axis
+from compliance.schema import BOOT, defaulted_fields, nullable_fields, required_fields
 from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")
@@ -23,9 +23,10 @@ class Logs:
     Args:
         tables: What a job has kept.
         lines: Each line once, of all kinds: what they all have.
-        limits: Lines of limiters with their epoch, those of one limiter in one partition and in order.
-        intervals: Lines of streams with their epoch.
+        limits: Lines of limiters, on the axis of `clocks.with_axis`.
+        intervals: Lines of streams, likewise.
         others: Lines of the other kinds that are counted.
+        clock_steps: As `clocks.step_facts`.
     """
 
     tables: LogTables
@@ -33,6 +34,7 @@ class Logs:
     limits: DataFrame
     intervals: DataFrame
     others: DataFrame
+    clock_steps: DataFrame
 
     def of(self, kind: str) -> DataFrame:
         """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
@@ -51,13 +53,13 @@ def opened(tables: LogTables) -> Iterator[Logs]:
     is_small = F.col("kind").isin(*_SMALL)
     kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
     intervals, limits, others = kept
-    # No window over the lines of a limiter has to move or to sort them then.
-    limits = limits.repartition(*LIMITER).sortWithinPartitions(*LIMITER, "seq")
     frames = [frame.persist() for frame in (intervals, limits, others)]
     try:
         lines = rows.select(*_EVERY)
-        steps = steps_back(lines, others)
-        yield Logs(tables, lines, with_epoch(limits, steps), with_epoch(intervals, steps), others)
+        beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
+        found = step_facts(beats, tables.gaps)
+        steps = steps_of(found)
+        yield Logs(tables, lines, with_axis(limits, steps), with_axis(intervals, steps), others, found)
     finally:
         for frame in frames:
             frame.unpersist()

@@ -6,7 +6,7 @@ and files that are already written: those are put together here, and put in thei
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,7 @@ from pyspark.sql.types import DateType, StructField
 from compliance.schema import placed_schema
 from compliance.stream import runs, seen
 from compliance.stream.options import Job
-from compliance.stream.piece import QUARANTINE, ROWS, WINDOWS
+from compliance.stream.piece import COPIES, QUARANTINE, ROWS, WINDOWS
 from compliance.stream.reading import Batch, SourceChangedError, read
 from compliance.stream.seen import Seen
 from compliance.stream.sinks import Tables
@@ -32,6 +32,8 @@ from compliance.stream.windows import published
 
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
+MOST_NEWER = 100
+"""So many unknown fields are named."""
 _ROWS = placed_schema(StructField("day", DateType()))
 
 
@@ -61,7 +63,7 @@ class BatchWriter:
         known = Seen.of(self._state.read(before, "seen", seen.SCHEMA))
         batch = read(lines, known, self._job.windows)
         known = known.union(*batch.seen().values())
-        self._quarantine(batch, step)
+        self._put_aside(batch, step)
         self._keep(batch, step)
         watermarks_s = totals.watermark_s, max(totals.watermark_s, self._watermark_s(batch))
         late = self._windows(batch, (before, step), watermarks_s)
@@ -76,11 +78,13 @@ class BatchWriter:
         # A proxy whose clock is far ahead must not close everybody's windows.
         return int(min(reached / 1e6, time.time()) - self._job.late_after_s)
 
-    def _quarantine(self, batch: Batch, step: int) -> None:
-        place = f"{self._job.out}/quarantine/step={step}"
-        self._storage.remove(place)
-        for number, piece in enumerate(batch.of(QUARANTINE)):
-            self._storage.put(f"{place}/part-{number:05}.json.gz", piece.content)
+    def _put_aside(self, batch: Batch, step: int) -> None:
+        """Malformed lines, and copies, which the report compares with the lines that were kept."""
+        for name, folder, kind in ((QUARANTINE, self._job.out, "json.gz"), (COPIES, self._job.work, "parquet")):
+            place = f"{folder}/{name}/step={step}"
+            self._storage.remove(place)
+            for number, piece in enumerate(batch.of(name)):
+                self._storage.put(f"{place}/part-{number:05}.{kind}", piece.content)
 
     def _keep(self, batch: Batch, step: int) -> None:
         stage = self._stage("rows")
@@ -140,4 +144,10 @@ def _added(totals: Totals, batch: Batch, known: Seen, late: Counter[str], waterm
         lost=totals.lost + sum(found.lost for found in parts),
         late={width: totals.late.get(width, 0) + late[width] for width in sorted({*totals.late, *late}, key=int)},
         watermark_s=watermark_s,
+        newer=_newer(totals, *(found.newer for found in parts)),
     )
+
+
+def _newer(totals: Totals, *more: Mapping[str, int]) -> dict[str, int]:
+    together = sum(map(Counter, more), Counter(totals.newer))
+    return dict(together.most_common(MOST_NEWER))

@@ -20,7 +20,7 @@ from compliance.stream.adding import codes_of, windows_of
 from compliance.stream.known import Known
 from compliance.stream.numbering import Numbering
 from compliance.stream.parquet import by_day, parquet
-from compliance.stream.piece import FOUND, QUARANTINE, ROWS, WINDOWS, Found, Piece, encoded
+from compliance.stream.piece import COPIES, FOUND, QUARANTINE, ROWS, WINDOWS, Found, Piece, encoded
 from compliance.stream.seen import Seen
 from compliance.stream.window_table import WindowTable
 
@@ -49,6 +49,7 @@ class Part:
         self._spans: runs.Spans = {}
         self._lines = self._malformed = self._copies = self._losses = self._lost = 0
         self._rows: dict[str, list[pa.RecordBatch]] = {}
+        self._doubled: list[pa.RecordBatch] = []
         self._kept_lines = 0
         self._quarantine = bytearray()
 
@@ -56,7 +57,8 @@ class Part:
         """All of the part: `value`, `file` and `block` or `line` in."""
         for batch in batches:
             self._add(batch)
-            if self._kept_lines >= MOST_LINES or len(self._quarantine) >= MOST_TEXT:
+            doubled = sum(copies.num_rows for copies in self._doubled)
+            if self._kept_lines + doubled >= MOST_LINES or len(self._quarantine) >= MOST_TEXT:
                 yield from self._flushed()
         yield from self._flushed()
         yield Piece(self._number, FOUND, msgspec.msgpack.encode(self._found()))
@@ -89,10 +91,9 @@ class Part:
             return rows
         self._copies += copies
         bounds = np.cumsum([batch.num_rows for batch in rows.values()])[:-1]
-        return {
-            kind: batch.filter(pa.array(mask))
-            for (kind, batch), mask in zip(rows.items(), np.split(is_new, bounds), strict=True)
-        }
+        masked = list(zip(rows.items(), np.split(is_new, bounds), strict=True))
+        self._doubled += [batch.filter(pa.array(~mask)) for (_, batch), mask in masked if not mask.all()]
+        return {kind: batch.filter(pa.array(mask)) for (kind, batch), mask in masked}
 
     def _are_new(self, heads: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         numbers, whose = heads["seq"].to_numpy(), codes_of(heads, BOOT)
@@ -112,9 +113,11 @@ class Part:
                 yield Piece(self._number, WINDOWS + table.name, encoded(windows))
         if of_kind:
             yield from self._files(pa.concat_tables(of_kind.values()))
+        if self._doubled:
+            yield Piece(self._number, COPIES, parquet(pa.Table.from_batches(self._doubled)))
         if self._quarantine:
             yield Piece(self._number, QUARANTINE, gzip.compress(self._quarantine, 1))
-        self._rows, self._kept_lines, self._quarantine = {}, 0, bytearray()
+        self._rows, self._doubled, self._kept_lines, self._quarantine = {}, [], 0, bytearray()
 
     def _files(self, rows: pa.Table) -> Iterator[Piece]:
         for day, of_day in by_day(rows, rows["start"].cast(pa.date32())):
@@ -130,6 +133,7 @@ class Part:
             blocks=list(self._numbering.lines.items()),
             spans=list(self._spans.items()),
             seen=[(run, ranges.tolist()) for run, ranges in self._own.ranges.items()],
+            newer=dict(self._columns.newer),
         )
 
 

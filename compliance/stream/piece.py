@@ -11,6 +11,8 @@ from compliance.stream.seen import Run
 
 ROWS = "rows"
 """A Parquet file of rows, all of one day."""
+COPIES = "copies"
+"""A Parquet file of lines whose number had been seen."""
 QUARANTINE = "quarantine"
 """Malformed lines, as JSON lines, compressed: what is no text can be six times as long when it is told."""
 FOUND = "found"
@@ -62,6 +64,7 @@ class Found(msgspec.Struct, frozen=True):
         blocks: Lines of each block of a file, in the order in which they were read.
         spans: What is said of the runs of proxies.
         seen: Of each run the numbers of lines that were new, as ranges.
+        newer: How often which fields were there that this version does not know.
     """
 
     lines: int
@@ -72,6 +75,7 @@ class Found(msgspec.Struct, frozen=True):
     blocks: list[tuple[Block, int]]
     spans: list[tuple[Run, Span]]
     seen: list[tuple[Run, list[tuple[int, int]]]]
+    newer: dict[str, int] = {}
 
     @property
     def rows(self) -> int:

@@ -38,6 +38,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that came after their window had been closed, by the width of the window in seconds."""
     watermark_s: int = 0
     """Windows that end by then (seconds since 1970) are closed."""
+    newer: dict[str, int] = {}
+    """How often which fields were there that this version does not know."""
 
 
 class _Version(msgspec.Struct, frozen=True):

@@ -48,6 +48,8 @@ STREAM = Counts(
 OBSERVED = Counts((("held_messages", "held_messages"), ("exceeded_messages", "dropped_messages")))
 LIMITER = Counts(
     (
+        ("idle_ns", "idle_ns"),
+        ("reserved_ns", "reserved_ns"),
         ("passed_entries", "entries"),
         ("passed_messages", "messages"),
         ("passed_bytes", "size"),

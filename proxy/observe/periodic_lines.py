@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from accesslog.record import IntervalLine, LimitLine
 from limiter.limiter import Limiter, Scope
 from limiter.stream import Stream
+from protocol.topic_name import parse_topic
 from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import LogLines, Span
@@ -118,6 +119,8 @@ class PeriodicLines:
             "client_version": connection.client_version,
             "client_role": connection.client_role,
             "resource_group": resource_group(stream),
+            "exempt": parse_topic(name.topic).is_system,
+            "limit_levels": " ".join(one.scope.level for one in stream.chain),
             "stream_id": name.stream_id,
             "producer_name": name.producer_name,
             "subscription": name.subscription,

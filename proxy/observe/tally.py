@@ -15,6 +15,9 @@ from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.observe.changes import LIMITER, OBSERVED, STREAM, Counts, Values
 from proxy.observe.totals import NamespaceTotals, Totals
 
+_BUCKETS = ("messages", "peak_messages", "bytes", "peak_bytes")
+"""The buckets of a limiter, as the fields of its line are called."""
+
 
 class Taken(NamedTuple):
     """Counts of one usage at the end of an interval, at its begin, and when the totals last looked in between."""
@@ -57,11 +60,12 @@ class TakenStream(NamedTuple):
 
 
 class TakenLimiter(NamedTuple):
-    """What a limiter counted in an interval, and its largest entry's messages and bytes."""
+    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`."""
 
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
+    balances: tuple[tuple[float, float] | None, ...]
 
 
 class Tally:
@@ -111,7 +115,8 @@ class Tally:
         usage = limiter.usage
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest)
+        limiter.count_idle(now)
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now))
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """What the stream's line says that was counted; adds it to the totals."""
@@ -144,6 +149,15 @@ class Tally:
             "largest_entry_bytes": taken.largest[1],
         }
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
+        fields["idle_ms"] = fields.pop("idle_ns") / 1e6
+        reserved_ns = fields.pop("reserved_ns")
+        if reserved_ns:
+            fields["reserved_ms"] = reserved_ns / 1e6
+        for name, balance in zip(_BUCKETS, taken.balances, strict=True):
+            if balance is not None:
+                fields[f"tokens_{name}"], overflow = balance
+                if overflow:
+                    fields[f"overflow_{name}"] = overflow
         return fields
 
     def end(self) -> None:

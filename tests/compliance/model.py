@@ -68,16 +68,27 @@ class Model:
 
 
 def worst_excess(lines, end):
-    """Of all windows that end with that line, by trial: how much more passed than burst, rate and one entry allow."""
-    excesses = []
-    for begin in range(end, -1, -1):
-        if (lines[begin].rate, lines[begin].burst) != (lines[end].rate, lines[end].burst):
-            break
-        window = lines[begin : end + 1]
-        time_s = Fraction(lines[end].at_ms + lines[end].duration_ms - lines[begin].at_ms, MS)
-        allowed = lines[end].burst + lines[end].rate * time_s + lines[end].largest
-        excesses.append(sum(line.passed for line in window) - allowed)
-    return max(excesses)
+    """Of all windows that end with that line, by trial: how much more passed than a full bucket and one entry allow.
+
+    Where the value changes, what is at hand is clipped to the new burst; a debt stays in tokens where the rate rises,
+    in seconds where it falls, and never longer than it was made for.
+    """
+    return max(_excess(lines[begin : end + 1]) for begin in range(end + 1))
+
+
+def _excess(window):
+    tokens, made, before = Fraction(window[0].burst), window[0].rate, window[0]
+    paid_at = before.at_ms
+    for line in window:
+        if (line.rate, line.burst) != (before.rate, before.burst):
+            made = before.rate if line.at_ms >= paid_at else made
+            if tokens < 0:
+                tokens *= Fraction(min(line.rate, made), min(before.rate, made))
+            tokens = min(tokens, Fraction(line.burst))
+            paid_at = line.at_ms + max(Fraction(0), -tokens * MS / line.rate)
+        tokens = min(tokens, Fraction(line.burst)) + Fraction(line.rate * line.duration_ms, MS) - line.passed
+        before = line
+    return -tokens - window[-1].largest
 
 
 def simulate(seed, largest_entry=1, change_at_ms=None):

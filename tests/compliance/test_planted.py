@@ -77,7 +77,7 @@ def test_the_evidence_is_the_line_that_stands_there(report, name):
 
 def test_nothing_else_is_violated(report):
     modelled = {f"{name}-{seed}" for name in ("over", "changed-over", "starved") for seed in SEEDS}
-    by_hand = {"over", "changed-and-over", "starved", "lost-and-over", "stepped-and-over", "bypassed"}
+    by_hand = {"over", "changed-and-over", "starved", "lost-and-over", "stepped-and-over", "bypassed", "hostile"}
     assert {one.proxy_id for one in report[0].limiters if one.is_violated} == modelled | by_hand
 
 

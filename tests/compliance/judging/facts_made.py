@@ -5,6 +5,7 @@ from typing import Any
 
 from compliance.judging.facts import (
     ContainmentFacts,
+    DoubtFacts,
     EntitlementFacts,
     Facts,
     KeptFacts,
@@ -97,8 +98,14 @@ def entitlement_fact(deficit_s, **more):
     values: dict[str, Any] = {"start": BEGIN, "end": END, "waited_s": 10.0, "served_s": 9.0, "deficit_s": deficit_s}
     values |= {"first_line": FIRST_LINE, "last_line": LAST_LINE}
     values |= {"passed_messages": 900, "passed_bytes": 90_000, "owed_messages": 1000.0, "owed_bytes": None}
-    whole: dict[str, Any] = {"whole_waited_s": 10.0, "whole_served_s": 9.5, "whole_deficit_s": -1.0}
+    whole: dict[str, Any] = {"whole_waited_s": 10.0, "whole_served_s": 9.5, "whole_deficit_s": -1.0, "unseen_s": 0.11}
     return EntitlementFacts(**(_LIMITER | values | whole | more))
+
+
+def doubt_fact(**more):
+    values: dict[str, Any] = {"what": "streams", "said": "its streams passed 50 messages, and it passed 40"}
+    values |= {"start": BEGIN, "end": END, "first_line": FIRST_LINE, "last_line": LAST_LINE}
+    return DoubtFacts(**(_LIMITER | values | more))
 
 
 def facts(**more):

@@ -10,16 +10,12 @@ import msgspec
 import pytest
 
 from accesslog.record import LimitLine
-from compliance.judging.containment import containment_facts, judged_lines
-from compliance.judging.entitlement import entitlement_facts, owed_lines
-from compliance.judging.rounding import excess_tolerance
-from tests.compliance.judging.checked import crosschecked
-from tests.compliance.planted import PlantedLog, frame
+from tests.compliance.judging.pure import deficit_s, excess, verdicts
+from tests.compliance.planted import TOPIC as TOPIC_OF_LOG
+from tests.compliance.planted import PlantedLog
 from tests.proxy.backlog import Backlog, Published
 from tests.proxy.conversation import World, consumer, publisher
 from tests.proxy.wire import TOPIC
-
-pytestmark = pytest.mark.spark
 
 RATES = (100, 100, 400, 30, 0, 0, 250, 250, 5, 5, 60, 0, 0, 0, 0, 0)
 
@@ -39,10 +35,6 @@ def lines_of(batch: int) -> list[Any]:
     finally:
         world.close()
     return world.lines()
-
-
-def log_of(name: str, lines: list[Any]) -> PlantedLog:
-    return PlantedLog(proxy_id=name, lines=[msgspec.structs.replace(line, proxy_id=name) for line in lines])
 
 
 def worse(lines: list[Any], spoil: Callable[[LimitLine, int], LimitLine]) -> list[Any]:
@@ -71,24 +63,19 @@ def falls_to_ten(log: PlantedLog, *, configured: tuple[float, float]) -> Planted
 
 
 @pytest.fixture(scope="module")
-def excess_and_deficit(spark: Any) -> dict[str, tuple[float, float]]:
+def excess_and_deficit() -> dict[str, tuple[float, float]]:
     """Of each log the worst excess over what counts as rounding, and the worst deficit."""
     singles, batches = lines_of(1), lines_of(50)
-    logs = [
-        log_of("singles", singles),
-        log_of("batches", batches),
-        log_of("more", worse(singles, a_tenth_more)),
-        log_of("less", worse(singles, some_less)),
-    ]
-    limits = frame(spark, logs, "limit")
-    facts = containment_facts(judged_lines(limits)).unionByName(crosschecked(spark, logs)).collect()
-    found = {log.proxy_id: (-1e9, -1e9) for log in logs}
-    for row in facts:
-        if row.direction == "dispatch":
-            excess = max(found[row.proxy_id][0], row.excess - excess_tolerance(row.limit))
-            found[row.proxy_id] = excess, -1e9
-    for row in entitlement_facts(owed_lines(limits)).collect():
-        found[row.proxy_id] = found[row.proxy_id][0], max(row.deficit_s, row.whole_deficit_s)
+    logs = {
+        "singles": singles,
+        "batches": batches,
+        "more": worse(singles, a_tenth_more),
+        "less": worse(singles, some_less),
+    }
+    found = {}
+    for name, lines in logs.items():
+        of_dispatch = [one for (direction, _, _), one in verdicts(lines).items() if direction == "dispatch"]
+        found[name] = max(map(excess, of_dispatch)), max(map(deficit_s, of_dispatch))
     return found
 
 
@@ -111,11 +98,11 @@ def test_less_than_the_limit_of_each_moment_is_seen(excess_and_deficit: dict[str
     assert excess_and_deficit["less"][1] > 0
 
 
-def test_a_batch_that_passes_before_another_is_paid_is_seen_though_the_limit_fell(spark: Any) -> None:
-    """Where it fell because less was published; an operator's own change may shorten a debt."""
-    measured = falls_to_ten(PlantedLog(proxy_id="measured"), configured=(10, 10))
-    changed = falls_to_ten(PlantedLog(proxy_id="changed"), configured=(110, 10))
-    rows = containment_facts(judged_lines(frame(spark, [measured, changed], "limit"))).collect()
-    excess = {row.proxy_id: row.excess for row in rows if row.unit == "messages"}
-    assert excess["measured"] == pytest.approx(2000 - (11 + 110 + 10 + 1000))
-    assert excess["changed"] < 0
+def test_a_batch_that_passes_before_another_is_paid_is_seen_though_the_limit_fell() -> None:
+    """Where it fell because less was published a debt stays in messages; an operator's own change may shorten it."""
+    measured = falls_to_ten(PlantedLog(), configured=(10, 10))
+    changed = falls_to_ten(PlantedLog(), configured=(110, 10))
+    worst = [excess(verdicts(log.lines)["publish", "topic", TOPIC_OF_LOG]) for log in (measured, changed)]
+    assert worst[0] == pytest.approx(2000 - (11 + 110 + 10 + 1000) - 0.5, abs=1e-3)
+    # 879 at 110/s are 79.9 at 10/s, of which the second line pays ten.
+    assert worst[1] == pytest.approx(879 / 11 - 10 - 0.5, abs=1e-3)

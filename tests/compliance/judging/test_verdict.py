@@ -3,7 +3,15 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.verdict import gravest, judge_limiters, judge_overall
-from tests.compliance.judging.facts_made import END, containment_fact, entitlement_fact, facts, limiter_fact, run_fact
+from tests.compliance.judging.facts_made import (
+    END,
+    containment_fact,
+    doubt_fact,
+    entitlement_fact,
+    facts,
+    limiter_fact,
+    run_fact,
+)
 
 
 def judged(**more):
@@ -60,13 +68,23 @@ def test_the_shortfall_is_that_of_the_worse_of_window_and_whole():
     assert (whole.entitlement, whole.shortfall_percent) == ("violated", pytest.approx(2.0))
 
 
-def test_what_a_verdict_on_entitlement_cannot_see_is_one_percent_and_one_entry():
-    # An entry that is worth half a second of the limit.
-    least = entitlement_fact(-0.1, waited_s=10.0, served_s=9.5, whole_waited_s=60.0)
-    assert judged(entitlement=[least]).unseen_percent == pytest.approx(1 + 5)
-    short = entitlement_fact(-0.49, waited_s=1.0, served_s=0.98, whole_waited_s=1.0)
-    assert judged(entitlement=[short]).unseen_percent == pytest.approx(1 + 50)
+@pytest.mark.parametrize(("unseen_s", "verdict"), [(0.5, "compliant"), (0.51, "unknown")])
+def test_what_cannot_be_seen_is_said_and_beyond_five_percent_nothing_is_confirmed(unseen_s, verdict):
+    limiter = judged(entitlement=[entitlement_fact(-0.1, unseen_s=unseen_s)])
+    assert (limiter.unseen_percent, limiter.entitlement) == (pytest.approx(10 * unseen_s), verdict)
     assert judged().unseen_percent is None
+
+
+def test_what_contradicts_itself_is_not_known():
+    limiter = judged(doubts=[doubt_fact()])
+    assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")
+    assert judged(doubts=[doubt_fact()], containment=[containment_fact(5.0)]).containment == "violated"
+
+
+@pytest.mark.parametrize("found", [{"malformed": 1}, {"conflicts": 1}, {"newer": 1}, {"has_tail": True}])
+def test_lines_that_cannot_be_read_may_be_of_any_limit_of_their_run(found):
+    limiter = judged(runs=[run_fact(**found)])
+    assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")
 
 
 def test_runs_of_one_proxy_are_one_limiter_and_the_worst_counts():

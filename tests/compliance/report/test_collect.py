@@ -4,9 +4,9 @@ from pyspark.sql import functions as F
 from compliance.figures.delays import episode_facts
 from compliance.figures.facts import EpisodeFacts
 from compliance.figures.usage import limiter_facts, usage_facts
-from compliance.judging.containment import containment_facts, judged_lines
-from compliance.judging.entitlement import entitlement_facts, owed_lines
+from compliance.judging.clocks import with_axis
 from compliance.judging.facts import UsageFacts
+from compliance.judging.judge import judged_limiters
 from compliance.report.collect import Found, worst_limits
 from tests.compliance.planted import PlantedLog, frame
 
@@ -35,10 +35,12 @@ def test_of_too_many_limits_the_violated_ones_are_kept(spark):
     log = PlantedLog()
     for number in range(5):
         log.limit(500 if number == 3 else 100, name=f"t{number}")
-    log.limit(20, name="starved")
-    lines = frame(spark, [log], "limit")
-    over, short = containment_facts(judged_lines(lines)), entitlement_facts(owed_lines(lines))
-    worst = worst_limits(limiter_facts(lines), over, short, 2)
+    for _ in range(3):
+        log.limit(20, name="starved")
+        log.second += 1
+    lines = with_axis(frame(spark, [log], "limit"), [])
+    found = judged_limiters(lines, with_axis(frame(spark, [log], "interval"), []), {})
+    worst = worst_limits(limiter_facts(lines), found.where("facts is not null"), 2)
     assert {row.name for row in worst.collect()} == {"t3", "starved"}
 
 

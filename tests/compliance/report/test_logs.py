@@ -1,7 +1,6 @@
 from datetime import timedelta
 
 import pytest
-from pyspark.sql import functions as F
 
 from compliance.report.logs import opened
 from compliance.tables import LogTables
@@ -14,7 +13,8 @@ pytestmark = pytest.mark.spark
 def tables_of(spark, *logs):
     rows = frame(spark, logs)
     runs, gaps = kept_of(spark, *logs)
-    return LogTables(rows, runs, gaps, spark.createDataFrame([], "file string"), rows.count())
+    none = spark.createDataFrame([], "file string")
+    return LogTables(rows, runs, gaps, quarantine=none, copies=none, lines=rows.count(), newer={})
 
 
 def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
@@ -29,21 +29,12 @@ def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
         assert "largest_entry_messages" not in logs.intervals.columns
 
 
-def test_lines_of_a_limiter_stand_together_and_in_order(spark):
-    logs = [exact_log(20, proxy_id=f"proxy-{number}") for number in range(5)]
-    with opened(tables_of(spark, *logs)) as opened_logs:
-        rows = opened_logs.limits.select("proxy_id", "seq", F.spark_partition_id().alias("part")).collect()
-    assert len({(row.proxy_id, row.part) for row in rows}) == 5
-    for part in {row.part for row in rows}:
-        mine = [(row.proxy_id, row.seq) for row in rows if row.part == part]
-        assert mine == sorted(mine)
-
-
-def test_lines_know_whether_the_clock_was_put_back(spark):
+def test_lines_have_their_place_on_an_axis_without_steps(spark):
     log = PlantedLog()
     log.tick(1)
     log.begin -= timedelta(seconds=30)
     log.tick(1)
     with opened(tables_of(spark, log)) as logs:
-        assert [row.epoch for row in logs.limits.orderBy("seq").collect()] == [0, 1]
-        assert [row.epoch for row in logs.intervals.orderBy("seq").collect()] == [0, 1]
+        for frame_ in (logs.limits, logs.intervals):
+            (first, second) = frame_.orderBy("seq").collect()
+            assert (second.start_us, second.end_us - second.start_us) == (first.end_us, 1_000_000)

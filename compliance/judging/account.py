@@ -1,0 +1,764 @@
+"""One limiter's lines replayed: what it may have passed, what it owed, and whether its books balance.
+
+Plain values in, plain values out; the rules stand in docs/compliance.md. Each bucket is replayed with two balances:
+
+    room    the most that an exact bucket could hold: passing more than that and one entry is a violation
+    least   the least that it could hold: while somebody waits it holds less than a token, or tokens were kept back
+
+A line tells how much passed in its span and not when. So the two are bounds, and one value where the line tells what
+the bucket holds at its end.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from msgspec import Struct
+
+from compliance.judging.facts import LinePlace
+from compliance.schema import OBSERVED
+
+BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
+"""A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
+CLOCK_RESOLUTION_S = 1e-6
+"""The record's times are exact to a microsecond: so much of a limit is no excess."""
+LATE_S = 0.02
+"""By so much a timer may be late: the proxy tells what exceeds it."""
+OWED_WINDOW_S = 10.0
+SHORT_S = 0.1
+"""So many seconds' worth of a limit may be lacking in ten seconds of the log ..."""
+SHORT_SHARE = 0.01
+"""... and of a whole run such a share of the time waited, besides."""
+UNEXPLAINED_S = 0.005
+"""What the proxy itself does not tell to be late timers is no more than rounding."""
+UNSEEN_S = 0.5
+"""Where more could be lacking in ten seconds without showing, the verdict is unknown."""
+CONTIGUOUS_S = 2e-6
+"""Lines without time in between, but for what is cut off below a microsecond."""
+_SAME_WAIT_S = 0.002
+_ROUNDING = 1e-6
+
+
+def excess_tolerance(limit: float) -> float:
+    """Half a message or byte, and a microsecond's worth of the limit."""
+    return 0.5 + CLOCK_RESOLUTION_S * limit
+
+
+class Line(Struct, array_like=True):
+    """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
+
+    Values stand in the order of `BUCKETS`; None is no limit, or not told.
+    """
+
+    seq: int
+    place: tuple[str, int | None]
+    at_us: tuple[int, int]
+    wall_us: tuple[int, int]
+    duration_s: float
+    mode: str
+    rates: tuple[float | None, ...]
+    bursts: tuple[float | None, ...]
+    published: tuple[float | None, float | None]
+    passed: tuple[int, int]
+    largest: tuple[int, int]
+    waited_s: float
+    idle_s: float | None
+    """None: the line tells neither this nor balances."""
+    reserved_s: float
+    tokens: tuple[float | None, ...]
+    overflow: tuple[float, ...]
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether somebody was held to it."""
+        return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
+
+
+class Streams(Struct, array_like=True):
+    """What the lines of the streams under the limiter say of one span, together."""
+
+    seq: int
+    place: tuple[str, int | None]
+    at_us: tuple[int, int]
+    wall_us: tuple[int, int]
+    duration_s: float
+    passed: tuple[int, int]
+    """What counts against limits."""
+    largest: tuple[int, int]
+    """No entry was larger."""
+    only_wait_s: float
+    """Longest wait of a stream that is under no other limit."""
+    named_wait_s: float
+    """Longest wait of a stream that names this limit for its last wait."""
+    is_told: bool
+    """The lines say that their streams are under this limit; else it is concluded from names."""
+    said: tuple[float | None, float | None]
+    """The limit's value as streams have it for which it is the lowest."""
+
+
+class Window(Struct):
+    """The worst window of one bucket by one account, as `ContainmentFacts`; times are microseconds since 1970."""
+
+    unit: str
+    is_peak: bool
+    basis: str
+    start_us: int
+    end_us: int
+    passed: float
+    allowed: float
+    limit: float
+    excess: float
+    first_line: LinePlace
+    last_line: LinePlace
+
+
+class Owed(Struct):
+    """The worst ten seconds and the whole of what was owed, as `EntitlementFacts`; times likewise."""
+
+    start_us: int
+    end_us: int
+    waited_s: float
+    served_s: float
+    deficit_s: float
+    passed_messages: int
+    passed_bytes: int
+    owed_messages: float | None
+    owed_bytes: float | None
+    first_line: LinePlace
+    last_line: LinePlace
+    whole_waited_s: float
+    whole_served_s: float
+    whole_deficit_s: float
+    unseen_s: float
+
+
+class Doubt(Struct):
+    """Two things that the log says and that cannot both be true, as `DoubtFacts`; times likewise."""
+
+    what: str
+    said: str
+    start_us: int
+    end_us: int
+    first_line: LinePlace
+    last_line: LinePlace
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class RunNotes:
+    """What is to be known of a run besides.
+
+    Args:
+        has_begin: No line before its first is missing.
+        changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
+        holes: Numbers of the lines behind missing ones, ascending.
+    """
+
+    has_begin: bool = True
+    changes: Sequence[int] = ()
+    holes: Sequence[int] = ()
+
+    def changes_between(self, after: int, until: int) -> int:
+        """How many lines between the two tell of a change."""
+        return _between(self.changes, after, until)
+
+    def is_torn(self, after: int, until: int) -> bool:
+        """Whether lines between the two are missing."""
+        return _between(self.holes, after, until) > 0
+
+
+def _between(numbers: Sequence[int], after: int, until: int) -> int:
+    return bisect_right(numbers, until) - bisect_right(numbers, after) if numbers else 0
+
+
+@dataclass
+class Minute:
+    """Sums over lines that end in one minute; seconds."""
+
+    judged_s: float = 0.0
+    over_s: float = 0.0
+    waited_s: float = 0.0
+    short_s: float = 0.0
+    lines: int = 0
+
+
+@dataclass
+class Judged:
+    """What comes out for one limiter of one run."""
+
+    windows: list[Window]
+    entitlement: Owed | None
+    minutes: dict[int, Minute]
+    doubts: list[Doubt]
+
+
+@dataclass
+class _Over:
+    """Containment of one bucket, by one account."""
+
+    unit: int
+    is_peak: bool
+    basis: str
+    room: float = 0.0
+    rate: float = 0.0
+    burst: float = 0.0
+    made_at: float = 0.0
+    unpaid_s: float = 0.0
+    is_on: bool = False
+    begin: Line | Streams | None = None
+    begin_passed: int = 0
+    passed: int = 0
+    record: float = -inf
+    worst: Window | None = None
+
+    def tune(self, rate: float | None, burst: float | None, step: "_Step") -> None:
+        """What is in force in the next line."""
+        if rate is None or burst is None:
+            self.is_on = False
+            return
+        if not self.is_on or step.is_unknown or step.is_hidden:
+            self.room, self.record, self.made_at, self.unpaid_s = burst, -inf, rate, 0.0
+        else:
+            # When the value changed in a gap is not known: what is best for the limiter.
+            self.room = min(max(self.burst, burst), self.room + max(self.rate, rate) * step.gap_s)
+            self.unpaid_s -= step.gap_s
+            if rate != self.rate or burst != self.burst:
+                self._change(rate, follows=step.follows)
+        self.is_on, self.rate, self.burst = True, rate, burst
+
+    def _change(self, rate: float, *, follows: bool) -> None:
+        """A debt stays in tokens at any rate above the one that it was made at, and in seconds at any below.
+
+        One that follows from what was measured stays in tokens.
+
+        Source: limiter.token_bucket.TokenBucket.change and follow
+        """
+        if follows:
+            self.made_at = rate
+        else:
+            if self.unpaid_s <= 0:
+                self.made_at = self.rate
+            if self.room < 0:
+                self.room *= min(rate, self.made_at) / min(self.rate, self.made_at)
+        self.unpaid_s = max(0.0, -self.room / rate)
+
+    def add(self, line: Line | Streams, earned_s: float, passed: int, largest: int) -> bool:
+        """Replay a line; whether it drives what passed further above what is allowed."""
+        if not self.is_on:
+            return False
+        self.unpaid_s -= earned_s
+        if self.begin is None or self.room >= self.burst:
+            self.begin, self.begin_passed, self.room = line, self.passed, self.burst
+        self.passed += passed
+        self.room += self.rate * earned_s - passed
+        if passed <= 0:
+            return False
+        excess = -self.room - largest
+        tolerance = excess_tolerance(self.rate)
+        window_passed = self.passed - self.begin_passed
+        if self.worst is None or excess > self.worst.excess + _ROUNDING:
+            self.worst = Window(
+                unit=BUCKETS[self.unit],
+                is_peak=self.is_peak,
+                basis=self.basis,
+                start_us=self.begin.wall_us[0],
+                end_us=line.wall_us[1],
+                passed=float(window_passed),
+                allowed=window_passed - excess,
+                limit=self.rate,
+                excess=excess,
+                first_line=_place(self.begin),
+                last_line=_place(line),
+            )
+        is_over = excess > max(tolerance, self.record + _ROUNDING)
+        self.record = max(self.record, excess) if excess > tolerance else -inf
+        return is_over
+
+    def go_on_from(self, other: "_Over") -> None:
+        """Up to here the two accounts are the same."""
+        for name in (
+            "room",
+            "rate",
+            "burst",
+            "made_at",
+            "unpaid_s",
+            "is_on",
+            "begin",
+            "begin_passed",
+            "passed",
+            "record",
+        ):
+            setattr(self, name, getattr(other, name))
+
+
+def _place(line: Line | Streams) -> LinePlace:
+    return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
+
+
+@dataclass
+class _Held:
+    """What one bucket holds, at least and at most.
+
+    Attributes:
+        told: What the line before told, where nothing lies in between.
+    """
+
+    least: float = -inf
+    most: float = inf
+    rate: float = 0.0
+    burst: float = 0.0
+    is_on: bool = False
+    told: float | None = None
+    gap_s: float = 0.0
+    made_at: float = 0.0
+
+    def tune(self, rate: float | None, burst: float | None, step: "_Step") -> None:
+        """What is in force in the next line, and what became of the balance up to its begin."""
+        self.gap_s = step.gap_s
+        if rate is None or burst is None:
+            self.is_on, self.told = False, None
+            return
+        if not self.is_on or step.is_unknown:
+            # Full, unless it was made with another value: a change fills no bucket.
+            full = min(burst, 1.0) if step.is_unsettled else burst
+            self.least, self.most, self.told = (-inf if step.is_unknown else full), burst + 1, None
+        else:
+            self._go_on(rate, burst, step)
+        self.is_on, self.rate, self.burst = True, rate, burst
+
+    def _go_on(self, rate: float, burst: float, step: "_Step") -> None:
+        if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
+            self.told = None
+        if step.is_unsettled:
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst.
+            self.least, self.most = min(self.least, 1.0), (burst + 1 if step.is_hidden else self.most)
+        elif step.gap_s:
+            slow, fast = sorted((rate, self.rate))
+            self.least = max(self.least, min(self.least + slow * step.gap_s, self.burst))
+            self.most += fast * step.gap_s
+        if self.most < 0 and rate < self.rate:
+            self.most *= rate / self.rate
+        # A debt that was made at a higher rate stays in seconds up to that one.
+        self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
+        if self.least < 0 and rate > self.rate:
+            self.least *= min(rate, self.made_at) / self.rate
+        self.least, self.most = min(self.least, burst), min(self.most, burst + 1)
+
+    def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
+        """The least and the most that it may hold at the end of a line.
+
+        Args:
+            line: The line.
+            passed: What it passed.
+            largest: The largest entry.
+            closed_s: For so long it had less than a token; None: it or another bucket.
+        """
+        earned = self.rate * line.duration_s
+        least = min(self.burst, self.least + earned) - passed
+        most = min(self.burst + 1, self.most + earned - passed)
+        if closed_s:
+            # What is more than a token and a late timer's worth was kept back, and is counted as such.
+            kept = min(self.least + self.owed_rate * closed_s - passed, 1 + self.rate * LATE_S)
+            least = max(least, kept)
+            if closed_s > max(LATE_S, line.duration_s - CONTIGUOUS_S):
+                most = min(most, 1 + self.rate * LATE_S)
+        if passed > 0:
+            least = max(least, 1.0 - max(largest, 1))
+        return least, max(least, most)
+
+    @property
+    def width_s(self) -> float:
+        """Between the least and the most, in seconds of the limit."""
+        return (self.most - self.least) / self.rate
+
+    @property
+    def owed_rate(self) -> float:
+        """What a burst that is smaller than a late timer's worth lets pass at the least."""
+        return min(self.rate, max(self.burst, 1.0) / LATE_S)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """From one line of a limiter to the next.
+
+    Args:
+        gap_s: Time in between; 0 is none.
+        is_unsettled: The value changed in between.
+        is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
+        is_unknown: What the buckets hold is not known.
+        follows: The measured part of a relative limit is another one.
+    """
+
+    gap_s: float = 0.0
+    is_unsettled: bool = False
+    is_hidden: bool = False
+    is_unknown: bool = False
+    follows: bool = False
+
+
+class _Waited(Struct, array_like=True):
+    """A line in which somebody waited, for the windows of entitlement."""
+
+    line: Line
+    waited_s: float
+    short_s: float
+    unexplained_s: float
+    surplus_s: float
+    passed: tuple[int, ...]
+
+
+class _Owing:
+    """Sums over ten seconds and over all."""
+
+    def __init__(self) -> None:
+        self._recent: deque[_Waited] = deque()
+        self._all = [0.0, 0.0, 0.0]
+        self._sums = [0.0, 0.0, 0.0, 0.0]
+        self._worst: tuple[float, list[_Waited]] | None = None
+        self._entry_s = 0.0
+        self.unseen_s = 0.0
+
+    def add(self, waited: _Waited, entry_s: float) -> bool:
+        """One more; whether the ten seconds that end with it lack something."""
+        recent, sums = self._recent, self._sums
+        recent.append(waited)
+        self._entry_s = max(self._entry_s, entry_s)
+        for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s, waited.surplus_s)):
+            sums[place] += value
+            if place < 3:
+                self._all[place] += value
+        begin_us = waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
+        while recent[0].line.at_us[1] <= begin_us:
+            old = recent.popleft()
+            for place, value in enumerate((old.waited_s, old.short_s, old.unexplained_s, old.surplus_s)):
+                sums[place] -= value
+        if SHORT_SHARE * sums[0] + self._entry_s < sums[3]:
+            self.unseen_s = OWED_WINDOW_S
+        deficit = max(sums[1] - SHORT_S, sums[2] - UNEXPLAINED_S)
+        if self._worst is None or deficit > self._worst[0] + _ROUNDING:
+            self._worst = deficit, list(recent)
+        return deficit > CLOCK_RESOLUTION_S
+
+    def facts(self) -> Owed | None:
+        """The worst ten seconds and the whole; None if nobody waited."""
+        if self._worst is None:
+            return None
+        deficit, window = self._worst
+        waited, short, unexplained = self._all
+        lacking = sum(one.short_s for one in window)
+        first, last = window[0].line, window[-1].line
+        passed = [sum(one.passed[unit] for one in window) for unit in range(2)]
+        return Owed(
+            start_us=first.wall_us[0],
+            end_us=last.wall_us[1],
+            waited_s=sum(one.waited_s for one in window),
+            served_s=sum(one.waited_s for one in window) - lacking,
+            deficit_s=deficit,
+            passed_messages=passed[0],
+            passed_bytes=passed[1],
+            owed_messages=_owed(window, passed, 0),
+            owed_bytes=_owed(window, passed, 1),
+            first_line=_place(first),
+            last_line=_place(last),
+            whole_waited_s=waited,
+            whole_served_s=waited - short,
+            whole_deficit_s=max(short - SHORT_SHARE * waited - SHORT_S, unexplained - UNEXPLAINED_S),
+            unseen_s=min(OWED_WINDOW_S, self.unseen_s + SHORT_S),
+        )
+
+
+def _owed(window: list[_Waited], passed: list[int], unit: int) -> float | None:
+    if all(one.line.rates[unit] is None for one in window):
+        return None
+    return passed[unit] + sum((one.line.rates[unit] or 0) * one.short_s for one in window)
+
+
+class Account:
+    """Everything that is replayed of one limiter in one run.
+
+    Args:
+        notes: Of its run.
+    """
+
+    def __init__(self, notes: RunNotes) -> None:
+        self._notes = notes
+        self._over = [_Over(unit % 2, unit > 1, "limiter") for unit in range(len(BUCKETS))]
+        self._streams = [_Over(unit, is_peak=False, basis="streams") for unit in range(2)]
+        self._held = [_Held() for _ in BUCKETS]
+        self._owing = _Owing()
+        self._before: Line | None = None
+        self._until_us: int | None = None
+        self._has_streams = self._differs = self._is_named = False
+        self._minutes: dict[int, Minute] = {}
+        self._doubts: dict[str, Doubt] = {}
+
+    # ---- in
+
+    def add(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+        """What lies in one stretch of time: most often one line, and the streams of its span."""
+        if not lines:
+            self._without_lines(streams)
+            return
+        self._has_streams = self._has_streams or bool(streams)
+        passed = _sums(lines)
+        said = _sums(streams) if self._has_streams and all(line.is_in_force for line in lines) else passed
+        differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
+        if differing:
+            self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
+        denied_s = self._denied(lines, streams)
+        for line in lines:
+            # Of what the two accounts say was served the less.
+            served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
+            step = self._step(line)
+            over = self._replay(line, step)
+            if self._differs:
+                is_last = line is lines[-1]
+                over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
+            self._count(line, over=over, short=self._serve(line, step, served, denied_s))
+            self._before = line
+        self._until_us = max(line.at_us[1] for line in lines)
+
+    def close(self) -> Judged:
+        """What came out."""
+        windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
+        return Judged(windows, self._owing.facts(), self._minutes, list(self._doubts.values()))
+
+    # ---- containment
+
+    def _step(self, line: Line) -> _Step:
+        before = self._before
+        if before is None:
+            is_known = self._notes.has_begin and not self._notes.is_torn(-1, line.seq)
+            return _Step(is_unknown=not is_known, is_unsettled=self._notes.changes_between(-1, line.seq) > 0)
+        gap_s = (line.at_us[0] - before.at_us[1]) / 1e6
+        gap_s = gap_s if gap_s > CONTIGUOUS_S else 0.0
+        was, now = before.published, line.published
+        is_relative = now != (None, None)
+        follows = is_relative and was not in ((None, None), now)
+        # Between its lines a relative limit may have been anything.
+        changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
+        is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
+        is_unknown = before.mode == OBSERVED or self._notes.is_torn(before.seq, line.seq)
+        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows)
+
+    def _replay(self, line: Line, step: _Step) -> bool:
+        is_over = False
+        for bucket, over in enumerate(self._over):
+            unit = bucket % 2
+            over.tune(*_in_force(line, bucket), step)
+            is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
+        return is_over
+
+    def _replay_streams(self, line: Line, step: _Step, said: tuple[int, ...], streams: Sequence[Streams]) -> bool:
+        is_over = False
+        for unit, over in enumerate(self._streams):
+            largest = (
+                max([line.largest[unit], *(one.largest[unit] for one in streams)])
+                if said != line.passed
+                else (line.largest[unit])
+            )
+            over.tune(*_in_force(line, unit), step)
+            is_over = over.add(line, line.duration_s, said[unit], largest) or is_over
+        return is_over
+
+    def _without_lines(self, streams: Sequence[Streams]) -> None:
+        """Streams say that they are under the limit and passed something, and it has no line there."""
+        for one in streams:
+            if not any(one.passed) and one.named_wait_s <= 0:
+                continue
+            if not one.is_told and one.said == (None, None):
+                continue
+            in_force = [self._said(one, unit) for unit in range(2)]
+            gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
+            self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in range(2) if in_force[unit][0]])
+            for unit, over in enumerate(self._streams):
+                over.tune(*in_force[unit], _Step(gap_s))
+                over.add(one, one.duration_s, one.passed[unit], one.largest[unit])
+            self._until_us = max(self._until_us or 0, one.at_us[1])
+
+    def _said(self, streams: Streams, unit: int) -> tuple[float | None, float | None]:
+        """Rate and burst by streams' lines; where no line ever told the burst, a second's worth."""
+        known = self._before
+        if known is not None and known.is_in_force and streams.said[unit] in (None, known.rates[unit]):
+            return known.rates[unit], known.bursts[unit]
+        rate = streams.said[unit]
+        return rate, None if rate is None else max(rate, 1.0)
+
+    def _differ(self, lines: Sequence[Line], streams: Sequence[Streams], numbers: list[tuple[str, int, int]]) -> None:
+        if not self._differs:
+            self._differs = True
+            for own, other in zip(self._streams, self._over, strict=False):
+                own.go_on_from(other)
+        what = "no lines" if not lines else "streams"
+        says = "has no line" if not lines else "passed {:,} by its own line"
+        said = [
+            f"its streams passed {theirs:,} {unit}, and it " + says.format(own) for unit, theirs, own in numbers
+        ] or ["a stream waited on it, and it has no line"]
+        self._doubt(what, "; ".join(said), (*streams, *lines))
+
+    # ---- entitlement
+
+    def _denied(self, lines: Sequence[Line], streams: Sequence[Streams]) -> float:
+        """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
+        if not streams or not all(line.is_in_force for line in lines):
+            return 0.0
+        waited_s = sum(line.waited_s for line in lines)
+        alone = max(one.only_wait_s for one in streams)
+        named = max(one.named_wait_s for one in streams)
+        # A wait may begin with the very end of a line, but then it goes on in the next one.
+        is_named, self._is_named = self._is_named, waited_s <= 0 and named > _SAME_WAIT_S
+        theirs = alone if alone > waited_s + _SAME_WAIT_S else named if is_named and self._is_named else 0.0
+        if theirs <= waited_s + _SAME_WAIT_S:
+            return 0.0
+        said = f"a stream waited {theirs:.3f} s on it, and by its own line somebody waited {waited_s:.3f} s"
+        self._doubt("waits", said, (*streams, *lines))
+        return theirs - waited_s
+
+    def _serve(self, line: Line, step: _Step, passed: tuple[int, ...], denied_s: float) -> float | None:
+        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
+        on: list[tuple[int, _Held]] = []
+        for bucket, held in enumerate(self._held):
+            held.tune(*_in_force(line, bucket), step)
+            if held.is_on:
+                on.append((bucket, held))
+        if not on:
+            return None
+        waited_s = min(line.waited_s + denied_s, line.duration_s)
+        closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
+        lacking_s = self._lacking(line, on, passed, closed_s)
+        vanished_s = 0.0
+        for bucket, held in on:
+            unit, alone = bucket % 2, closed_s if len(on) == 1 else None
+            bounds = held.after(line, passed[unit], line.largest[unit], alone)
+            vanished_s = max(vanished_s, self._settle(line, bucket, held, bounds))
+        if waited_s <= 0:
+            return None
+        is_told = line.idle_s is not None
+        unexplained_s = lacking_s + min(vanished_s, waited_s)
+        short_s = min(waited_s, unexplained_s + (line.idle_s or 0.0))
+        served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
+        if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
+            # Within a wait that goes on, what would be lacking is what the bucket may hold.
+            self._owing.unseen_s = max(self._owing.unseen_s, on[0][1].width_s)
+        entry_s = max(max(line.largest[bucket % 2], 1) / held.rate for bucket, held in on)
+        is_suspect = not is_told and len(on) > 1
+        surplus_s = waited_s - served_s if is_suspect else -waited_s
+        unexplained_s = unexplained_s if is_told else 0.0
+        one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed)
+        return waited_s if self._owing.add(one, entry_s) else 0.0
+
+    def _lacking(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...], closed_s: float) -> float:
+        """For how long the limiter must have had tokens while somebody waited, beyond a late timer."""
+        if closed_s <= 0:
+            return 0.0
+        if len(on) == 1:
+            ((bucket, held),) = on
+            kept = held.least + held.owed_rate * closed_s - passed[bucket % 2] - 1
+            return max(0.0, kept / held.rate - LATE_S)
+        spans = ((passed[bucket % 2] - held.least + 1) / held.owed_rate for bucket, held in on)
+        return max(0.0, closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans) - LATE_S)
+
+    def _settle(self, line: Line, bucket: int, held: _Held, bounds: tuple[float, float]) -> float:
+        """A bucket's balance behind the line; gives the seconds' worth of tokens that it says to have lost.
+
+        Args:
+            line: The line.
+            bucket: Which of `BUCKETS`.
+            held: Its balance before the line.
+            bounds: As `_Held.after`.
+        """
+        told, before, (least, most) = line.tokens[bucket], held.told, bounds
+        held.told = told
+        if told is None:
+            held.least, held.most = least, most
+            return 0.0
+        held.least = held.most = told
+        passed = line.passed[bucket % 2]
+        if before is not None:
+            expected = before + held.rate * line.duration_s - line.overflow[bucket] - passed
+            tolerance = 0.01 + 1e-8 * (held.rate + passed + line.overflow[bucket])
+            missing = expected - told
+        else:
+            tolerance = 0.01 + held.rate * (1e-5 + 1e-3 * held.gap_s)
+            missing = least - told if told < least else min(0.0, most - told)
+            expected = told + missing
+        if abs(missing) <= tolerance:
+            return 0.0
+        unit = BUCKETS[bucket].removeprefix("peak_")
+        said = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {told:,.2f}"
+        self._doubt("books", said, (line,))
+        return max(0.0, missing) / held.rate
+
+    # ---- out
+
+    def _count(self, line: Line, *, over: bool, short: float | None) -> None:
+        is_judged = any(one.is_on for one in self._over)
+        if not is_judged and short is None:
+            return
+        minute = self._minutes.setdefault(line.wall_us[1] // 60_000_000, Minute())
+        if is_judged:
+            minute.judged_s += line.duration_s
+            minute.over_s += line.duration_s if over else 0.0
+            minute.lines += 1
+        if short is not None:
+            minute.waited_s += min(line.waited_s, line.duration_s)
+            minute.short_s += short
+
+    def _doubt(self, what: str, said: str, lines: Sequence[Line | Streams]) -> None:
+        """Kept is the first of each kind, and how many there are."""
+        known = self._doubts.get(what)
+        if known is not None:
+            known.times += 1
+            return
+        first = min(lines, key=lambda line: line.seq)
+        last = max(lines, key=lambda line: line.seq)
+        start_us, end_us = min(line.wall_us[0] for line in lines), max(line.wall_us[1] for line in lines)
+        self._doubts[what] = Doubt(what, said, start_us, end_us, _place(first), _place(last))
+
+
+def _in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
+    return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])
+
+
+def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:
+    return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
+
+
+def _is_limited(lines: Sequence[Line], unit: int) -> bool:
+    return any(line.rates[unit] is not None for line in lines)
+
+
+def judged(notes: RunNotes, items: Iterable[Line | Streams]) -> Judged:
+    """Replays all of one limiter in one run.
+
+    Args:
+        notes: Of the run.
+        items: In the order of their begins.
+    """
+    account = Account(notes)
+    for lines, streams in stretches(items):
+        account.add(lines, streams)
+    return account.close()
+
+
+def stretches(items: Iterable[Line | Streams]) -> Iterable[tuple[list[Line], list[Streams]]]:
+    """Lines that overlap in time belong together: most often a line and the streams of its span."""
+    lines: list[Line] = []
+    streams: list[Streams] = []
+    start_us = end_us = 0
+    for item in items:
+        overlaps = item.at_us[0] < end_us - 1000 or item.at_us == (start_us, end_us)
+        if (lines or streams) and not overlaps:
+            yield sorted(lines, key=lambda line: line.seq), streams
+            lines, streams = [], []
+        if not lines and not streams:
+            start_us, end_us = item.at_us
+        end_us = max(end_us, item.at_us[1])
+        if isinstance(item, Line):
+            lines.append(item)
+        else:
+            streams.append(item)
+    if lines or streams:
+        yield sorted(lines, key=lambda line: line.seq), streams

@@ -1,0 +1,84 @@
+"""Where the wall clock was stepped, and a time axis on which it never was.
+
+Heartbeats follow each other, and their `duration_ms` is of the monotonic clock. So where a heartbeat ends later (or
+earlier) than the one before it and its duration say, the wall clock was stepped by the difference, at some moment since
+the one before. The lines behind that one are of the new time.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from compliance.clock import rfc3339, seconds
+from compliance.local_frame import local_frame
+from compliance.schema import BOOT
+
+STEP_S = 0.1
+"""By less, clocks are slewed."""
+_MOST_STEPS = 10_000
+_STEPS = {"proxy_id": "string", "boot_id": "string", "steps": "array<struct<from_seq:long,us:long>>"}
+Steps = list[tuple[str, str, list[dict[str, int]]]]
+"""Proxy, run, and from which line on the wall clock was ahead by how many microseconds more: almost always none."""
+
+
+def step_facts(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
+    """Each step, as `ClockStepFacts` but for `from_seq`, which is the first line that may be of the new time.
+
+    Args:
+        heartbeats: All of them.
+        holes: As `stream.seen.gap_table`.
+    """
+    beats = heartbeats.select(*BOOT, "seq", "start", "end", "file", "line", (F.col("duration_ms") / 1e3).alias("s"))
+    lost = holes.select(*BOOT, F.col("after_seq").alias("seq"), "missing")
+    # A hole has the number of the line before it, and lies behind that line.
+    in_order = Window.partitionBy(*BOOT).orderBy("seq", F.col("missing").isNotNull())
+    so_far = F.coalesce(F.sum("missing").over(in_order), F.lit(0))
+    numbered = beats.unionByName(lost, allowMissingColumns=True).withColumn("lost", so_far)
+    by_seq = Window.partitionBy(*BOOT).orderBy("seq")
+    before = {name: F.lag(name).over(by_seq) for name in ("seq", "end", "lost")}
+    paired = numbered.where(F.col("missing").isNull()).select(
+        "*", *(value.alias(f"{name}_before") for name, value in before.items())
+    )
+    within = seconds(F.col("end")) - seconds(F.col("start")) - F.col("s")
+    between = F.coalesce(seconds(F.col("start")) - seconds(F.col("end_before")), F.lit(0.0))
+    # Where heartbeats are missing, time has passed that nobody told of; but it never runs back.
+    told = F.when(F.col("lost") == F.coalesce("lost_before", "lost"), between).otherwise(F.least(between, F.lit(0.0)))
+    steps = paired.withColumn("size_s", within + told).where(F.abs("size_s") > STEP_S)
+    since = F.coalesce("end_before", "start")
+    return steps.select(
+        *BOOT,
+        (F.coalesce("seq_before", F.lit(-1)) + 1).alias("from_seq"),
+        "size_s",
+        rfc3339(F.least(since, F.col("end"))).alias("first"),
+        rfc3339(F.greatest(since, F.col("end"))).alias("last"),
+        F.struct("file", "seq", "line").alias("line"),
+    )
+
+
+def steps_of(found: DataFrame) -> Steps:
+    """The runs whose clock was stepped.
+
+    Args:
+        found: As `step_facts`.
+    """
+    one = F.struct("from_seq", F.round(F.col("size_s") * 1e6).cast("long").alias("us"))
+    runs = found.groupBy(*BOOT).agg(F.slice(F.sort_array(F.collect_list(one)), 1, _MOST_STEPS).alias("steps"))
+    return [(row.proxy_id, row.boot_id, [step.asDict() for step in row.steps]) for row in runs.collect()]
+
+
+def with_axis(lines: DataFrame, steps: Steps) -> DataFrame:
+    """Adds `start_us` and `end_us`: microseconds on an axis that goes on through steps of the wall clock."""
+    start, end = F.unix_micros("start"), F.unix_micros("end")
+    if not steps:
+        return lines.withColumns({"start_us": start, "end_us": end})
+    runs = local_frame(lines.sparkSession, steps, _STEPS)
+    joined = lines.join(F.broadcast(runs), on=list(BOOT), how="left")
+    ahead = F.coalesce(_ahead(F.col("steps"), F.col("seq")), F.lit(0).cast("long"))
+    duration = F.round(F.col("duration_ms") * 1e3).cast("long")
+    is_stepped = F.abs(end - start - duration) > STEP_S * 1e6
+    begin = F.when(is_stepped, end - ahead - duration).otherwise(start - ahead)
+    return joined.withColumns({"start_us": begin, "end_us": end - ahead}).drop("steps")
+
+
+def _ahead(steps: Column, seq: Column) -> Column:
+    passed = F.filter(steps, lambda step: step["from_seq"] <= seq)
+    return F.aggregate(passed, F.lit(0).cast("long"), lambda total, step: total + step["us"])

@@ -1,0 +1,347 @@
+"""All limiters judged on Spark: the lines of each, and what its streams' lines say, go through `account.py`.
+
+Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from compliance.figures.scopes import scoped
+from compliance.judging.account import (
+    BUCKETS,
+    Doubt,
+    Judged,
+    Line,
+    Owed,
+    RunNotes,
+    Streams,
+    Window,
+    judged,
+)
+from compliance.judging.facts import (
+    ContainmentFacts,
+    DoubtFacts,
+    EntitlementFacts,
+    KeptFacts,
+    LimiterFacts,
+)
+from compliance.schema import BOOT, LIMITER
+from compliance.strict import BEGIN_OF_1970
+
+Notes = Mapping[tuple[str, str], RunNotes]
+"""What is to be known of runs; of those that are not in it, nothing."""
+_UNITS = BUCKETS[:2]
+_LINE = (
+    "mode",
+    *(f"limit_{unit}" for unit in _UNITS),
+    *(f"burst_{unit}" for unit in _UNITS),
+    *(f"peak_{unit}" for unit in _UNITS),
+    *(f"peak_burst_{unit}" for unit in _UNITS),
+    *(f"published_{unit}" for unit in _UNITS),
+    *(f"passed_{unit}" for unit in _UNITS),
+    *(f"largest_entry_{unit}" for unit in _UNITS),
+    "throttled_ms",
+    "idle_ms",
+    "reserved_ms",
+    *(f"tokens_{bucket}" for bucket in BUCKETS),
+    *(f"overflow_{bucket}" for bucket in BUCKETS),
+)
+_STREAMS = ("only_wait_ms", "named_wait_ms", "is_told", "source", "named_mode")
+_HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
+_OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
+    f"{name} double" for name in ("judged_s", "over_s", "waited_s", "short_s")
+)
+
+
+class Found(msgspec.Struct):
+    """What comes out for one limiter of one run, besides its minutes."""
+
+    windows: list[Window]
+    owed: Owed | None
+    doubts: list[Doubt]
+    kept: tuple[int, float, float, float, float]
+    alone: LimiterFacts | None
+    """Of a limit that only streams name."""
+
+
+def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
+    """A row for each limiter of each run, with `facts`, and one for each of its minutes, with sums of seconds.
+
+    Args:
+        limits: All lines of limiters, on the axis of `clocks.with_axis`.
+        intervals: All lines of streams, on the same.
+        notes: Of the runs.
+    """
+    of_limits = limits.select(*LIMITER, *_head(), *_LINE)
+    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
+    both = of_limits.unionByName(stream_sums(intervals, levels), allowMissingColumns=True)
+    in_order = both.repartition(*LIMITER).sortWithinPartitions(*LIMITER, "start_us", "seq")
+    keys = ", ".join(f"{name} string" for name in LIMITER)
+    return in_order.mapInArrow(_worker(dict(notes)), f"{keys}, {_OUT}")
+
+
+def _head() -> Iterator[Column]:
+    for name in _HEAD:
+        wall = {"wall_start": "start", "wall_end": "end"}.get(name)
+        yield F.unix_micros(wall).alias(name) if wall else F.col(name)
+
+
+def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
+    """What the lines of streams say of each limit that they are under, or may be, in each span.
+
+    Args:
+        intervals: All of them, on the axis.
+        levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
+    """
+    told = F.split("limit_levels", " ")
+    in_use = levels.groupBy(*BOOT, "direction").agg(F.collect_set("level").alias("in_use"))
+    known = intervals.join(F.broadcast(in_use), on=[*BOOT, "direction"], how="left")
+    has_limit = F.col("limit_level") != ""
+    guessed = F.when(F.col("is_exempt"), F.array(F.lit("exempt"))).otherwise(
+        F.array_union(F.coalesce("in_use", F.array()), F.when(has_limit, F.array("limit_level")).otherwise(F.array()))
+    )
+    under = F.when(F.col("limit_levels").isNull(), guessed).when(F.col("limit_levels") == "", F.array()).otherwise(told)
+    lines = known.withColumn("is_exempt", is_exempt()).withColumn("under", under)
+    each = scoped(lines).where(F.array_contains("under", F.col("level")))
+    counted = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
+    largest = {
+        unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
+        for unit, count in counted.items()
+    }
+    waited = F.least("throttled_ms", "duration_ms")
+    is_named = (F.col("reason") == F.col("level")) & (F.col("reason_name") == F.col("name"))
+    names_limit = F.col("limit_level") == F.col("level")
+    first = F.min_by(F.struct("file", "line", "tenant", "namespace"), "seq").alias("first")
+    # The limit of bytes may be another level's, unless no limit counts messages.
+    is_own = {"messages": names_limit, "bytes": names_limit & F.col("limit_messages").isNull()}
+    sums = each.groupBy(*LIMITER, "start_us", "end_us").agg(
+        first,
+        F.min("seq").alias("seq"),
+        F.min(F.unix_micros("start")).alias("wall_start"),
+        F.max(F.unix_micros("end")).alias("wall_end"),
+        F.max("duration_ms").alias("duration_ms"),
+        *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
+        *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
+        *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
+        F.coalesce(F.max(F.when(F.size("under") == 1, waited)), F.lit(0.0)).alias("only_wait_ms"),
+        F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
+        F.bool_or(F.col("limit_levels").isNotNull()).alias("is_told"),
+        F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
+        F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
+    )
+    return sums.select("*", "first.*").drop("first")
+
+
+_SYSTEM_TOPICS = (
+    r"^[a-z-]+://(pulsar/(system/.*|[^/]+/healthcheck)"
+    r"|[^/]+/[^/]+/(__change_events|__transaction_(buffer_snapshot(_indexes|_segments)?|pending_ack)))(-partition-.*)?$"
+)
+"""Pulsar's own topics, of which lines of older proxies do not say that no limit counts them."""
+
+
+def is_exempt() -> Column:
+    """Whether ordinary limits do not count a stream: its line says so, or its topic's name."""
+    return F.coalesce("exempt", F.col("topic").rlike(_SYSTEM_TOPICS))
+
+
+def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
+            seen = _Seen(key, of_limiter)
+            found = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
+            yield _batch(key, seen, found)
+
+    return work
+
+
+class _Seen:
+    """The rows of one limiter as they go by."""
+
+    def __init__(self, key: tuple[str, ...], rows: Iterator[dict[str, Any]]) -> None:
+        self._key = key
+        self._rows = rows
+        self._first: dict[str, Any] | None = None
+        self._last: dict[str, Any] | None = None
+        self._named: dict[str, Any] | None = None
+        self._passed = [0, 0]
+        self._has_lines = False
+        self.tenant = ""
+
+    def items(self) -> Iterator[Line | Streams]:
+        """As values."""
+        for row in self._rows:
+            self.tenant = row["tenant"] or self.tenant
+            if row["mode"] is not None:
+                self._has_lines = True
+                yield line_of(row)
+                continue
+            if not self._has_lines:
+                self._first, self._last = self._first or row, row
+                self._named = row if row["source"] is not None else self._named
+                self._passed = [sum(pair) for pair in zip(self._passed, _both(row, "passed"), strict=True)]
+            yield streams_of(row)
+
+    def alone(self) -> LimiterFacts | None:
+        """Of a limit that only streams name."""
+        if self._has_lines or self._first is None or self._last is None or self._named is None:
+            return None
+        proxy_id, boot_id, direction, level, name = self._key
+        named = self._named
+        return LimiterFacts(
+            proxy_id=proxy_id,
+            boot_id=boot_id,
+            direction=direction,
+            level=level,
+            name=name,
+            tenant=named["tenant"],
+            namespace=named["namespace"],
+            source=named["source"],
+            mode=named["named_mode"],
+            limit_messages=named["limit_messages"],
+            limit_bytes=named["limit_bytes"],
+            burst_messages=None,
+            burst_bytes=None,
+            values=1,
+            is_relative=False,
+            was_limited=True,
+            passed_messages=self._passed[0],
+            passed_bytes=self._passed[1],
+            rejected_messages=0,
+            rejected_bytes=0,
+            throttled_s=0.0,
+            first=moment(self._first["wall_start"]),
+            last=moment(self._last["wall_end"]),
+        )
+
+
+def line_of(row: Mapping[str, Any]) -> Line:
+    """A row of a limiter's line."""
+    limits, peaks = _both(row, "limit"), _both(row, "peak")
+    idle = row["idle_ms"]
+    peak_bursts = _both(row, "peak_burst")
+    return Line(
+        seq=row["seq"],
+        place=(row["file"], row["line"]),
+        at_us=(row["start_us"], row["end_us"]),
+        wall_us=(row["wall_start"], row["wall_end"]),
+        duration_s=row["duration_ms"] / 1e3,
+        mode=row["mode"],
+        # What the log does not say the capacity of is no limit here: lines of older proxies tell no peak's.
+        rates=(*limits, *(peak if burst else None for peak, burst in zip(peaks, peak_bursts, strict=True))),
+        bursts=(*_both(row, "burst"), *peak_bursts),
+        published=_both(row, "published"),
+        passed=_both(row, "passed"),
+        largest=_both(row, "largest_entry"),
+        waited_s=min(row["throttled_ms"], row["duration_ms"]) / 1e3,
+        idle_s=None if idle is None else idle / 1e3,
+        reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
+        tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
+        overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
+    )
+
+
+def streams_of(row: Mapping[str, Any]) -> Streams:
+    """A row of `stream_sums`."""
+    return Streams(
+        seq=row["seq"],
+        place=(row["file"], row["line"]),
+        at_us=(row["start_us"], row["end_us"]),
+        wall_us=(row["wall_start"], row["wall_end"]),
+        duration_s=row["duration_ms"] / 1e3,
+        passed=_both(row, "passed"),
+        largest=_both(row, "largest_entry"),
+        only_wait_s=row["only_wait_ms"] / 1e3,
+        named_wait_s=row["named_wait_ms"] / 1e3,
+        is_told=row["is_told"],
+        said=_both(row, "limit"),
+    )
+
+
+def _both(row: Mapping[str, Any], what: str) -> tuple[Any, Any]:
+    return row[f"{what}_messages"], row[f"{what}_bytes"]
+
+
+def moment(micros: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    return BEGIN_OF_1970 + timedelta(microseconds=micros)
+
+
+def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
+    minutes = list(found.minutes.items())
+    lines = sum(minute.lines for _, minute in minutes)
+    judged_s, over_s, waited_s, short_s = (sum(getattr(minute, name) for _, minute in minutes) for name in _KEPT)
+    scores = [window.excess / (window.limit or 1) for window in found.windows]
+    owed = found.entitlement
+    if owed is not None:
+        scores.append(max(owed.deficit_s, owed.whole_deficit_s))
+    if found.doubts:
+        scores.append(max([0.0, *scores]))
+    alone = seen.alone()
+    payload = Found(found.windows, owed, found.doubts, (lines, judged_s, over_s, waited_s, short_s), alone)
+    rows: list[dict[str, Any]] = [
+        {
+            "score": max(scores, default=None),
+            "waits": waited_s,
+            "facts": msgspec.msgpack.encode(payload),
+        }
+    ]
+    if alone is None and not lines and not found.windows and owed is None and not found.doubts:
+        rows = []
+    rows += [{"minute": at} | {name: getattr(minute, name) for name in _KEPT} for at, minute in minutes]
+    whose = dict(zip(LIMITER, key, strict=True)) | {"tenant": seen.tenant}
+    return pa.RecordBatch.from_pylist([whose | row for row in rows], schema=_ARROW)
+
+
+_KEPT = ("judged_s", "over_s", "waited_s", "short_s")
+_ARROW = pa.schema(
+    [
+        *((name, pa.string()) for name in (*LIMITER, "tenant")),
+        *((name, pa.float64()) for name in ("score", "waits")),
+        ("facts", pa.binary()),
+        ("minute", pa.int64()),
+        *((name, pa.float64()) for name in _KEPT),
+    ]
+)
+
+
+class LimiterTables(msgspec.Struct):
+    """What is handed to the judging, of all limiters."""
+
+    containment: list[ContainmentFacts]
+    entitlement: list[EntitlementFacts]
+    doubts: list[DoubtFacts]
+    kept: list[KeptFacts]
+    alone: list[LimiterFacts]
+
+
+def tables_of(rows: Sequence[Any]) -> LimiterTables:
+    """The rows with `facts`, as values."""
+    tables = LimiterTables([], [], [], [], [])
+    for row in rows:
+        whose = {name: row[name] for name in LIMITER}
+        found = msgspec.msgpack.decode(row["facts"], type=Found)
+        tables.containment += [ContainmentFacts(**whose, **_timed(window)) for window in found.windows]
+        if found.owed is not None:
+            tables.entitlement.append(EntitlementFacts(**whose, **_timed(found.owed)))
+        tables.doubts += [DoubtFacts(**whose, **_timed(doubt)) for doubt in found.doubts]
+        if found.kept[0]:
+            lines, judged_s, over_s, waited_s, short_s = found.kept
+            times = {"judged_s": judged_s, "over_s": over_s, "waited_s": waited_s, "short_s": short_s}
+            tables.kept.append(msgspec.convert(whose | {"lines": lines} | times, KeptFacts))
+        if found.alone is not None:
+            tables.alone.append(found.alone)
+    return tables
+
+
+def _timed(found: Window | Owed | Doubt) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(found)
+    start, end = fields.pop("start_us"), fields.pop("end_us")
+    return fields | {"start": moment(start), "end": moment(end)}

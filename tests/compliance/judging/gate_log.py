@@ -1,0 +1,226 @@
+"""What the product's own gate would have logged: anything happens to it, second by second, and its books are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from compliance.judging.account import BUCKETS, Line, Streams
+from limiter.gate import Gate
+from limiter.journal import Journal
+from limiter.limiter import Limiter, Scope
+from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
+from limiter.stream import Entry, Stream, StreamName
+from proxy.observe.tally import Tally
+from proxy.observe.totals import NamespaceTotals
+from tests.limiter.world import Alarms
+
+Item = Line | Streams
+MS = 1_000_000
+START_US = 1_700_000_000_000_000
+NAMES = {"topic": ("a", "b"), "namespace": ("n",), "tenant": ("t",)}
+
+
+def per_second(one: Rate | None) -> float | None:
+    return None if one is None else one.per_second
+
+
+@dataclass
+class GateLog:
+    """A gate, its clock and alarms, and the lines that it wrote so far.
+
+    Args:
+        late_ms: Timers ring late by up to so much.
+        chance: What is drawn from.
+        older: Lines are those of proxies that told no balances.
+    """
+
+    chance: Random
+    late_ms: int = 0
+    older: bool = False
+    make: Callable[..., Gate] = Gate
+    now: int = 0
+    items: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
+    changes: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.alarms = Alarms()
+        self.journal = Journal(lambda: None)
+        self.gate = self.make(self.alarms.wake_at, self.journal)
+        self.tally = Tally(NamespaceTotals())
+        self.limiters: dict[tuple[str, str], Limiter] = {}
+        self.streams: list[Stream] = []
+        self.ended = 0
+        self.seq = 0
+        self.numbers = 0
+        self.interval = NANOS_PER_SECOND
+        self.due = self.interval
+        self.offered: dict[Stream, tuple[int, int]] = {}
+
+    # ---- what happens
+
+    def limiter(self, level: str, name: str, limit: Limit) -> Limiter:
+        scope = Scope("publish", level, name, "t", "n")
+        made = self.limiters[level, name] = Limiter(scope, limit, level, self.now)
+        return made
+
+    def open(self, *chain: Limiter, by_entry: bool = False) -> Stream:
+        self.numbers += 1
+        name = StreamName("publish", "t", "n", chain[-1].scope.name if chain else "x", self.numbers)
+        stream = Stream(name, chain, lambda _stream, _entry: None, by_entry=by_entry)
+        self.gate.join(stream)
+        self.streams.append(stream)
+        return stream
+
+    def close(self, stream: Stream) -> None:
+        self.gate.leave(stream, self.now)
+        self.streams.remove(stream)
+
+    def offer(self, stream: Stream, messages: int, size: int) -> None:
+        charged = stream.charged(1, messages)
+        if self.chance.random() < 0.5 and self.gate.admit(stream, charged, size, self.now):
+            self.gate.count_admitted(stream, (1, messages, size), (messages, size))
+            return
+        self.gate.count_offered(stream, 1, messages, size)
+        if not self.gate.pass_entry(stream, messages, size, self.now):
+            self.gate.hold(stream, Entry(b"", messages, size, size, self.now, charged=charged), self.now)
+
+    def retune(self, limiter: Limiter, limit: Limit) -> None:
+        """A change ends the lines that are under way."""
+        self.write()
+        self.changes.append(self.seq)
+        self.seq += 1
+        limiter.retune(limit, limiter.scope.level, self.now)
+        self.gate.serve(limiter, self.now)
+
+    def advance(self, span_ns: int) -> None:
+        end = self.now + span_ns
+        while self.now < end:
+            until = min(end, self.due)
+            self._ring_until(until)
+            self.now = max(self.now, until)
+            if self.now >= self.due:
+                self.write()
+                self.due += self.interval
+
+    def _ring_until(self, until: int) -> None:
+        while (alarm := self.alarms.next_before(until)) is not None:
+            at, limiter = alarm
+            late = self.chance.randrange(self.late_ms * MS) if self.late_ms and at > self.now else 0
+            if late and at + late > until:
+                late = max(0, until - at)
+            self.now = max(self.now, at + late)
+            self.gate.serve(limiter, self.now)
+
+    # ---- what is written
+
+    def write(self) -> None:
+        streams, limiters = self.journal.empty()
+        span = self.ended, self.now
+        taken = [(stream, self.tally.of_stream(self.tally.take_stream(stream, self.now))) for stream in streams]
+        told = [(one, self.tally.of_limiter(self.tally.take_limiter(one, self.now))) for one in limiters]
+        self.tally.end()
+        for limiter, fields in told:
+            key = limiter.scope.level, limiter.scope.name
+            members = [(stream, said) for stream, said in taken if limiter in stream.chain]
+            if members:
+                self._add(key, self._streams(limiter, members, span))
+            self._add(key, self._line(limiter, fields, span))
+        self.ended = self.now
+
+    def _add(self, key: tuple[str, str], item: Item) -> None:
+        self.items.setdefault(key, []).append(item)
+
+    def _head(self, span: tuple[int, int]) -> dict[str, Any]:
+        at = START_US + span[0] // 1000, START_US + span[1] // 1000
+        self.seq += 1
+        seconds = (span[1] - span[0]) / 1e9
+        return {"seq": self.seq - 1, "place": ("a.jsonl", self.seq), "at_us": at, "wall_us": at, "duration_s": seconds}
+
+    def _streams(
+        self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
+    ) -> Streams:
+        def counted(said: dict[str, Any], unit: str) -> int:
+            return int(said.get(f"charged_{unit}", said[f"passed_{unit}"]))
+
+        passed = tuple(sum(counted(said, unit) for _, said in members) for unit in BUCKETS[:2])
+        largest = tuple(
+            max(counted(said, unit) - max(0, said["passed_entries"] - 1) for _, said in members) for unit in BUCKETS[:2]
+        )
+        alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1 and not self.older]
+        named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
+        return Streams(
+            **self._head(span),
+            passed=(passed[0], passed[1]),
+            largest=(largest[0], largest[1]),
+            only_wait_s=max(alone, default=0.0) / 1e3,
+            named_wait_s=max(named, default=0.0) / 1e3,
+            is_told=not self.older,
+            said=(None, None),
+        )
+
+    def _line(self, limiter: Limiter, fields: dict[str, Any], span: tuple[int, int]) -> Line:
+        limit = limiter.limit
+        rates = (limit.messages, limit.size, limit.peak_messages, limit.peak_size)
+        return Line(
+            **self._head(span),
+            mode=limit.mode,
+            rates=tuple(map(per_second, rates)),
+            bursts=tuple(None if one is None else float(one.burst) for one in rates),
+            published=(None, None),
+            passed=(fields["passed_messages"], fields["passed_bytes"]),
+            largest=(fields["largest_entry_messages"], fields["largest_entry_bytes"]),
+            waited_s=fields["throttled_ms"] / 1e3,
+            idle_s=None if self.older else fields["idle_ms"] / 1e3,
+            reserved_s=0.0 if self.older else fields.get("reserved_ms", 0.0) / 1e3,
+            tokens=tuple(None if self.older else fields.get(f"tokens_{name}") for name in BUCKETS),
+            overflow=tuple(0.0 if self.older else fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
+        )
+
+
+# Bursts as the configuration's default has them, and larger ones: a smaller one no timer can use up.
+RATES = [(1, 1), (7, 1), (19, 1), (100, 1), (1000, 1), (10**6, 1), (30, 60)]
+
+
+def some_rate(chance: Random, most: int = 10**6) -> Rate:
+    tokens, seconds = chance.choice([one for one in RATES if one[0] <= most])
+    default = rate(tokens, seconds * NANOS_PER_SECOND)
+    burst = default.burst * chance.choice((1, 1, 3, 40))
+    return Rate(default.tokens, default.period_ns, burst)
+
+
+def some_limit(chance: Random) -> Limit:
+    messages = some_rate(chance) if chance.random() < 0.8 else None
+    size = some_rate(chance) if messages is None or chance.random() < 0.3 else None
+    peak = None
+    if messages is not None and chance.random() < 0.15:
+        peak = Rate(messages.tokens * 3, messages.period_ns, max(1, messages.burst // 2, messages.tokens * 3 // 50))
+    return Limit(messages, size, peak)
+
+
+def play(log: GateLog, seconds: int, *, nested: bool = True) -> None:
+    """Anything happens for so long."""
+    chance = log.chance
+    topics = [log.limiter("topic", name, some_limit(chance)) for name in NAMES["topic"]]
+    totals = [log.limiter("namespace", "n", some_limit(chance))] if nested and chance.random() < 0.6 else []
+    totals += [log.limiter("tenant", "t", some_limit(chance))] if nested and chance.random() < 0.3 else []
+    by_entry = chance.random() < 0.2
+    end = log.now + seconds * NANOS_PER_SECOND
+    while log.now < end:
+        what = chance.random()
+        if what < 0.15 and len(log.streams) < 6:
+            log.open(*reversed(totals), chance.choice(topics), by_entry=by_entry)
+        elif what < 0.2 and log.streams:
+            log.close(chance.choice(log.streams))
+        elif what < 0.7 and log.streams:
+            stream = chance.choice(log.streams)
+            size = chance.choice((1, 10, 100, 5000)) if chance.random() < 0.5 else 1
+            messages = chance.choice((1, 1, 1, 10, 100, 1000))
+            for _ in range(chance.choice((1, 1, 5, 50))):
+                log.offer(stream, messages, size * messages)
+        elif what < 0.73:
+            limiter = chance.choice(list(log.limiters.values()))
+            log.retune(limiter, some_limit(chance))
+        else:
+            log.advance(chance.choice((1, 30, 300, 1000, 3000)) * MS * chance.randrange(1, 1000) // 1000)
+    log.write()

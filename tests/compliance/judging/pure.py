@@ -1,0 +1,126 @@
+"""Lines judged without Spark: what the job's data frames do with them before and behind, in plain Python."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from accesslog.record import ChangeLine, IntervalLine, LimitLine
+from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
+from compliance.judging.judge import line_of
+from compliance.strict import BEGIN_OF_1970
+
+UNITS = ("messages", "bytes")
+Key = tuple[str, str, str]
+
+
+def micros(time: Any) -> int:
+    return int((time - BEGIN_OF_1970) // timedelta(microseconds=1))
+
+
+def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
+    """Each limiter's, by direction, level and name; of a run without steps of the clock."""
+    lines = list(lines)
+    changes = [line.seq for line in lines if isinstance(line, ChangeLine)]
+    known = RunNotes(**({"changes": changes} | notes))
+    return {key: judged(known, items) for key, items in items_of(lines).items()}
+
+
+def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | Streams]]:
+    """What is judged of each limiter, in order."""
+    lines = list(lines)
+    limits = [line for line in lines if isinstance(line, LimitLine)]
+    intervals = [line for line in lines if isinstance(line, IntervalLine)]
+    in_use = {level: {one.level for one in limits if one.direction == level} for level in ("publish", "dispatch")}
+    found: dict[Key, list[Line | Streams]] = {}
+    for limit in limits:
+        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit)))
+    groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
+    for line in intervals:
+        under = levels_of(line, in_use[line.direction])
+        for level in under:
+            key = line.direction, level, name_at(line, level), micros(line.start), micros(line.end)
+            groups.setdefault(key, []).append((line, under))
+    for (direction, level, name, start, end), members in groups.items():
+        found.setdefault((direction, level, name), []).append(streams_of(level, name, (start, end), members))
+    return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in found.items()}
+
+
+def row_of(line: Any) -> dict[str, Any]:
+    fields = {name: getattr(line, name) for name in line.__struct_fields__}
+    at = {"start_us": micros(line.start), "end_us": micros(line.end)}
+    wall = {"wall_start": micros(line.start), "wall_end": micros(line.end)}
+    return fields | at | wall | {"file": "a.jsonl", "line": line.seq + 1}
+
+
+def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:
+    if line.limit_levels is not None:
+        return line.limit_levels.split()
+    if line.topic.endswith("/__change_events"):
+        return ["exempt"]
+    return sorted(in_use | ({line.limit_level} - {""}))
+
+
+def name_at(line: IntervalLine, level: str) -> str:
+    names = {
+        "proxy": "",
+        "tenant": line.tenant,
+        "namespace": f"{line.tenant}/{line.namespace}",
+        "topic": line.topic,
+        "exempt": line.topic,
+    }
+    return names[level]
+
+
+def counted(line: IntervalLine, unit: str) -> int:
+    charged = getattr(line, f"charged_{unit}")
+    return int(getattr(line, f"passed_{unit}") if charged is None else charged)
+
+
+def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[IntervalLine, list[str]]]) -> Streams:
+    lines = [line for line, _ in members]
+    first = min(lines, key=lambda line: line.seq)
+    named = [line.throttled_ms for line in lines if (line.reason, line.reason_name) == (level, name)]
+    alone = [line.throttled_ms for line, under in members if len(under) == 1]
+    largest = [
+        [max(1, counted(line, unit) - max(0, line.passed_entries - 1)) if counted(line, unit) else 0 for line in lines]
+        for unit in UNITS
+    ]
+    said = [line for line in lines if line.limit_level == level]
+    sums = [sum(counted(line, unit) for line in lines) for unit in UNITS]
+    return Streams(
+        seq=first.seq,
+        place=("a.jsonl", first.seq + 1),
+        at_us=at,
+        wall_us=at,
+        duration_s=first.duration_ms / 1e3,
+        passed=(sums[0], sums[1]),
+        largest=(max(largest[0]), max(largest[1])),
+        only_wait_s=max(alone, default=0.0) / 1e3,
+        named_wait_s=max(named, default=0.0) / 1e3,
+        is_told=any(line.limit_levels is not None for line in lines),
+        said=(said[0].limit_messages, said[0].limit_bytes if said[0].limit_messages is None else None)
+        if said
+        else (None, None),
+    )
+
+
+def excess(found: Judged) -> float:
+    """By how much more passed than is allowed, in the worst window; below 0 where the limit was kept."""
+    return max((window.excess - excess_tolerance(window.limit) for window in found.windows), default=-1.0)
+
+
+def deficit_s(found: Judged) -> float:
+    """By how many seconds' worth less passed than was owed; below 0 where all was given."""
+    owed = found.entitlement
+    return -1.0 if owed is None else max(owed.deficit_s, owed.whole_deficit_s)
+
+
+def doubts(found: Judged) -> set[str]:
+    """What contradicts itself."""
+    return {doubt.what for doubt in found.doubts}
+
+
+def replaced(line: Any, **more: Any) -> Any:
+    return msgspec.structs.replace(line, **more)

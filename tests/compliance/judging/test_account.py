@@ -1,0 +1,294 @@
+"""What one limiter's lines prove and what they do not: by hand, one situation a test, none of it on Spark."""
+
+import pytest
+
+from compliance.judging.account import UNSEEN_S
+from tests.compliance.judging.pure import deficit_s, doubts, excess, replaced, verdicts
+from tests.compliance.planted import TOPIC, PlantedLog
+
+CHANGE_EVENTS = "persistent://acme/orders/__change_events"
+HELD = {"throttled_ms": 1000.0, "reason": "topic", "reason_name": TOPIC}
+CALM = {"throttled_ms": 0.0}
+
+
+def judged(log, level="topic", name=TOPIC, **notes):
+    return verdicts(log.lines, **notes)["publish", level, name]
+
+
+def lines(*many, rate=100.0, **same):
+    """A line of the limiter for each second: what passed, or that and other fields."""
+    log = PlantedLog()
+    for one in many:
+        passed, more = one if isinstance(one, tuple) else (one, {})
+        log.limit(passed, **({"rate": rate} | same | more))
+        log.second += 1
+    return log
+
+
+# ---- containment
+
+
+@pytest.mark.parametrize(("last", "is_over"), [(100, False), (102, True)])
+def test_one_message_more_than_burst_rate_and_entry_is_one_too_many(last, is_over):
+    assert (excess(judged(lines(110, 100, 100, last))) > 0) == is_over
+
+
+def test_no_boundary_hides_a_burst_that_lies_across_it():
+    assert excess(judged(lines(0, 110, 101, 0, **CALM))) < 0
+    assert excess(judged(lines(0, 110, 110, 0, **CALM))) > 8
+
+
+def test_an_entry_that_overdraws_the_bucket_is_paid_for_by_the_lines_behind_it():
+    batch = {"largest_entry_messages": 30}
+    assert excess(judged(lines((30, batch), 0, 0, (30, batch), rate=10.0, **CALM))) < 0
+    assert excess(judged(lines((30, batch), 0, (41, batch), rate=10.0, **CALM))) > 0
+
+
+def test_a_limit_that_flaps_between_two_values_is_one_window():
+    flapping = [(110 + 9 * (second % 2), {"rate": 100.0 + second % 2}) for second in range(60)]
+    found = judged(lines(*flapping))
+    (worst,) = (window for window in found.windows if window.excess > 0)
+    assert worst.passed - worst.allowed > 60 * 8
+    fair = [(100 + second % 2 + 10 * (second == 0), {"rate": 100.0 + second % 2}) for second in range(60)]
+    assert excess(judged(lines(*fair))) < 0
+
+
+def test_a_debt_stays_in_seconds_where_the_rate_falls_and_in_tokens_where_it_rises():
+    batch = {"largest_entry_messages": 1000}
+    falls = lines((1000, {"rate": 100.0} | batch), (0, {"rate": 10.0}), (1000, {"rate": 10.0} | batch), **CALM)
+    # Of 890 at 100/s 89 are left at 10/s, of which two seconds pay 20.
+    assert excess(judged(falls)) == pytest.approx(69 - 0.5, abs=0.01)
+    rises = lines((1000, {"rate": 10.0} | batch), (0, {"rate": 100.0}), (1000, {"rate": 100.0} | batch), **CALM)
+    assert excess(judged(rises)) == pytest.approx(989 - 200 - 0.5, abs=0.01)
+
+
+def test_a_peak_is_judged_by_its_own_bucket():
+    peak = {"burst_messages": 500.0, "peak_messages": 300.0, "peak_burst_messages": 30.0}
+    assert excess(judged(lines((331, peak)))) < 0
+    assert excess(judged(lines((332, peak)))) > 0
+
+
+def test_what_is_only_observed_is_neither_kept_nor_broken():
+    found = judged(lines((900, {"mode": "observe"}), (900, {"mode": "observe"})))
+    assert (found.windows, found.entitlement, found.minutes) == ([], None, {})
+
+
+# ---- what streams say themselves
+
+
+def test_pulsars_own_topics_are_in_nobodys_sums():
+    """The cross-check of a total holds nothing against it that no limit counts, by the field or by the name."""
+    log = PlantedLog()
+    for _ in range(40):
+        log.interval(15)
+        log.interval(15, topic=CHANGE_EVENTS, limit_level="", limit_messages=None)
+        log.limit(15, rate=20.0, level="namespace", name="acme/orders", **CALM)
+        log.beat()
+    found = judged(log, "namespace", "acme/orders")
+    assert (excess(found) < 0, doubts(found)) == (True, set())
+
+
+def bypass(seconds, passed, limited, *, with_lines=True, told=True):
+    log = PlantedLog()
+    more = {"limit_levels": "topic"} if told else {}
+    for second in range(seconds):
+        log.interval(passed(second), **more)
+        if with_lines:
+            log.limit(limited(second), **CALM)
+        log.beat()
+    return log
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
+    found = judged(bypass(20, lambda _: 500, lambda _: 0, with_lines=False, told=told))
+    (worst,) = (window for window in found.windows if window.excess > 0)
+    assert (worst.basis, worst.passed) == ("streams", 10_000)
+    assert doubts(found) == {"no lines"}
+    assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_bypass_of_five_seconds_is_found_among_three_hundred(told):
+    found = judged(bypass(300, lambda second: 300 if 100 <= second < 105 else 40, lambda _: 40, told=told))
+    (worst,) = (window for window in found.windows if window.excess > 0)
+    assert (worst.basis, worst.passed) == ("streams", 1500)
+    assert doubts(found) == {"streams"}
+
+
+def test_a_bypass_within_the_limit_is_told_all_the_same():
+    found = judged(bypass(20, lambda _: 50, lambda _: 40))
+    assert (excess(found) < 0, doubts(found)) == (True, {"streams"})
+    said = "its streams passed 50 messages, and it passed 40 by its own line"
+    assert (found.doubts[0].said, found.doubts[0].times) == (said, 20)
+
+
+def test_a_total_is_checked_against_all_its_streams():
+    log = PlantedLog()
+    for _ in range(20):
+        for topic in ("a", "b"):
+            log.interval(100, topic=f"persistent://acme/orders/{topic}", limit_levels="tenant")
+        log.interval(100, tenant="other", limit_levels="")
+        log.limit(100, level="tenant", name="acme", namespace="", **CALM)
+        log.beat()
+    assert excess(judged(log, "tenant", "acme")) > 1900
+
+
+def test_streams_before_the_limit_was_set_are_not_held_against_it():
+    log = PlantedLog()
+    log.interval(5000, limit_level="", limit_messages=None, limit_levels="")
+    log.beat()
+    log.interval(100, limit_levels="topic")
+    log.limit(100)
+    found = judged(log)
+    assert (excess(found) < 0, doubts(found)) == (True, set())
+
+
+def test_what_does_not_count_against_limits_is_not_held_against_them():
+    log = PlantedLog()
+    log.interval(1000, charged_messages=60, charged_bytes=6000, limit_levels="topic")
+    log.interval(500, charged_messages=0, charged_bytes=0, limit_levels="topic")
+    log.limit(60, limit_bytes=1e6, burst_bytes=1e5)
+    assert doubts(judged(log)) == set()
+
+
+def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
+    log = PlantedLog()
+    head = log._head
+    middle = head["start"] + (head["end"] - head["start"]) / 2
+    log.limit(50, end=middle, duration_ms=500.0, **CALM)
+    log.limit(20, start=middle, duration_ms=500.0, rate=50.0, **CALM)
+    log.interval(70)
+    assert doubts(judged(log)) == set()
+    log.lines[-1] = replaced(log.lines[-1], passed_messages=71)
+    assert doubts(judged(log)) == {"streams"}
+
+
+def test_waits_of_which_the_limit_knows_nothing_are_owed_all_the_same():
+    """Streams wait a second of each second, and 10/s pass of 100/s; the limit says that nobody waited."""
+    log = PlantedLog()
+    for second in range(20):
+        log.interval(10, offered=100, held_messages=90 * (second + 1), **HELD)
+        log.limit(10, **CALM)
+        log.beat()
+    found = judged(log)
+    assert (deficit_s(found) > 8, doubts(found)) == (True, {"waits"})
+    assert found.doubts[0].said == "a stream waited 1.000 s on it, and by its own line somebody waited 0.000 s"
+
+
+# ---- entitlement
+
+
+def large_entries():
+    """4.9 MB pass at 1 MB/s; another producer waits for three seconds in that debt and dies; every seven seconds."""
+    limit = {"rate": None, "limit_bytes": 1e6, "burst_bytes": 1e5}
+    log = PlantedLog()
+    for _ in range(8):
+        log.limit(1, largest_entry_bytes=4_900_000, passed_bytes=4_900_000, **limit, **CALM)
+        log.second += 1
+        for _ in range(3):
+            log.limit(0, **limit)
+            log.second += 1
+        log.second += 3
+    return log
+
+
+def test_waits_in_a_legal_debt_are_no_shortfall():
+    assert deficit_s(judged(large_entries())) < 0
+
+
+def test_what_could_be_lacking_and_not_show_is_said():
+    """When in its second an entry of 4.9 s went, old lines do not tell: so much may lack behind it."""
+    assert judged(large_entries()).entitlement.unseen_s > UNSEEN_S
+    assert judged(lines(*[100] * 20)).entitlement.unseen_s < UNSEEN_S
+
+
+def test_each_debt_counts_and_none_twice():
+    """30 a minute in batches of ten: each is paid for in twenty seconds, in which others wait."""
+    batch = {"largest_entry_messages": 10} | CALM
+    each = [(10, batch), *[0] * 15, *[(0, CALM)] * 4]
+    assert deficit_s(judged(lines(*each * 4, rate=0.5, burst_messages=3.0))) < 0
+
+
+def test_a_debt_that_is_paid_excuses_nothing_more():
+    batch = {"largest_entry_messages": 10} | CALM
+    assert deficit_s(judged(lines((10, batch), *[0] * 30, rate=0.5, burst_messages=3.0))) > 5
+
+
+def test_single_short_waits_are_no_shortfall():
+    """Ten milliseconds are what one message takes at 100/s: so long waits the one behind the burst, each second."""
+    assert deficit_s(judged(lines(*[(11, {"throttled_ms": 10.0})] * 50))) < 0
+    assert deficit_s(judged(lines(*[(2, {"throttled_ms": 10.0})] * 50, burst_messages=1.0))) < 0
+
+
+@pytest.mark.parametrize("percent", [2, 5])
+def test_starvation_of_two_percent_and_more_is_found(percent):
+    assert deficit_s(judged(lines(110, *[100] * 10, *[100 - percent] * 20))) > 0
+    assert deficit_s(judged(lines(110, *[100] * 30))) < 0
+
+
+def test_starvation_is_found_where_somebody_waits_for_most_of_each_second():
+    assert deficit_s(judged(lines(110, *[(88, {"throttled_ms": 900.0})] * 30))) > 0
+
+
+def test_who_gets_nothing_from_the_begin_is_found():
+    assert deficit_s(judged(lines(*[0] * 12))) > 9
+
+
+def test_of_two_rates_that_take_turns_neither_is_accused():
+    """Half a second of small messages, half a second of a large one: each bucket was empty for its half."""
+    both = {"limit_bytes": 1000.0, "burst_bytes": 100.0, "passed_bytes": 500, "largest_entry_bytes": 450}
+    found = judged(lines((60, both | {"passed_bytes": 600}), *[(50, both)] * 20))
+    assert deficit_s(found) < 0
+    assert found.entitlement.unseen_s > UNSEEN_S, "and what one of them might lack is not known"
+
+
+def test_of_two_rates_the_one_that_binds_is_enough():
+    both = {"limit_bytes": 1000.0, "burst_bytes": 100.0, "passed_bytes": 1000, "largest_entry_bytes": 100}
+    found = judged(lines(*[(10, both)] * 20))
+    assert (deficit_s(found) < 0, found.entitlement.unseen_s < UNSEEN_S) == (True, True)
+
+
+def told(tokens, passed=100, **more):
+    return passed, {"tokens_messages": tokens, "idle_ms": 0.0} | more
+
+
+def test_a_token_in_a_hundred_that_gets_lost_shows_in_the_books():
+    found = judged(lines(told(0.5, 110), told(0.5), told(0.5, 99), told(0.5, 99), told(0.5, 99)))
+    assert doubts(found) == {"books"}
+    assert found.doubts[0].said == "its bucket should hold 1.50 messages at the end of the line, and holds 0.50"
+    assert deficit_s(found) > 0
+
+
+def test_a_token_that_is_granted_twice_shows_in_the_books():
+    assert doubts(judged(lines(told(0.5, 110), told(0.5), told(0.5, 101)))) == {"books"}
+
+
+def test_what_a_full_bucket_had_no_room_for_is_in_its_books():
+    kept = lines(told(10.0, 50, overflow_messages=50.0, **CALM), told(10.0, 20, overflow_messages=80.0, **CALM))
+    assert doubts(judged(kept)) == set()
+
+
+def test_timers_that_are_late_beyond_their_due_are_a_shortfall():
+    late = [told(0.5, 110), *[told(0.5, 96, idle_ms=40.0, overflow_messages=4.0)] * 10]
+    found = judged(lines(*late))
+    assert (deficit_s(found) > 0, doubts(found)) == (True, set())
+
+
+def test_tokens_that_were_kept_for_somebody_else_are_owed_to_nobody():
+    kept = [told(0.5, 110), *[told(0.5, 70, reserved_ms=300.0, overflow_messages=30.0)] * 10]
+    assert deficit_s(judged(lines(*kept))) < 0
+
+
+def test_behind_missing_lines_nothing_is_known_of_a_bucket():
+    log = lines(110, 100, 0, 0, 100)
+    assert deficit_s(judged(log)) > 1
+    log.lines = [*log.lines[:2], replaced(log.lines[4], throttled_ms=500.0, passed_messages=0)]
+    assert deficit_s(judged(log, holes=[4])) < 0
+
+
+def test_a_minute_tells_for_how_long_each_promise_was_kept():
+    found = judged(lines(110, *[100] * 14, 200, *[100] * 14, *[80] * 15, *[100] * 15))
+    sums = [sum(getattr(minute, name) for minute in found.minutes.values()) for name in ("judged_s", "over_s")]
+    assert sums == [60, 1]
+    assert sum(minute.waited_s for minute in found.minutes.values()) == 60

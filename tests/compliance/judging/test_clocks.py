@@ -1,0 +1,60 @@
+from datetime import timedelta
+
+import pytest
+
+from compliance.judging.clocks import step_facts, steps_of, with_axis
+from tests.compliance.arrow import kept_of
+from tests.compliance.planted import PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+
+
+def stepped(spark, log):
+    """The steps that are found, and the spans of all lines on the axis, in seconds since its begin."""
+    lines, (_, gaps) = frame(spark, [log]), kept_of(spark, log)
+    found = step_facts(lines.where("kind = 'heartbeat'"), gaps)
+    rows = with_axis(lines, steps_of(found)).orderBy("seq").collect()
+    begin = rows[0].start_us
+    spans = [((row.start_us - begin) / 1e6, (row.end_us - begin) / 1e6) for row in rows]
+    return [(row.from_seq, row.size_s) for row in found.orderBy("from_seq").collect()], spans
+
+
+def ahead(log, seconds):
+    log.begin += timedelta(seconds=seconds)
+
+
+def test_a_clock_that_goes_on_has_no_steps(spark):
+    log = PlantedLog()
+    for _ in range(3):
+        log.beat()
+    assert stepped(spark, log) == ([], [(0, 1), (1, 2), (2, 3)])
+
+
+@pytest.mark.parametrize("seconds", [3600, -30])
+def test_a_step_between_heartbeats_is_found_with_its_size_and_changes_no_length(spark, seconds):
+    log = PlantedLog()
+    log.tick(10)
+    ahead(log, seconds)
+    log.tick(10)
+    assert stepped(spark, log) == ([(3, seconds)], [(0, 1)] * 3 + [(1, 2)] * 3)
+
+
+@pytest.mark.parametrize("seconds", [5, -30])
+def test_a_step_within_lines_is_found_too(spark, seconds):
+    log = PlantedLog()
+    log.tick(10)
+    end = log._head["end"] + timedelta(seconds=seconds)
+    log.interval(10, end=end)
+    log.limit(10, end=end)
+    log.beat(end=end)
+    ahead(log, seconds)
+    log.tick(10)
+    assert stepped(spark, log) == ([(3, seconds)], [(0, 1)] * 3 + [(1, 2)] * 3 + [(2, 3)] * 3)
+
+
+def test_time_in_which_lines_are_missing_is_no_step(spark):
+    log = PlantedLog()
+    for _ in range(10):
+        log.beat()
+    log.lines = [*log.lines[:3], *log.lines[7:]]
+    assert stepped(spark, log)[0] == []
