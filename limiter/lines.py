@@ -94,6 +94,8 @@ class Lines:
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
             limiter.is_waited_on(now)
+            if limiter.wakes_at is not None and limiter.wakes_at > now:
+                limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
             if not stream.is_noted:
                 self._journal.note(stream)
             if limiter.borrowers:

@@ -96,6 +96,11 @@ class Streams(Struct, array_like=True):
     """The lines say that their streams are under this limit; else it is concluded from names."""
     said: tuple[float | None, float | None]
     """The limit's value as streams have it for which it is the lowest."""
+    members: int = 0
+    """How many streams have a line."""
+    starving: tuple[str, int, int] | None = None
+    """Of the streams that waited on it in all of the span and passed nothing, the one that has waited longest: which,
+    and the messages and bytes that it holds."""
 
 
 class Window(Struct):
@@ -344,7 +349,9 @@ class _Held:
         self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
         if self.least < 0 and rate > self.rate:
             self.least *= min(rate, self.made_at) / self.rate
-        self.least, self.most = min(self.least, burst), min(self.most, burst + 1)
+        if rate != self.rate or burst != self.burst:
+            self.least = min(self.least, burst)
+        self.most = min(self.most, burst + 1)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
         """The least and the most that it may hold at the end of a line.
@@ -396,6 +403,18 @@ class _Step:
     is_hidden: bool = False
     is_unknown: bool = False
     follows: bool = False
+
+
+@dataclass
+class _Starving:
+    """A stream that waits and passes nothing, for as long as that is so; seconds, and seconds of the limit."""
+
+    who: str
+    held_s: float
+    members: int = 0
+    entry_s: float = 0.0
+    served_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class _Waited(Struct, array_like=True):
@@ -490,6 +509,7 @@ class Account:
         self._owing = _Owing()
         self._before: Line | None = None
         self._until_us: int | None = None
+        self._starving: _Starving | None = None
         self._has_streams = self._differs = self._is_named = False
         self._minutes: dict[int, Minute] = {}
         self._doubts: dict[str, Doubt] = {}
@@ -516,7 +536,8 @@ class Account:
             if self._differs:
                 is_last = line is lines[-1]
                 over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
-            self._count(line, over=over, short=self._serve(line, step, served, denied_s))
+            starved_s = line.duration_s if self._starved(line, streams) else 0.0
+            self._count(line, over=over, short=self._serve(line, step, served, denied_s, starved_s))
             self._before = line
         self._until_us = max(line.at_us[1] for line in lines)
 
@@ -600,6 +621,32 @@ class Account:
 
     # ---- entitlement
 
+    def _starved(self, line: Line, streams: Sequence[Streams]) -> bool:
+        """Whether a stream has waited so long that, at equal shares, all that it held would have passed twice."""
+        now = next((one.starving for one in streams if one.starving is not None), None)
+        rates = [rate for rate in line.rates[:2] if rate]
+        if now is None or not rates or line.mode == OBSERVED:
+            self._starving = None
+            return False
+        if self._starving is None or self._starving.who != now[0]:
+            held_s = max(held / rate for held, rate in zip(now[1:], line.rates[:2], strict=True) if rate)
+            self._starving = _Starving(now[0], held_s)
+        known, served = (
+            self._starving,
+            [size / rate for size, rate in zip(line.passed, line.rates, strict=False) if rate],
+        )
+        entries = [size / rate for size, rate in zip(line.largest, line.rates, strict=False) if rate]
+        known.members = max(known.members, sum(one.members for one in streams))
+        known.entry_s = max(known.entry_s, *entries)
+        known.served_s += max(served)
+        known.waited_s += line.duration_s
+        share_s = 2 * (known.members + 1) * (known.held_s + 2 * known.entry_s)
+        if known.waited_s < OWED_WINDOW_S or known.served_s < share_s:
+            return False
+        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed nothing, while others passed"
+        self._doubt("starved", f"{said} {known.served_s:,.0f} s' worth of it", (*streams, line))
+        return True
+
     def _denied(self, lines: Sequence[Line], streams: Sequence[Streams]) -> float:
         """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
         if not streams or not all(line.is_in_force for line in lines):
@@ -616,7 +663,9 @@ class Account:
         self._doubt("waits", said, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(self, line: Line, step: _Step, passed: tuple[int, ...], denied_s: float) -> float | None:
+    def _serve(
+        self, line: Line, step: _Step, passed: tuple[int, ...], denied_s: float, starved_s: float
+    ) -> float | None:
         """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
         on: list[tuple[int, _Held]] = []
         for bucket, held in enumerate(self._held):
@@ -636,7 +685,7 @@ class Account:
         if waited_s <= 0:
             return None
         is_told = line.idle_s is not None
-        unexplained_s = lacking_s + min(vanished_s, waited_s)
+        unexplained_s = max(lacking_s + min(vanished_s, waited_s), starved_s)
         short_s = min(waited_s, unexplained_s + (line.idle_s or 0.0))
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:

@@ -207,8 +207,9 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     what: str
     """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
     it, and it has no line. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not
-    hold what it should. `change`: it was changed, and the value is as before. `stream`: what a stream offered is not
-    what passed, was dropped, was rejected and is held."""
+    hold what it should. `starved`: a stream waited and passed nothing, while others passed much. `change`: it was
+    changed, and its value is as before. `stream`: what a stream offered is not what passed, was dropped, was rejected
+    and is held."""
     said: str
     """The first time, with both numbers."""
     start: datetime

@@ -53,7 +53,6 @@ _LINE = (
     *(f"tokens_{bucket}" for bucket in BUCKETS),
     *(f"overflow_{bucket}" for bucket in BUCKETS),
 )
-_STREAMS = ("only_wait_ms", "named_wait_ms", "is_told", "source", "named_mode")
 _HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
 _OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
     f"{name} double" for name in ("judged_s", "over_s", "waited_s", "short_s")
@@ -118,6 +117,11 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     waited = F.least("throttled_ms", "duration_ms")
     is_named = (F.col("reason") == F.col("level")) & (F.col("reason_name") == F.col("name"))
     names_limit = F.col("limit_level") == F.col("level")
+    is_starving = is_named & (waited >= F.col("duration_ms")) & (F.col("passed_entries") == 0)
+    own_name = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
+    number = F.format_string("connection %d, stream %d", "connection_id", "stream_id")
+    who = F.concat_ws(", ", F.concat_ws(" of ", F.nullif(own_name, F.lit("")), "topic"), number)
+    starving = F.when(is_starving, F.struct(who.alias("who"), "held_messages", "held_bytes"))
     first = F.min_by(F.struct("file", "line", "tenant", "namespace"), "seq").alias("first")
     # The limit of bytes may be another level's, unless no limit counts messages.
     is_own = {"messages": names_limit, "bytes": names_limit & F.col("limit_messages").isNull()}
@@ -132,6 +136,8 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
         F.coalesce(F.max(F.when(F.size("under") == 1, waited)), F.lit(0.0)).alias("only_wait_ms"),
         F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
+        F.count("*").alias("members"),
+        F.min_by(starving, F.when(is_starving, F.struct("held_since", "seq"))).alias("starving"),
         F.bool_or(F.col("limit_levels").isNotNull()).alias("is_told"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
@@ -262,6 +268,8 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         named_wait_s=row["named_wait_ms"] / 1e3,
         is_told=row["is_told"],
         said=_both(row, "limit"),
+        members=row["members"],
+        starving=row["starving"] and tuple(row["starving"].values()),
     )
 
 

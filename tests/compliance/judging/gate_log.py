@@ -157,7 +157,25 @@ class GateLog:
             named_wait_s=max(named, default=0.0) / 1e3,
             is_told=not self.older,
             said=(None, None),
+            members=len(members),
+            starving=self._starving(limiter, members, span),
         )
+
+    def _starving(
+        self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
+    ) -> tuple[str, int, int] | None:
+        waiting = [
+            (stream.held[0].since, stream.name.stream_id, said)
+            for stream, said in members
+            if stream.last_reason == limiter.scope.level
+            and said["throttled_ms"] * MS >= span[1] - span[0]
+            and not said["passed_entries"]
+            and stream.held
+        ]
+        if not waiting:
+            return None
+        _, number, said = min(waiting, key=lambda one: one[:2])
+        return str(number), said["held_messages"], said["held_bytes"]
 
     def _line(self, limiter: Limiter, fields: dict[str, Any], span: tuple[int, int]) -> Line:
         limit = limiter.limit
