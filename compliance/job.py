@@ -19,6 +19,7 @@ from compliance.report.export import report_json, tables
 from compliance.report.page import render
 from compliance.report.report import Report, make_report
 from compliance.session import spark_session
+from compliance.stream.options import Job, Sink, Source
 from compliance.tables import LogTables, read_log, read_tables
 
 WORK = "work"
@@ -152,15 +153,24 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
     _refuse_patterns("--out", out)
     if is_within(str(out), str(access_log)):
         raise ReportError(f"--out {out}: lies in --access-log {access_log}, {NOT_WITHIN}")
-    # Two logs in one work folder would be reported as one.
-    name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
-    work = out.resolve() / WORK / name
+    work = work_of(out, access_log)
     try:
         if fresh and work.exists():
             shutil.rmtree(work)
     except OSError as error:
         raise ReportError(f"--out {out}: cannot be written: {error.strerror}") from error
     return _make(out, work)
+
+
+def work_of(out: Path, access_log: Path) -> Path:
+    """What is kept of a log between runs; two logs in one folder would be reported as one."""
+    name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
+    return out.resolve() / WORK / name
+
+
+def links_of(out: Path, access_log: Path) -> Path | None:
+    """The folder that Spark is shown for a log."""
+    return Job(Source("files", str(access_log.resolve())), Sink(), str(work_of(out, access_log))).links
 
 
 def _make(out: Path, work: Path) -> Path:

@@ -1,25 +1,40 @@
-"""What is in a folder of the access log: files that Spark reads, and what it passes over without a word."""
+"""What is in a folder of the access log: files that are read, and what is passed over and told.
 
+Spark is shown a folder of links to the files that are to be read: one name that Hadoop cannot take makes the listing of
+a whole folder fail, and a pipe or device among the files would be waited for.
+"""
+
+import contextlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 HIDDEN = "names that begin with . or _"
+ODD = "names that Hadoop cannot take"
+LINK = "symbolic links"
+SPECIAL = "no regular files"
 PACKED = "packed files"
 FOLDER = "subfolders with *.jsonl"
-NOTHING = "links to nothing"
 REMEDIES: Mapping[str, str] = {
     HIDDEN: "rename them",
+    ODD: "rename them, without any of : * ? [ ] { } \\ and without line ends, in UTF-8",
+    LINK: "put the files themselves there",
+    SPECIAL: "delete them",
     PACKED: "unpack them",
     FOLDER: "read each with an --out of its own",
-    NOTHING: "mend or delete them",
 }
 """What is passed over, and what helps."""
+UNREAD = (HIDDEN, ODD, LINK)
+"""Of that, what may hold lines of the log that nobody has read: nothing is confirmed then."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100
 """So many subfolders are looked into."""
+TOLD = "passed-over.json"
+"""Beside the folder of links: what is passed over, for who reads the tables later."""
 _CLOSED = ".jsonl"
+_PATTERN = set(":*?[]{}\\")
 _PACKED = tuple(f"{_CLOSED}.{packing}" for packing in ("gz", "bz2", "xz", "zst", "lz4", "snappy", "zip"))
 
 
@@ -34,6 +49,11 @@ class LogFolder:
 
     closed: list[Path]
     passed_over: Mapping[str, list[str]]
+
+    @property
+    def unread(self) -> int:
+        """How many files may hold lines that nobody has read."""
+        return sum(len(self.passed_over.get(what, ())) for what in UNREAD)
 
     def words(self) -> str:
         """What is passed over and what helps, in one line; empty if there is nothing."""
@@ -53,7 +73,7 @@ def look_into(folder: Path) -> LogFolder:
     looked_into = 0
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
                 looked_into += 1
                 if looked_into <= MOST_FOLDERS and _has_log(Path(entry.path)):
                     passed_over[FOLDER].append(entry.name)
@@ -79,7 +99,40 @@ def _why_not(entry: os.DirEntry[str]) -> str | None:
         return None
     if is_hidden(entry.name):
         return HIDDEN
-    return NOTHING if entry.is_symlink() and not entry.is_file() else None
+    if entry.is_symlink():
+        return LINK
+    if not entry.is_file():
+        return SPECIAL
+    return ODD if is_odd(entry.name) else None
+
+
+def is_odd(name: str) -> bool:
+    """Whether Hadoop's paths and patterns cannot take a file's name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return not name.isprintable() or bool(_PATTERN & set(name))
+
+
+def show(folder: Path, place: Path) -> LogFolder:
+    """What is in a folder; makes `place` a folder of links to the files that are to be read, for Spark to look at.
+
+    Raises:
+        OSError: If the one cannot be read, or the other not be written.
+    """
+    found = look_into(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    wanted = {file.name: file.resolve() for file in found.closed}
+    for link in place.iterdir():
+        if link.name not in wanted:
+            link.unlink()
+    for name, file in wanted.items():
+        with contextlib.suppress(FileExistsError):
+            (place / name).symlink_to(file)
+    told = {"words": found.words(), "unread": found.unread}
+    (place.parent / TOLD).write_text(json.dumps(told), encoding="utf-8")
+    return found
 
 
 def _has_log(folder: Path) -> bool:
@@ -94,5 +147,6 @@ def _has_log(folder: Path) -> bool:
 
 
 def _first(names: list[str]) -> str:
-    # A name may have line ends in it.
-    return ", ".join([*(repr(name)[1:-1] for name in names[:MOST_NAMED]), *(["…"] if len(names) > MOST_NAMED else [])])
+    # A name may have line ends in it, and bytes that are no text.
+    shown = (ascii(name)[1:-1] if is_odd(name) else name for name in names[:MOST_NAMED])
+    return ", ".join([*shown, *(["…"] if len(names) > MOST_NAMED else [])])

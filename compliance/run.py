@@ -13,7 +13,7 @@ from compliance.commands import STRICT_EXIT, Wanted
 from compliance.disk import disk_trouble
 from compliance.figures.proposals import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
-from compliance.job import Origin, ReportError, run
+from compliance.job import Origin, ReportError, links_of, run
 from compliance.log_folder import look_into
 from compliance.report.collect import Asked
 from compliance.report.report import Report
@@ -49,6 +49,8 @@ def _asked(wanted: Wanted) -> Asked:
 
 
 def _of_spark(said: str, access_log: Path | None, out: Path) -> str:
+    if access_log:
+        said = said.replace(str(links_of(out, access_log)), str(access_log.resolve()))
     folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
     return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out}/work/spark.log)"
 

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from compliance.local_frame import local_frame
+from compliance.log_folder import TOLD
 from compliance.schema import placed_schema
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.query import sink_of, start
@@ -34,6 +37,8 @@ class LogTables:
         copies: Lines whose number had been seen, as rows; they are in no other table.
         lines: How many rows there are.
         newer: How often which fields were seen that this version does not know.
+        passed_over: Files of the log's folder that were not read, and what helps; empty for none.
+        unread: How many of these may hold lines of the log.
     """
 
     rows: DataFrame
@@ -43,6 +48,8 @@ class LogTables:
     copies: DataFrame
     lines: int
     newer: Mapping[str, int]
+    passed_over: str = ""
+    unread: int = 0
 
 
 def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Callable[[int], None]) -> LogTables:
@@ -100,12 +107,19 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         copies=_copies(spark, job, last),
         lines=totals.rows,
         newer=totals.newer,
+        **_passed_over(storage, job),
     )
 
 
 def _rows(spark: SparkSession, job: Job) -> DataFrame:
     schema = placed_schema(StructField("step", LongType()), StructField("day", DateType()))
     return _or_none(spark, tables_of(spark, job).read("rows", schema), _types(schema))
+
+
+def _passed_over(storage: Storage, job: Job) -> dict[str, Any]:
+    told = f"{job.work}/{TOLD}"
+    said = msgspec.json.decode(storage.read(told)) if storage.exists(told) else {"words": "", "unread": 0}
+    return {"passed_over": said["words"], "unread": said["unread"]}
 
 
 def _copies(spark: SparkSession, job: Job, last: int) -> DataFrame:

@@ -150,7 +150,8 @@ def judge_overall(facts: Facts, limiters: list[LimiterVerdict]) -> Overall:
     # What is beyond the table has no violation, or the table would begin with it.
     is_limited = facts.left_out.get("limiters") or any(limiter.containment != "no limit" for limiter in limiters)
     # A line that is missing may be of any limit, also in a run in which the limits that are known have none.
-    beyond: Verdict = "unknown" if is_limited and coverage < COMPLETE else "no limit"
+    is_read = coverage >= COMPLETE and not facts.unread
+    beyond: Verdict = "unknown" if is_limited and not is_read else "no limit"
     containment = gravest([*(limiter.containment for limiter in limiters), beyond])
     entitlement = gravest([*(limiter.entitlement for limiter in limiters), beyond])
     verdict = gravest([containment, entitlement]) if facts.runs else "unknown"

@@ -123,8 +123,13 @@ class Found:
         changed = changes.change_facts(logs.of("change"), logs.limits)
         return {
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
+            "passed_over": kept.passed_over,
+            "unread": kept.unread,
             "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
-            "newer": self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
+            "newer": [
+                *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
+                *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
+            ],
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
             "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
             "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),

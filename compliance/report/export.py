@@ -2,7 +2,7 @@
 
 import csv
 import io
-import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -25,10 +25,10 @@ USAGE_COLUMNS = (
     "bytes_basis",
 )
 
-# A spreadsheet takes a cell that begins so for a formula ...
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-# ... but letters, digits and these signs alone, Pulsar's own for names, cannot call anything: those names stay.
-_PULSAR_NAME = re.compile(r"[-=:.\w]*", re.ASCII)
+# A spreadsheet takes a cell that begins so for a formula, full-width signs too; one apostrophe before it makes it text.
+_FORMULA_STARTS = frozenset("=+-@'")
+# Before a formula it passes over blanks, line ends and what has no width.
+_PASSED_OVER = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))
 
 
 def report_json(report: Report) -> bytes:
@@ -48,11 +48,14 @@ def tables(report: Report) -> dict[str, str]:
     rows: dict[str, list[Any]] = {
         "overall": [overall(report)],
         "verdicts": list(report.rollups),
-        "limits": list(report.limiters),
+        "limits": [flat(limiter, without=("doubts",)) for limiter in report.limiters],
         "log-runs": list(quality.runs),
         "log-gaps": list(quality.gaps),
         "log-losses": list(quality.losses),
         "log-malformed": list(quality.quarantine),
+        "log-clock-steps": list(quality.clock_steps),
+        "log-newer": list(quality.newer),
+        "doubts": list(report.doubts),
         "rates": list(report.rates),
         "peaks": list(report.peaks),
         "throttling": list(throttling.limits),
@@ -82,6 +85,7 @@ def overall(report: Report) -> dict[str, Any]:
     """The verdict on the whole as one row, with what is said once for all tables."""
     quality = report.quality
     counts = {name: getattr(quality, name) for name in ("lines", "quarantined", "duplicates", "missing")}
+    counts |= {"passed_over": quality.passed_over, "unread": quality.unread}
     words = {"headline": report.headline, "sentence": report.sentence, "silent_proxies": " ".join(quality.silent)}
     caveat = {"what_if_caveat": report.what_if.caveat} if report.what_if else {}
     said = {"objective": report.budgets.objective, "bytes_basis": report.bytes_basis}
@@ -106,8 +110,12 @@ def table_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     columns = list(columns)
     writer.writerow(columns)
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
-        writer.writerow([_cell(row.get(column)) for column in columns])
+        cells = [_cell(row.get(column)) for column in columns]
+        # The module quotes the line end that it writes itself, and not the other one, which readers take for one, too.
+        has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+        (quoting if has_return else writer).writerow(cells)
     return text.getvalue()
 
 
@@ -116,9 +124,14 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> Any:
-    """The value, or the value behind an apostrophe if a spreadsheet might run it."""
+    """The value, or behind one more apostrophe a text that a spreadsheet might run, or that begins with one.
+
+    So who takes one apostrophe from the begin of a text, where there is one, has what was meant.
+    """
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
-    if not isinstance(value, str) or not value.startswith(_FORMULA_STARTS) or _PULSAR_NAME.fullmatch(value):
+    if not isinstance(value, str) or not value:
         return value
-    return "'" + value
+    first = unicodedata.normalize("NFKC", value[0])[:1]
+    is_run = first in _FORMULA_STARTS or unicodedata.category(value[0]) in _PASSED_OVER
+    return "'" + value if is_run else value

@@ -1,5 +1,6 @@
 """The report as one value: what report.json holds and the page shows."""
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 from msgspec import Struct
@@ -14,9 +15,20 @@ from compliance.figures.facts import (
     RefusalFacts,
     TenantDayFacts,
 )
-from compliance.judging.facts import Facts, GapFacts, QuarantineFacts, RunFacts, TopicFacts, UsageFacts
+from compliance.judging.account import OWED_WINDOW_S, UNSEEN_S
+from compliance.judging.facts import (
+    ClockStepFacts,
+    DoubtFacts,
+    Facts,
+    GapFacts,
+    NewerFacts,
+    QuarantineFacts,
+    RunFacts,
+    TopicFacts,
+    UsageFacts,
+)
 from compliance.judging.rollup import Rollup, roll_up
-from compliance.judging.verdict import LimiterVerdict, Overall, judge_limiters, judge_overall
+from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs
 from compliance.report.numbers import numbered, percent, whole
 from compliance.report.sections.budgets import Burn, burns
@@ -47,6 +59,13 @@ class Quality(Struct, frozen=True, kw_only=True):
     """What proxies say themselves is lost."""
     quarantine: list[QuarantineFacts]
     """Groups of file and reason, the largest first."""
+    clock_steps: list[ClockStepFacts] = []
+    newer: list[NewerFacts] = []
+    """What only a newer version of this report understands; it was passed over."""
+    passed_over: str = ""
+    """Files of the log's folder that were not read, and what helps."""
+    unread: int = 0
+    """How many of these may hold lines of the log."""
 
 
 class Throttling(Struct, frozen=True, kw_only=True):
@@ -88,6 +107,8 @@ class Report(Struct, frozen=True, kw_only=True):
     sentence: str
     rollups: list[Rollup]
     limiters: list[LimiterVerdict]
+    doubts: list[DoubtFacts]
+    """What of the log contradicts itself: of the limits in their order."""
     quality: Quality
     rates: list[RateFacts]
     peaks: list[PeakFacts]
@@ -120,6 +141,7 @@ def make_report(facts: Facts) -> Report:
         sentence=sentence,
         rollups=roll_up(limiters),
         limiters=limiters,
+        doubts=[doubt for limiter in limiters for doubt in limiter.doubts],
         quality=_quality(facts),
         rates=in_order(facts.rates, limiters),
         # An average over more than the log would tell of the log's length.
@@ -161,6 +183,10 @@ def _quality(facts: Facts) -> Quality:
         gaps=facts.gaps,
         losses=facts.losses,
         quarantine=facts.quarantine,
+        clock_steps=facts.clock_steps,
+        newer=facts.newer,
+        passed_over=facts.passed_over,
+        unread=facts.unread,
     )
 
 
@@ -192,16 +218,60 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tup
     if not facts.runs:
         return "Nothing to judge", "The access log has no valid line."
     if overall.verdict == "unknown":
-        return (
-            "No violation seen, but the log is not complete",
-            f"Coverage is {_covered(overall, facts)}: missing lines might show one, so nothing is confirmed.",
-        )
+        return _not_known(overall, limited, facts)
     if not limited:
         return "No limits in force", "Traffic was counted, but there was no limit to keep."
+    until = f" up to {overall.complete_up_to:%Y-%m-%d %H:%M:%S} UTC" if overall.complete_up_to else ""
     return (
         "All limits were kept, and nobody got less than owed",
-        f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete.",
+        f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete{until}.",
     )
+
+
+def _not_known(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
+    """What keeps the report from confirming anything, the gravest first, each with where to look."""
+    reasons = list(_reasons(overall, limited, facts))
+    is_whole = overall.coverage >= COMPLETE and not facts.unread
+    headline = (
+        "No violation seen, but the log does not show all"
+        if is_whole
+        else "No violation seen, but the log is not complete"
+    )
+    return headline, f"{'; '.join(reasons)}: so nothing is confirmed."
+
+
+def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> Iterator[str]:
+    if facts.quarantine:
+        group, lines = facts.quarantine[0], sum(group.lines for group in facts.quarantine)
+        yield f"{numbered(lines, 'line')} malformed ({group.file}: {group.reason})"
+    for what, count in (
+        ("duplicate", sum(run.conflicts for run in facts.runs)),
+        ("line", sum(run.newer for run in facts.runs)),
+        ("file", facts.unread),
+    ):
+        if count:
+            yield f"{numbered(count, what)} {_WHY[what]}"
+    tails = [run for run in facts.runs if run.has_tail and not run.ended]
+    if tails:
+        yield f"the log of {tails[0].proxy_id}, run {tails[0].boot_id}, breaks off behind its last heartbeat"
+    doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
+    if doubt is not None:
+        number = doubt.last_line.line if doubt.last_line.line is not None else f"seq {doubt.last_line.seq}"
+        yield f"{doubt.direction} {doubt.level} {doubt.name}: {doubt.said} ({doubt.last_line.file}, line {number})"
+    blind = [limiter for limiter in limited if (limiter.unseen_percent or 0) > MOST_UNSEEN_PERCENT]
+    if blind and doubt is None:
+        yield f"of {numbered(len(blind), 'limit')} up to {blind[0].unseen_percent:.0f} % less than owed would not show"
+    if overall.coverage < COMPLETE:
+        yield f"coverage is {_covered(overall, facts)}, and missing lines might show a violation"
+
+
+_WHY = {
+    "duplicate": "not the same as the line kept",
+    "line": "of a version that this report does not know",
+    "file": "of the folder not read",
+}
+MOST_UNSEEN_PERCENT = 100 * UNSEEN_S / OWED_WINDOW_S
+"""Where a larger shortfall would not show, nothing is confirmed."""
 
 
 def _covered(overall: Overall, facts: Facts) -> str:

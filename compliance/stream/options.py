@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from compliance.log_folder import show
+from compliance.place import on_this_machine
 from compliance.stream.window_table import TABLES, WindowTable
 
 SOURCES = ("files", "kafka", "pulsar")
@@ -67,6 +70,28 @@ class Job:
     def work(self) -> str:
         """Checkpoint and state; readers of tables pass over names with an underscore."""
         return f"{self.out}/_work"
+
+    @property
+    def links(self) -> Path | None:
+        """Of a log on this machine, the folder of links that Spark is shown for it, if `out` is here, too."""
+        work = on_this_machine(self.work)
+        is_here = self.source.folder and on_this_machine(self.source.folder)
+        return work.resolve() / "log" if work and is_here else None
+
+    @property
+    def shown(self) -> str:
+        """The folder that Spark looks into."""
+        return str(self.links or self.source.folder)
+
+    def look(self) -> None:
+        """Show Spark what is in the log's folder now.
+
+        Raises:
+            OSError: If that cannot be read, or `out` not be written.
+        """
+        folder = on_this_machine(self.source.folder) if self.source.folder else None
+        if folder and self.links:
+            show(folder, self.links)
 
     @property
     def checkpoint(self) -> str:

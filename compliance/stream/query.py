@@ -32,6 +32,7 @@ def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], 
     spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
     _claim(Storage(spark), job)
     State(spark, job.work).check()
+    job.look()
     writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
     stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
     trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)

@@ -48,7 +48,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         with _alone(job), spark_session(log, settings) as spark, Progress(Console(stderr=True)) as progress:
             before = late_so_far(spark, job)
             query = start(spark, job, progress.on_summary, follow=follow)
-            _wait(query, progress, follow=follow)
+            _wait(query, progress, job, follow=follow)
     except (JobError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (ConnectionError, Py4JNetworkError):
@@ -64,7 +64,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
     return 0
 
 
-def _wait(query: StreamingQuery, progress: Progress, *, follow: bool) -> None:
+def _wait(query: StreamingQuery, progress: Progress, job: Job, *, follow: bool) -> None:
     """Until the stream ends, or a signal ends it; a batch under way is done again by the next run.
 
     Raises:
@@ -80,6 +80,8 @@ def _wait(query: StreamingQuery, progress: Progress, *, follow: bool) -> None:
     try:
         while not query.awaitTermination(_LOOK_EVERY_S):
             progress.on_look(query.lastProgress)
+            if follow:
+                job.look()
             if is_stopping:
                 query.stop()
     finally:
@@ -138,6 +140,8 @@ def _log_file(job: Job) -> Path:
 
 
 def _trouble(said: str, job: Job) -> str | None:
+    if job.source.folder:
+        said = said.replace(job.shown, job.source.folder)
     trouble = disk_trouble(said, {"--access-log": job.source.folder, "--out": job.out})
     return trouble and f"{trouble}, then {_AGAIN}"
 

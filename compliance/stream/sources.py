@@ -84,7 +84,7 @@ def _of_files(reader: DataStreamReader, job: Job) -> DataFrame:
         .option("maxBytesPerTrigger", job.batch_bytes)
         # By default files a week older than the newest are passed over in silence.
         .option("maxFileAge", "36500d")
-        .load(job.source.folder)
+        .load(job.shown)
     )
     return text.select(
         "value",

@@ -1,4 +1,20 @@
-from compliance.log_folder import FOLDER, HIDDEN, MOST_FOLDERS, NOTHING, PACKED, is_hidden, look_into
+import json
+import os
+
+from compliance.log_folder import (
+    FOLDER,
+    HIDDEN,
+    LINK,
+    MOST_FOLDERS,
+    ODD,
+    PACKED,
+    SPECIAL,
+    TOLD,
+    is_hidden,
+    is_odd,
+    look_into,
+    show,
+)
 
 
 def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
@@ -11,18 +27,18 @@ def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
     (tmp_path / "link.jsonl").symlink_to("nowhere")
     (tmp_path / "good-link.jsonl").symlink_to("a.jsonl")
     found = look_into(tmp_path)
-    assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl", "good-link.jsonl"]
+    assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl"]
     assert found.passed_over == {
         HIDDEN: [".q-1.jsonl", "_p-1.jsonl"],
         PACKED: ["c.jsonl.gz"],
         FOLDER: ["d.jsonl", "old"],
-        NOTHING: ["link.jsonl"],
+        LINK: ["good-link.jsonl", "link.jsonl"],
     }
     assert found.words() == (
         "names that begin with . or _: 2 (.q-1.jsonl, _p-1.jsonl): rename them; "
+        "symbolic links: 2 (good-link.jsonl, link.jsonl): put the files themselves there; "
         "packed files: 1 (c.jsonl.gz): unpack them; "
-        "subfolders with *.jsonl: 2 (d.jsonl, old): read each with an --out of its own; "
-        "links to nothing: 1 (link.jsonl): mend or delete them"
+        "subfolders with *.jsonl: 2 (d.jsonl, old): read each with an --out of its own"
     )
 
 
@@ -54,3 +70,38 @@ def test_names_are_hidden_as_spark_has_it():
         False,
         False,
     ]
+
+
+def test_pipes_are_never_opened_and_odd_names_stop_nothing(tmp_path):
+    odd = ("a:b.jsonl", "a{b}.jsonl", "a[b].jsonl", "a*b.jsonl", "a?b.jsonl", "a\\b.jsonl", "a\nb.jsonl")
+    for name in (*odd, "fine.jsonl", "größe 1.jsonl"):
+        (tmp_path / name).touch()
+    os.close(os.open(os.fsencode(tmp_path) + b"/\xff.jsonl", os.O_CREAT))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    found = look_into(tmp_path)
+    assert [file.name for file in found.closed] == ["fine.jsonl", "größe 1.jsonl"]
+    assert {what: len(names) for what, names in found.passed_over.items()} == {ODD: len(odd) + 1, SPECIAL: 1}
+    assert found.unread == len(odd) + 1
+    assert "\n" not in found.words()
+    assert found.words().startswith(
+        "names that Hadoop cannot take: 8 (a\\nb.jsonl, a*b.jsonl, a:b.jsonl, …): rename them"
+    )
+
+
+def test_spark_is_shown_the_files_that_can_be_read_and_no_others(tmp_path):
+    folder, place = tmp_path / "log", tmp_path / "work" / "links"
+    folder.mkdir()
+    for name in ("a.jsonl", "b.jsonl", "a:b.jsonl"):
+        (folder / name).touch()
+    show(folder, place)
+    assert sorted(file.name for file in place.iterdir()) == ["a.jsonl", "b.jsonl"]
+    assert json.loads((place.parent / TOLD).read_text())["unread"] == 1
+    (folder / "a.jsonl").unlink()
+    (folder / "c.jsonl").touch()
+    show(folder, place)
+    assert sorted(file.name for file in place.iterdir()) == ["b.jsonl", "c.jsonl"]
+    assert (place / "c.jsonl").resolve() == folder / "c.jsonl"
+
+
+def test_odd_is_what_hadoop_takes_for_a_pattern_or_not_at_all():
+    assert [is_odd(name) for name in ("a-b_c 1%20ä.jsonl", "a:b", "a\tb", "a{b")] == [False, True, True, True]

@@ -28,12 +28,19 @@ def test_the_columns_are_those_agreed():
     )
 
 
-@pytest.mark.parametrize("name", ['=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "-1+1"])
-def test_a_name_that_a_spreadsheet_would_run_is_made_text(name):
-    assert cells(usage(tenant=name))[1] == "'" + name
+RUN = ('=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "@SUM(A1)", "-1+1", "=1-1", "=B2", "-acme", "=acme")
+WIDE = ("\uff1d1", "\uff0b1", "\uff0d1", "\uff20A1")
+BEHIND = tuple(f"{before}=1" for before in ("\t", "\r", "\n", " ", "\u00a0", "\u200b", "\ufeff", "\u3000", " \u200b"))
 
 
-@pytest.mark.parametrize("name", ["acme", "-acme", "=acme", "a=b", "a,b", 'a"b', "a\nb", "größe"])
+@pytest.mark.parametrize("name", [*RUN, *WIDE, *BEHIND, "'=1", "'"])
+def test_a_name_that_a_spreadsheet_would_run_is_made_text_and_can_be_read_back(name):
+    (cell,) = cells(usage(tenant=name))[1:2]
+    assert cell == "'" + name
+    assert cell.removeprefix("'") == name
+
+
+@pytest.mark.parametrize("name", ["acme", "a=b", "a,b", 'a"b', "a\nb", "größe", "1", "_a", "a'b"])
 def test_a_legal_name_stays_as_it_is(name):
     assert cells(usage(tenant=name))[1] == name
 

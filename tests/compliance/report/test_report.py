@@ -48,7 +48,7 @@ def test_who_fell_silent_is_named_beside_the_verdict():
     report = make_report(facts(runs=runs))
     assert report.overall.verdict == "unknown"
     assert (
-        "99.99 % in the least covered of 2 runs, and p fell silent without an orderly end: missing lines might show one"
+        "99.99 % in the least covered of 2 runs, and p fell silent without an orderly end, and missing lines might"
         in report.sentence
     )
 
