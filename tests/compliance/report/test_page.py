@@ -128,10 +128,10 @@ def test_a_run_that_is_cut_off_says_so():
 
 
 def test_beside_a_promise_that_was_kept_stands_what_would_not_be_seen():
-    told = "up to 6 % less would not be seen: 1 % and one entry"
-    assert told in page(entitlement=[entitlement_fact(-0.1, waited_s=10.0, served_s=9.5)])
-    assert "would not be seen" not in page(entitlement=[entitlement_fact(0.5)])
-    assert "would not be seen" not in page()
+    told = "a shortfall of up to 1.1 % in ten seconds would not show"
+    assert told in page(entitlement=[entitlement_fact(-0.1)])
+    assert "would not show" not in page(entitlement=[entitlement_fact(0.5)])
+    assert "would not show" not in page()
 
 
 @pytest.mark.parametrize(
