@@ -3,7 +3,7 @@
 Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -12,7 +12,9 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
 
+from compliance.clock import rfc3339
 from compliance.figures.scopes import scoped
 from compliance.judging.account import (
     BUCKETS,
@@ -92,12 +94,12 @@ def _head() -> Iterator[Column]:
         yield F.unix_micros(wall).alias(name) if wall else F.col(name)
 
 
-def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
-    """What the lines of streams say of each limit that they are under, or may be, in each span.
+def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
+    """Each line of a stream once for each limit that it is under, or may be: adds `level`, `name` and `under`.
 
     Args:
-        intervals: All of them, on the axis.
-        levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
+        intervals: Lines of streams.
+        levels: As of `stream_sums`.
     """
     told = F.split("limit_levels", " ")
     in_use = levels.groupBy(*BOOT, "direction").agg(F.collect_set("level").alias("in_use"))
@@ -108,7 +110,61 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     )
     under = F.when(F.col("limit_levels").isNull(), guessed).when(F.col("limit_levels") == "", F.array()).otherwise(told)
     lines = known.withColumn("is_exempt", is_exempt()).withColumn("under", under)
-    each = scoped(lines).where(F.array_contains("under", F.col("level")))
+    return scoped(lines).where(F.array_contains("under", F.col("level")))
+
+
+def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
+    """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
+
+    What a stream offered passed, was dropped, was rejected, or is held.
+
+    Args:
+        intervals: All lines of streams.
+        limits: All lines of limiters.
+        torn: Runs of which lines are missing: there nothing has to add up.
+    """
+    own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
+    over = {
+        unit: F.col(f"offered_{unit}")
+        - F.col(f"passed_{unit}")
+        - F.col(f"dropped_{unit}")
+        - F.coalesce(f"rejected_{unit}", F.lit(0))
+        - F.col(f"held_{unit}")
+        + F.coalesce(F.lag(f"held_{unit}").over(own), F.lit(0))
+        for unit in _UNITS
+    }
+    lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
+    broken = lines.where((F.col("over_messages") != 0) | (F.col("over_bytes") != 0))
+    for proxy_id, boot_id in torn:
+        broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
+    said = F.format_string(
+        "of what a stream offered, %d messages and %d bytes neither passed nor are accounted for otherwise",
+        "over_messages",
+        "over_bytes",
+    )
+    place = F.struct("file", "seq", "line")
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
+    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
+    each = (
+        under_limits(broken, levels)
+        .groupBy(*LIMITER)
+        .agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    )
+    known = limits.select(*LIMITER).distinct()
+    return each.join(known, on=list(LIMITER), how="left_semi").select(
+        *LIMITER, F.lit("stream").alias("what"), "first.*", "times"
+    )
+
+
+def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
+    """What the lines of streams say of each limit that they are under, or may be, in each span.
+
+    Args:
+        intervals: All of them, on the axis.
+        levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
+    """
+    each = under_limits(intervals, levels)
     counted = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
     largest = {
         unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
@@ -191,7 +247,7 @@ class _Seen:
                 continue
             if not self._has_lines:
                 self._first, self._last = self._first or row, row
-                self._named = row if row["source"] is not None else self._named
+                self._named = row if _both(row, "limit") != (None, None) else self._named
                 self._passed = [sum(pair) for pair in zip(self._passed, _both(row, "passed"), strict=True)]
             yield streams_of(row)
 
@@ -209,8 +265,8 @@ class _Seen:
             name=name,
             tenant=named["tenant"],
             namespace=named["namespace"],
-            source=named["source"],
-            mode=named["named_mode"],
+            source=named["source"] or "",
+            mode=named["named_mode"] or "enforce",
             limit_messages=named["limit_messages"],
             limit_bytes=named["limit_bytes"],
             burst_messages=None,

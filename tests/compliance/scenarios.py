@@ -1,6 +1,6 @@
 """The planted logs of the end-to-end test: proxy id → what its files hold and what the report must say of it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -31,6 +31,11 @@ def write_scenarios(folder):
         held(),
         midnight(),
         hostile(),
+        ahead_between(),
+        of_a_newer_proxy(),
+        bypassed_without_lines(),
+        unbalanced(),
+        with_system_topics(),
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in (without_heartbeats(), planted("silent", 30)):
@@ -42,6 +47,91 @@ def write_scenarios(folder):
     write_restarted(folder)
     write_killed(folder)
     write_cut_off(folder)
+    write_torn_tail(folder)
+    write_conflict(folder)
+
+
+def ahead_between():
+    """The wall clock goes an hour ahead between two lines; no number and no length of time is missing."""
+    log = planted("ahead-between", 10)
+    log.begin += timedelta(hours=1)
+    for _ in range(10):
+        log.tick(100)
+    return log
+
+
+class AuditLine(msgspec.Struct, tag_field="kind", tag="audit", kw_only=True):
+    """A kind that only a newer proxy knows."""
+
+    v: int = 1
+    proxy_id: str
+    boot_id: str
+    seq: int
+    start: datetime
+    end: datetime
+    duration_ms: float
+    verdict: str = "new"
+
+
+def of_a_newer_proxy():
+    """One line of a kind that nobody here knows."""
+    log = planted("newer", 10)
+    log.lines.append(AuditLine(**log._head))
+    log.beat()
+    return log
+
+
+def bypassed_without_lines():
+    """Streams say that they are under 100/s and pass 500/s; the limit has no line at all."""
+    log = PlantedLog(proxy_id="no-lines", topic=topic_of("no-lines"))
+    for _ in range(20):
+        log.interval(500)
+        log.beat()
+    return log
+
+
+def unbalanced():
+    """Ten of a hundred messages that were offered went nowhere."""
+    log = PlantedLog(proxy_id="unbalanced", topic=topic_of("unbalanced"))
+    for _ in range(10):
+        log.interval(40, offered=50, held_messages=0, held_bytes=0)
+        log.limit(40, throttled_ms=0.0)
+        log.beat()
+    return log
+
+
+def with_system_topics():
+    """A namespace's total of 20/s, 15/s on a topic of it and 15/s on Pulsar's own, which no limit counts."""
+    log = PlantedLog(proxy_id="system", topic="persistent://acme/system/new")
+    for _ in range(40):
+        log.interval(15, namespace="system", limit_level="namespace", limit_messages=20.0)
+        own = {"topic": "persistent://acme/system/__change_events", "stream_id": 2}
+        log.interval(15, namespace="system", limit_level="", limit_messages=None, **own)
+        log.limit(15, rate=20.0, level="namespace", name="acme/system", namespace="system", throttled_ms=0.0)
+        log.beat()
+    return log
+
+
+def write_torn_tail(folder):
+    """The last lines of a run that never ended are torn: of 500 that passed where 110 might, only a stream tells."""
+    log = planted("torn-tail", 10)
+    log.tick(500)
+    # It is the last of all: nobody goes on, so it is not silent.
+    log.begin += timedelta(days=3)
+    log.lines = [
+        msgspec.structs.replace(line, start=line.start + timedelta(days=3), end=line.end + timedelta(days=3))
+        for line in log.lines
+    ]
+    whole, torn = log.encoded()[:-2], [line[:60] for line in log.encoded()[-2:]]
+    write_file(folder, "torn-tail.jsonl", [*whole, *torn])
+
+
+def write_conflict(folder):
+    """Two lines under one number, and they are not the same."""
+    log = ended(planted("conflict", 10))
+    write_file(folder, "conflict-1.jsonl", log.encoded())
+    other = msgspec.structs.replace(log.lines[16], passed_messages=700)
+    write_file(folder, "conflict-2.jsonl", [msgspec.json.encode(other)])
 
 
 def over_by_one():
@@ -112,7 +202,8 @@ def rejecting():
     log = PlantedLog(proxy_id="rejecting", topic=topic_of("rejecting"))
     for second in range(12):
         passed = 110 if second == 0 else 100
-        log.interval(passed, offered=300, held_messages=0, held_bytes=0, rejected_messages=300 - passed)
+        rejected = {"rejected_messages": 300 - passed, "rejected_bytes": 100 * (300 - passed)}
+        log.interval(passed, offered=300, held_messages=0, held_bytes=0, **rejected)
         log.limit(passed, mode="reject", throttled_ms=0.0, rejected_messages=300 - passed)
         log.beat()
     return log

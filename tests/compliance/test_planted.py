@@ -77,7 +77,18 @@ def test_the_evidence_is_the_line_that_stands_there(report, name):
 
 def test_nothing_else_is_violated(report):
     modelled = {f"{name}-{seed}" for name in ("over", "changed-over", "starved") for seed in SEEDS}
-    by_hand = {"over", "changed-and-over", "starved", "lost-and-over", "stepped-and-over", "bypassed", "hostile"}
+    by_hand = {
+        "over",
+        "changed-and-over",
+        "starved",
+        "lost-and-over",
+        "stepped-and-over",
+        "bypassed",
+        "hostile",
+        "no-lines",
+        "torn-tail",
+        "midnight",
+    }
     assert {one.proxy_id for one in report[0].limiters if one.is_violated} == modelled | by_hand
 
 
@@ -89,10 +100,11 @@ def test_lost_lines_steps_of_the_clock_and_restarts_are_told_where_they_are_and_
         "stepped",
         "stepped-and-over",
         "in-no-time",
+        "ahead-between",
         *(f"{name}-{seed}" for name in ("ahead", "back") for seed in SEEDS),
     }
     assert {run.proxy_id for run in runs if run.clock_steps} == stepped
-    assert {run.proxy_id for run in runs if run.duplicates} == {"twice"}
+    assert {run.proxy_id for run in runs if run.duplicates} == {"twice", "conflict"}
     assert {(run.proxy_id, run.boot_id) for run in runs if run.is_lossy} == {
         ("declared", "boot-1"),
         ("killed", "boot-1"),
