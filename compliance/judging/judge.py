@@ -157,6 +157,89 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     )
 
 
+_SET = (
+    ("topic", "topic", "topic"),
+    ("topic_of_namespace", "topic", "namespace"),
+    ("namespace", "namespace", "total"),
+    ("tenant", "tenant", "total"),
+    ("partitioned_topic", "partitioned_topic", "total"),
+    ("proxy", "proxy", "proxy"),
+    ("role", "role", "role"),
+    ("address", "address", "address"),
+)
+"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
+
+
+def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
+    """Of each limiter that goes on as before a change of its own value the first such change, as `DoubtFacts`.
+
+    Its own value it is if its line names the setting as its source, set at run time; or if the value was what stood in
+    the setting before and not what stands there since.
+
+    Args:
+        changes: All lines of changes.
+        limits: All lines of limiters.
+    """
+    settings = F.array(
+        *(F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True))) for row in _SET)
+    )
+    said = changes.where(F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after")))
+    wanted = said.select(
+        *BOOT,
+        F.col("what").alias("direction"),
+        F.col("setting").alias("of_setting"),
+        F.col("name").alias("of"),
+        F.col("seq").alias("at"),
+        *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
+        F.inline(settings),
+    ).where(F.col("of_setting") == F.col("own_setting"))
+    value = F.struct("source", "mode", *(f"{what}_{unit}" for what in ("limit", "burst") for unit in _UNITS))
+    told = limits.select(*LIMITER, "namespace", "tenant", "seq", "start", "end", "file", "line", value.alias("value"))
+    own = F.when(F.col("of_setting") == "topic_of_namespace", F.concat_ws("/", "tenant", "namespace")).otherwise(
+        F.when(F.col("of_setting") == "topic", F.regexp_replace("name", r"-partition-(0|[1-9]\d{0,9})$", "")).otherwise(
+            F.col("name")
+        )
+    )
+    both = told.join(
+        F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
+    ).where(own == F.col("of"))
+    is_behind = F.col("seq") > F.col("at")
+    place = F.struct("file", "seq", "line")
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    behind = F.struct("value", *times, place.alias("place"))
+    pairs = both.groupBy(*LIMITER, "at", "before", "after", "own_source").agg(
+        F.max_by("value", F.when(~is_behind, F.col("seq"))).alias("was"),
+        F.min_by(behind, F.when(is_behind, F.col("seq"))).alias("now"),
+    )
+    numbers = F.coalesce("was.limit_messages", "was.limit_bytes").cast("long").cast("string")
+    stood = F.concat(F.lit(r"(^|\D)"), numbers, F.lit(r"($|\D)"))
+    is_named = F.col("was.source") == F.concat(F.col("own_source"), F.lit(" rest"))
+    was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood)
+    same = pairs.where((F.col("was") == F.col("now.value")) & (is_named | F.coalesce(was_there, F.lit(False))))
+    text = F.concat(
+        F.lit("it was changed from "),
+        F.when(F.col("before") == "", "nothing").otherwise(F.substring("before", 1, 200)),
+        F.lit(" to "),
+        F.when(F.col("after") == "", "nothing").otherwise(F.substring("after", 1, 200)),
+        F.lit(", and its line behind that has the value of before"),
+    )
+    first = F.struct(text.alias("said"), "now.start", "now.end", "now.place")
+    found = same.groupBy(*LIMITER).agg(F.min_by(first, "at").alias("first"), F.count("*").alias("times"))
+    return found.select(
+        *LIMITER,
+        F.lit("change").alias("what"),
+        "first.said",
+        "first.start",
+        "first.end",
+        F.col("first.place").alias("first_line"),
+        F.col("first.place").alias("last_line"),
+        "times",
+    )
+
+
+_SETTING = ("own_setting", "own_level", "own_source")
+
+
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     """What the lines of streams say of each limit that they are under, or may be, in each span.
 

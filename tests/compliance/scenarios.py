@@ -36,6 +36,9 @@ def write_scenarios(folder):
         bypassed_without_lines(),
         unbalanced(),
         with_system_topics(),
+        changed_in_vain("in-vain", "topic rest"),
+        changed_in_vain("in-vain-too", "topic file"),
+        changed_elsewhere(),
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in (without_heartbeats(), planted("silent", 30)):
@@ -109,6 +112,25 @@ def with_system_topics():
         log.interval(15, namespace="system", limit_level="", limit_messages=None, **own)
         log.limit(15, rate=20.0, level="namespace", name="acme/system", namespace="system", throttled_ms=0.0)
         log.beat()
+    return log
+
+
+def changed_in_vain(proxy_id, source):
+    """Somebody halves the limit, and its lines go on as before."""
+    log = planted(proxy_id, 10)
+    log.change(before='{"messages": 100}', after='{"messages": 50}')
+    for _ in range(10):
+        log.tick(100)
+    log.lines = [msgspec.structs.replace(one, source=source) if hasattr(one, "source") else one for one in log.lines]
+    return log
+
+
+def changed_elsewhere():
+    """Somebody sets a value that another one has precedence over."""
+    log = planted("elsewhere", 10)
+    log.change(setting="topic_of_namespace", name="acme/orders", before=None, after='{"messages": 50}')
+    for _ in range(10):
+        log.tick(100)
     return log
 
 

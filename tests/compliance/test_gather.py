@@ -49,6 +49,9 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("unbalanced", U, U),
         ("system", C, C),
         ("torn-tail", V, U),
+        ("in-vain", U, U),
+        ("in-vain-too", U, U),
+        ("elsewhere", C, C),
         ("conflict", U, U),
     ],
 )
