@@ -94,6 +94,11 @@ class SluiceCollector(Collector):
             self._engine.shared.unsent.size,
         )
         yield _counter(
+            "sluice_fields_left_out",
+            "Clients' commands that went on without fields that this proxy does not know",
+            self._engine.counters.fields_left_out,
+        )
+        yield _counter(
             "sluice_answers_ignored",
             "Brokers' answers to no request of their connection, which went nowhere",
             self._engine.counters.answers_ignored,

@@ -25,6 +25,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
     ServiceNotReady,
 )
+from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
 from proxy.sessions.admittance import UndecidedError
 from proxy.sessions.blocks import SessionBlocks
@@ -49,18 +50,21 @@ class ClientCommands:
         blocks: What of that is blocked.
         lookups: Takes what asks for topics.
         reply: Sends a frame to the client.
+        counters: Told of what is left out.
     """
 
-    __slots__ = ("_blocks", "_lookups", "_reply", "_requests", "_streams")
+    __slots__ = ("_blocks", "_counters", "_lookups", "_reply", "_requests", "_streams")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         streams: Streams,
         requests: Requests,
         blocks: SessionBlocks,
         lookups: SessionLookups,
         reply: Callable[[bytes], None],
+        counters: Counters,
     ) -> None:
+        self._counters = counters
         self._streams = streams
         self._requests = requests
         self._blocks = blocks
@@ -71,7 +75,12 @@ class ClientCommands:
         """The frame that goes on to the broker in place of `frame`, or None."""
         if kind not in self._HANDLERS:
             return frame
-        return self._handle(kind, read(command))
+        body = read(command)
+        size = body.ByteSize()
+        body.DiscardUnknownFields()  # a newer broker might read them otherwise: protocol/walk.py
+        if body.ByteSize() != size:
+            self._counters.fields_left_out += 1
+        return self._handle(kind, body)
 
     def _handle(self, kind: int, command: Any) -> bytes | None:
         try:

@@ -116,7 +116,7 @@ class Traffic:
         exact.rejections = Rejections(reply, hear, error, turned, exact.keep_answers)
         lookups = SessionLookups(engine, slots, memory, requests, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, reply)
-        from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply)
+        from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply, engine.counters)
         flows = Flows(self.to_client.streams, from_client.handle)
         from_broker = BrokerCommands(self._streams, requests, self, engine.counters)
         for leg, relay, handler in (
