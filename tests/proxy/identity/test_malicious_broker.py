@@ -1,7 +1,7 @@
 """A broker that answers what nobody asked, with wrong ids and wrong types, by the half million.
 
-The client that it serves may lose its connection by that. Its neighbours notice nothing, an answer that nobody awaits goes
-nowhere, and nothing is kept of it.
+The client that it serves may lose its connection by that. Its neighbours notice nothing, an answer that nobody awaits
+goes nowhere, and nothing is kept of it.
 """
 
 from random import Random
