@@ -17,13 +17,15 @@ def test_the_machine_is_not_idle() -> None:
     """Streams are accepted, publishes and deliveries pass, connections end, before it says that nothing breaks."""
     seen: Counter[str] = Counter()
     for seed in range(IN_ONE_TEST):
-        duel = Duel()
+        duel, connections = Duel(), {}
         for step in steps_of(seed):
             duel.do(step)
+            connections[duel.begun] = duel.model.persisted, duel.received
             producers, consumers = view.accepted(duel.session)
             seen.update({"producers": len(producers), "consumers": len(consumers)})
-        persisted, received = by_unit(duel.model.persisted), by_unit(duel.received)
-        seen.update({"published": persisted["entries"], "delivered": received["entries"], "connections": duel.begun})
+        for persisted, received in connections.values():
+            seen.update({"published": by_unit(persisted)["entries"], "delivered": by_unit(received)["entries"]})
+        seen["connections"] += duel.begun
         duel.close()
     least = {
         "producers": 5000,

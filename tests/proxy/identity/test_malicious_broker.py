@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandProducerSuccess, CommandSuccess
+from protocol.pulsar_pb2 import CommandSuccess
 from tests.proxy.conversation import NOTHING, Peer, World, consumer, publisher
 from tests.proxy.identity import commands as c
 from tests.proxy.identity import product_view as view
@@ -78,6 +78,10 @@ def test_whatever_a_broker_says_nobody_else_has_to_do_with_it(make_world, first:
     assert sessions < 50 * STEPS / 10, "sessions outlive more than the first words"
 
 
+def _found(request: int) -> bytes:
+    return command(c.LOOKUP_RESPONSE, [(1, "pulsar://127.0.0.1:6651"), (3, 1), (4, request)])
+
+
 def _requests(broker: Peer) -> list[int]:
     """Of what it was asked since the last time."""
     return [body(one).request_id for one in broker.heard() if one[9] in (c.PRODUCER, c.LOOKUP)]
@@ -109,7 +113,7 @@ def test_an_answer_to_nobody_goes_nowhere_and_is_counted(world: World) -> None:
     client >> producer()
     (asked,) = _requests(broker)
     never = [asked + 1, asked - 1, 5, 2**63, NO_REQUEST]
-    broker >> [encode(CommandProducerSuccess(request_id=one, producer_name="p")) for one in never]
+    broker >> [_found(one) for one in never]
     client << NOTHING
     assert not client.is_gone
     assert world.counters.answers_ignored == len(never)
@@ -119,7 +123,7 @@ def test_an_answer_is_taken_once(world: World) -> None:
     client, broker = world.pair()
     client >> lookup()
     (asked,) = _requests(broker)
-    found = command(c.LOOKUP_RESPONSE, [(1, "pulsar://127.0.0.1:6651"), (3, 1), (4, asked)])
+    found = _found(asked)
     broker >> [found, found, encode(CommandSuccess(request_id=asked))]
     client << "LOOKUP_RESPONSE"
     assert world.counters.answers_ignored == 2
@@ -137,7 +141,7 @@ def test_half_a_million_small_answers_are_taken_as_they_come(world: World) -> No
     client, broker = world.pair()
     client >> producer()
     (asked,) = _requests(broker)
-    nobodys, clients = encode(CommandProducerSuccess(request_id=asked - 1, producer_name="p")), success(5)
+    nobodys, clients = _found(asked - 1), success(5)
     kept = world.engine.held.memory
     for _ in range(50):
         broker.send_bytes(nobodys * 5000 + clients * 5000)
