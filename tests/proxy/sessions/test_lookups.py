@@ -23,7 +23,7 @@ from protocol.pulsar_pb2 import (
 from proxy.brokers.lookup import MOST_ANSWER
 from proxy.brokers.targets import MOST_FOLLOWED
 from tests.proxy.conversation import NOTHING, Peer, World
-from tests.proxy.wire import NO_REQUEST, TOPIC, body, connect, connected, error, lookup, lookup_answer, varint
+from tests.proxy.wire import NO_REQUEST, TOPIC, body, connect, connected, error, lookup, lookup_answer
 
 Make = Callable[..., World]
 REDIRECT, CONNECT, FAILED = (
@@ -86,8 +86,6 @@ def test_a_redirect_is_followed_with_every_field_of_the_request(world: World) ->
         advertised_listener_name="outside",
         properties=[KeyValue(key="k", value="v")],
     )
-    future = varint(99 << 3 | 2) + b"\x03new"
-    request.MergeFromString(future)
     client >> request
     broker << request
     broker >> lookup_answer(REDIRECT, "pulsar://192.0.2.9:6650", authoritative=True)
