@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from limiter.stream import Stream
 from protocol.commands import encode, read
+from protocol.errors import FrameTooLarge
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -39,6 +40,9 @@ _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
     BaseCommand.PARTITIONED_METADATA: metadata_refused,
 }
 """How the client is told; all others get ERROR."""
+_QUESTIONS = frozenset({BaseCommand.LOOKUP, BaseCommand.PARTITIONED_METADATA, BaseCommand.GET_TOPICS_OF_NAMESPACE})
+MOST_QUESTION = 64 * 1024
+"""Bytes of one: a name, and what a proxy in front says of its client."""
 
 
 class ClientCommands:
@@ -72,9 +76,15 @@ class ClientCommands:
         self._lookups = lookups
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """The frame that goes on to the broker in place of `frame`, or None."""
+        """The frame that goes on to the broker in place of `frame`, or None.
+
+        Raises:
+            FrameTooLarge: If it asks for topics in more bytes than any client needs; to decode them takes time.
+        """
         if kind not in self._HANDLERS:
             return frame
+        if kind in _QUESTIONS and len(command) > MOST_QUESTION:
+            raise FrameTooLarge(len(command), MOST_QUESTION)
         body = read(command)
         size = body.ByteSize()
         body.DiscardUnknownFields()  # a newer broker might read them otherwise: protocol/walk.py
