@@ -7,8 +7,6 @@ from mypy_extensions import i64, mypyc_attr
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
 
-_MOST_KNOWN: Final = 4096
-
 
 @mypyc_attr(acyclic=True)
 class Tally:
@@ -56,12 +54,12 @@ def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally
     return tally
 
 
-def clear(tallies: list[Tally], known: dict[int, Tally]) -> None:
-    """Begin a new chunk."""
+def clear(tallies: list[Tally], known: dict[int, Tally], most: i64) -> None:
+    """Begin a new chunk; more than `most` tallies are not kept to be used again."""
     for tally in tallies:
         tally.clear()
     tallies.clear()
-    if len(known) > _MOST_KNOWN:
+    if len(known) > most:
         known.clear()
 
 

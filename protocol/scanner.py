@@ -20,6 +20,9 @@ from protocol.kinds import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 from protocol.walk import read_command
 
+MOST_OWNERS: Final = 4096
+"""Producers (or consumers) of which one chunk may have frames, and whose tallies are kept for the next one. A peer may
+name any number of them, and each costs some 200 bytes."""
 MOST_PIECES: Final = 256
 """Frames that are cut at once: so much work may be done before others have their turn."""
 
@@ -51,6 +54,7 @@ class FrameScanner:
         self.keep: i64 = 0
         self.receipts: list[Tally] = []
         self.counts_receipts: bool = False
+        self.most_owners: i64 = MOST_OWNERS
         self._payload: i64 = payload_kind
         self._silent_a: i64 = ACK if payload_kind == SEND else SEND_RECEIPT
         self._silent_b: i64 = ACK if payload_kind == SEND else ACK_RESPONSE
@@ -91,11 +95,11 @@ class FrameScanner:
         Raises:
             ProtocolError: As `Heads.read`.
         """
-        clear(self.tallies, self._tally_of)
+        clear(self.tallies, self._tally_of, self.most_owners)
         heads = self.heads
         heads.begin()
         if self.receipts:
-            clear(self.receipts, self._receipts_of)
+            clear(self.receipts, self._receipts_of, MOST_OWNERS)
         end: i64 = size if size >= 0 else i64(len(chunk))
         self.end = end
         at: i64 = self._rest
@@ -125,6 +129,8 @@ class FrameScanner:
                 owner: int = heads.owner
                 if last is None or last.owner != owner:
                     last = tally_of(owner, self.tallies, self._tally_of)
+                    if len(self.tallies) > self.most_owners:
+                        return False
                 row: i64 = heads.row(chunk, at, end, length)
                 last.add(row, heads.messages, heads.size)
                 length *= row

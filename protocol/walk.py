@@ -7,6 +7,10 @@ What is read in one way here and in another by the broker would slip past the me
 fields' widths as every decoder does, and what decoders disagree on is refused: two different types in one command,
 a command that is there twice, tags of more than 32 bits or five bytes, groups.
 
+Pulsar's decoder (LightProto) does not cut a message within another off at its length: where the last field inside
+runs over that, it goes on behind that field. What is stepped over here could be a command there. So a client's command
+is its type and then its body, which ends with the command, and a SEND has nothing behind a field with a length.
+
 Source: https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -16,6 +20,7 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from protocol.errors import MalformedFrame
+from protocol.kinds import SEND
 
 CHECKSUM_MAGIC: Final = 0x0E01
 BROKER_ENTRY_MAGIC: Final = 0x0E02
@@ -111,7 +116,7 @@ def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
     return at + length
 
 
-def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64, i64, i64]:
+def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64, i64, i64]:  # noqa: PLR0912 - a walk in one piece
     """The type of the BaseCommand in `data[at:end]`, and fields 1 and 3 of its SEND or MESSAGE.
 
     Which of these commands is looked into says `payload_kind`; where it or a field is missing, the id is -1 and the
@@ -119,7 +124,8 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
 
     Raises:
         MalformedFrame: If the command has no type or two, it is there twice (protobuf merges the two, for brokers only
-            the last counts), or a field is broken.
+            the last counts), or a field is broken. Where SENDs are looked into, so from clients: also if the command is
+            more than its type and then the body of that type.
     """
     wanted: i64 = payload_kind << 3 | 2
     owner: i64 = -1
@@ -129,8 +135,10 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
         head: i64 = read_i64_be(data, at)
         if head >> 24 == _TYPE << 32 | payload_kind << 24 | wanted << 16 | inside << 8 | OWNER and head & 0x800000 == 0:
             owner = head >> 16 & 0x7F
-            owner, third = _ids(data, at + 6, end, owner, third)
+            owner, third = _ids(data, at + 6, end, owner, third, payload_kind == SEND)
             return payload_kind, owner, third
+    if payload_kind == SEND:
+        return _read_of_client(data, at, end)
     kind: i64 = 0
     value: i64 = 0
     bodies: i64 = 0
@@ -155,14 +163,37 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
             if value < 0 or value > end - at or bodies > 0:
                 raise MalformedFrame("a command is there twice" if bodies > 0 else "a command is longer than its frame")
             bodies += 1
-            owner, third = _ids(data, at, at + value, owner, third)
+            owner, third = _ids(data, at, at + value, owner, third, False)
             at += value
     if kind == 0:
         raise MalformedFrame("a command without a type")
     return kind, owner, third
 
 
-def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i64]:
+def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
+    """What `read_command` says of a client's command: its type, and then its body, which ends with the command."""
+    owner: i64 = -1
+    third: i64 = 0
+    if at >= end or data[at] != _TYPE:
+        raise MalformedFrame("a command does not begin with its type")
+    kind, at = varint(data, at + 1, end)
+    if kind < 1 or kind > 0x7FFFFFFF:
+        raise MalformedFrame(f"a command of type {kind}")
+    if at == end:
+        return kind, owner, third
+    tag, at = _long_tag(data, at, end)
+    if tag != (kind << 3 | 2) & 0xFFFFFFFF:
+        raise MalformedFrame(f"a command of type {kind} has a field with the tag {tag}")
+    size, at = varint(data, at, end)
+    if size != end - at:
+        raise MalformedFrame(f"the body of a command of type {kind} does not end with the command")
+    if kind == SEND:
+        owner, third = _ids(data, at, end, owner, third, True)
+    return kind, owner, third
+
+
+def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool) -> tuple[i64, i64]:  # noqa: FBT001, PLR0913, PLR0917
+    """Fields 1 and 3; `is_strict`: nothing may stand behind a field that has a length."""
     value: i64 = 0
     while at < end:
         tag: i64 = data[at]
@@ -171,6 +202,8 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64) -> tuple[i64, i
             tag, at = _long_tag(data, at - 1, end)
         if tag & 7 != 0 or tag < 8:
             at = skip(data, at, end, tag)
+            if is_strict and tag & 7 == 2 and at != end:
+                raise MalformedFrame("something stands behind a field with a length")
             continue
         value = data[at] if at < end else 0x80
         if value < 0x80:

@@ -1,6 +1,7 @@
 """The proxy's own errors to clients."""
 
 from protocol.commands import encode
+from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     CommandError,
     CommandLookupTopicResponse,
@@ -10,6 +11,12 @@ from protocol.pulsar_pb2 import (
 
 NO_REQUEST = 2**64 - 1
 """The request id of what answers no request, as brokers write it."""
+
+
+class TooMuchUnfinishedError(ProtocolError):
+    """A peer begins more frames than may be kept for its client until they end."""
+
+    cause = "too_much_unfinished"
 
 
 def request_refused(request_id: int, error: ServerError, message: str) -> bytes:

@@ -94,11 +94,21 @@ class SluiceCollector(Collector):
             self._engine.shared.unsent.size,
         )
         yield _counter(
+            "sluice_fields_left_out",
+            "Clients' commands that went on without fields that this proxy does not know",
+            self._engine.counters.fields_left_out,
+        )
+        yield _counter(
             "sluice_answers_ignored",
             "Brokers' answers to no request of their connection, which went nowhere",
             self._engine.counters.answers_ignored,
         )
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
+        yield _counter(
+            "sluice_limiters_forgiven",
+            "Limiters of which tokens were taken, and that were forgotten because there were too many",
+            self._engine.registry.forgiven,
+        )
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)

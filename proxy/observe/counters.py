@@ -40,6 +40,8 @@ class Counters:
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
+    fields_left_out: int = 0
+    """Commands of clients that went on without the fields that this proxy does not know."""
     answers_ignored: int = 0
     """Brokers' answers to no request of this connection, which went nowhere."""
     blocked: Words = field(default_factory=Words)

@@ -36,6 +36,8 @@ _ANSWERS = _OF_ANY_REQUEST | {
 class ProducerAfterCloseError(ProtocolError):
     """A broker lets a producer in whose CLOSE it has answered before: it authorizes first, and gives the id later.
 
+    Or one that nobody asked for here.
+
     By now the id may be asked for again, with another topic, and what it is at the broker can no longer be told.
     """
 
@@ -86,8 +88,8 @@ class BrokerCommands:
             return frame
         if self._requests.waits_for(answer.request_id):
             return self._requests.answered(kind, answer)
-        if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready and self._requests.is_own(answer.request_id):
-            raise ProducerAfterCloseError("a producer is there whose id has been given up")
+        if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready:
+            raise ProducerAfterCloseError("a producer is there whose id has been given up, or that nobody asked for")
         return None
 
     def _topics_listed(self, command: bytes) -> bytes | None:

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from limiter.stream import Stream
 from protocol.commands import encode, read
+from protocol.errors import FrameTooLarge
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -25,6 +26,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
     ServiceNotReady,
 )
+from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
 from proxy.sessions.admittance import UndecidedError
 from proxy.sessions.blocks import SessionBlocks
@@ -38,6 +40,9 @@ _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
     BaseCommand.PARTITIONED_METADATA: metadata_refused,
 }
 """How the client is told; all others get ERROR."""
+_QUESTIONS = frozenset({BaseCommand.LOOKUP, BaseCommand.PARTITIONED_METADATA, BaseCommand.GET_TOPICS_OF_NAMESPACE})
+MOST_QUESTION = 64 * 1024
+"""Bytes of one: a name, and what a proxy in front says of its client."""
 
 
 class ClientCommands:
@@ -49,18 +54,21 @@ class ClientCommands:
         blocks: What of that is blocked.
         lookups: Takes what asks for topics.
         reply: Sends a frame to the client.
+        counters: Told of what is left out.
     """
 
-    __slots__ = ("_blocks", "_lookups", "_reply", "_requests", "_streams")
+    __slots__ = ("_blocks", "_counters", "_lookups", "_reply", "_requests", "_streams")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         streams: Streams,
         requests: Requests,
         blocks: SessionBlocks,
         lookups: SessionLookups,
         reply: Callable[[bytes], None],
+        counters: Counters,
     ) -> None:
+        self._counters = counters
         self._streams = streams
         self._requests = requests
         self._blocks = blocks
@@ -68,10 +76,21 @@ class ClientCommands:
         self._lookups = lookups
 
     def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """The frame that goes on to the broker in place of `frame`, or None."""
+        """The frame that goes on to the broker in place of `frame`, or None.
+
+        Raises:
+            FrameTooLarge: If it asks for topics in more bytes than any client needs; to decode them takes time.
+        """
         if kind not in self._HANDLERS:
             return frame
-        return self._handle(kind, read(command))
+        if kind in _QUESTIONS and len(command) > MOST_QUESTION:
+            raise FrameTooLarge(len(command), MOST_QUESTION)
+        body = read(command)
+        size = body.ByteSize()
+        body.DiscardUnknownFields()  # a newer broker might read them otherwise: protocol/walk.py
+        if body.ByteSize() != size:
+            self._counters.fields_left_out += 1
+        return self._handle(kind, body)
 
     def _handle(self, kind: int, command: Any) -> bytes | None:
         try:

@@ -152,10 +152,6 @@ class ExactWay:
         if dropped:
             self._holdings.give(stream.name.tenant, sum(entry.memory for entry in dropped))
 
-    def keep_answers(self, tenant: str, more: int) -> None:
-        """So many bytes more (less: negative) of errors wait to be told to this tenant's producers."""
-        self._holdings.keep_answers(tenant, more)
-
     def _pass(self, stream: Stream, data: bytes, piece: Piece) -> None:
         if stream.is_rejected:
             self.rejections.accepted(stream, _command_of(data, piece))

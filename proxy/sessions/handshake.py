@@ -4,7 +4,7 @@ Clients of one application say the same, byte for byte, and so do brokers of one
 what was just read is not read again.
 """
 
-from protocol.commands import SIZES, command_in, decode, framed, text
+from protocol.commands import SIZES, command_in, decode, encode, text
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.limits import max_frame_size
 from protocol.pulsar_pb2 import BaseCommand, CommandConnected
@@ -26,7 +26,7 @@ class Greeting:
         target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
         client_version: As the client names itself.
         client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
-        frame: The CONNECT to send on: the client's own, without `proxy_to_broker_url`.
+        frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
         size: Bytes of the client's own.
     """
 
@@ -80,11 +80,11 @@ def _greeting(own: bytes) -> Greeting:
     envelope = decode(command_in(own))
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
-    connect, frame = envelope.connect, own
+    connect = envelope.connect
     target = text(connect.proxy_to_broker_url)[:MOST_SAID]
-    if connect.HasField("proxy_to_broker_url"):
-        connect.ClearField("proxy_to_broker_url")
-        frame = framed(envelope)
+    connect.ClearField("proxy_to_broker_url")
+    connect.DiscardUnknownFields()  # brokers might read them otherwise: protocol/walk.py
+    frame = encode(connect)
     role = role_of(text(connect.auth_method_name), connect.auth_data)
     return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
 

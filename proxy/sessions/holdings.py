@@ -2,19 +2,13 @@
 
 from typing import Final
 
-from protocol.errors import ProtocolError
 from proxy.budget import Budget
 from proxy.pool import Claim
+from proxy.refusals import TooMuchUnfinishedError
 from proxy.shared_budget import Share
 
 ENTRY_OVERHEAD: Final = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
-
-
-class TooMuchUnfinishedError(ProtocolError):
-    """A peer begins more frames than may be kept for its client until they end."""
-
-    cause = "too_much_unfinished"
 
 
 class Holdings:

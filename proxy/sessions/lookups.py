@@ -14,7 +14,6 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     InvalidTopicName,
-    NotAllowedError,
     TooManyRequests,
 )
 from proxy.admission import NotAdmittedError
@@ -26,9 +25,6 @@ from proxy.sessions.engine import Engine
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
 from proxy.tasks import Tasks
-
-MOST_LOOKUP = 64 * 1024
-"""Bytes of a LOOKUP, which is kept until it is answered: a name, and what a proxy in front says of its client."""
 
 
 class SessionLookups:
@@ -73,10 +69,7 @@ class SessionLookups:
         Raises:
             RefusedError: If there are too many already, or they come too often.
         """
-        size = command.ByteSize()
-        if size > MOST_LOOKUP:
-            raise RefusedError(NotAllowedError, f"a LOOKUP of {size} bytes, {MOST_LOOKUP} are allowed")
-        return self._ask(command, command.topic, partial(self._looked_up, _copy(command)), size)
+        return self._ask(command, command.topic, partial(self._looked_up, _copy(command)), command.ByteSize())
 
     def asked_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
         """The question how many partitions a topic has, or for a namespace's topics; the same."""

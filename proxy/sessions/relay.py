@@ -22,6 +22,8 @@ from proxy.sessions.throttle import Throttled
 
 _COPIED: Final = 4096
 """Bytes of which a copy costs less than a view."""
+_STRANGERS: Final = 16
+"""Ids of no stream for which tallies are kept: what has more of them is cut."""
 _COUNTED: Final = 4096
 """Bytes of a command's beginning from which on they are counted: each chunk ends in some."""
 
@@ -78,6 +80,7 @@ class Relay:
         now = self._clock()
         scanner, exact = self.scanner, self.exact
         sent = exact.sent
+        scanner.most_owners = len(self.streams) + _STRANGERS
         if self.backlog:
             self._set_aside(self.backlog + data[:size])
         elif (

@@ -122,6 +122,10 @@ class Requests:
         request = self._under_way[request_id]
         request.client_id, request.act = None, _unheard
 
+    def let_go(self) -> None:
+        """The connection is gone: nobody acts on an answer any more."""
+        self._under_way.clear()
+
     @property
     def last_id(self) -> int:
         """The id under which the last one went."""

@@ -396,8 +396,9 @@ def _bounded(what: str, name: str | bytes) -> str:
 
 def _memory_of(name: StreamName) -> int:
     """Bytes that its stream takes."""
-    names = len(name.topic) + len(name.producer_name) + len(name.subscription) + len(name.consumer_name)
-    return STREAM_MEMORY + _COPIES * names
+    names = name.topic, name.producer_name, name.subscription, name.consumer_name
+    # One character above the first 65,536 makes all of a text as wide as it is: four bytes each.
+    return STREAM_MEMORY + _COPIES * sum(len(one) if one.isascii() else 4 * len(one) for one in names)
 
 
 def _close_of(name: StreamName) -> CommandCloseProducer | CommandCloseConsumer:

@@ -76,6 +76,7 @@ class Traffic:
         "_counters",
         "_heap",
         "_owner",
+        "_requests",
         "_slots",
         "_streams",
         "_tasks",
@@ -108,22 +109,23 @@ class Traffic:
         self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
         self._slots = slots = engine.lookup_slots_of(connection)
         self.replies = Replies(self.to_client.outlet, client)
-        reply, requests = self.replies.send, Requests(memory, engine.counters)
+        reply = self.replies.send
+        self._requests = requests = Requests(memory, engine.counters)
         self._streams = Streams(engine, connection, admittance, relays, requests, memory, reply)
         self.departing = Departing(self._streams, broker, tasks, engine.config.linger, owner.finish)
         hear, error = self.to_client.scanner.hear_receipts, error_for(connection.client_version)
-        turned, exact = client.throttled_for(Cause.REFUSALS), self.to_broker.exact
-        exact.rejections = Rejections(reply, hear, error, turned, exact.keep_answers)
+        turned, held = client.throttled_for(Cause.REFUSALS), [holdings_of(engine, leg, memory) for leg in legs]
+        self.to_broker.exact.rejections = Rejections(reply, hear, error, turned, held[0].keep_answers)
         lookups = SessionLookups(engine, slots, memory, requests, tasks, self.replies, admittance, greeting)
         self.blocks = SessionBlocks(engine.blocklist, self._streams, reply)
-        from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply)
+        from_client = ClientCommands(self._streams, requests, self.blocks, lookups, reply, engine.counters)
         flows = Flows(self.to_client.streams, from_client.handle)
         from_broker = BrokerCommands(self._streams, requests, self, engine.counters)
-        for leg, relay, handler in (
-            (client, self.to_broker, flows.handle),
-            (broker, self.to_client, from_broker.handle),
+        for leg, relay, handler, holdings in (
+            (client, self.to_broker, flows.handle, held[0]),
+            (broker, self.to_client, from_broker.handle, held[1]),
         ):
-            relay.connect(handler, leg, holdings_of(engine, leg, memory), engine.counters)
+            relay.connect(handler, leg, holdings, engine.counters)
             relay.yield_turn = leg.yield_turn
         bound(engine, connection, client, relays)
 
@@ -143,6 +145,7 @@ class Traffic:
     def let_go(self) -> None:
         """Both connections are gone. Its parts do not know each other any more, so that no search has to find them."""
         del self.keep_alive
+        self._requests.let_go()
         self.to_client.outlet.has_written = None
         for relay in (self.to_broker, self.to_client):
             relay.exact.handle = _nobody

@@ -1,4 +1,8 @@
-"""Commands and metadata that are sound but odd: fields doubled, unknown, over-long, in any order. And broken ones."""
+"""Commands and metadata that are sound but odd: fields doubled, unknown, over-long, in any order. And broken ones.
+
+Of a client's commands only what every decoder reads alike is sound: the type, then one body, in which nothing stands
+behind a field with a length.
+"""
 
 from protocol.pulsar_pb2 import CommandFlow, MessageIdData, MessageMetadata
 from tests.protocol import fields as wire
@@ -33,13 +37,24 @@ def message_field(choose: Choices) -> bytes:
     return wire.any_field(choose, number, wire.ANYTHING) if number < 6 else wire.unknown_field(choose, 6)
 
 
-def body(choose: Choices, kind: int) -> bytes:
+def body(choose: Choices, kind: int, ids: bytes = b"") -> bytes:
+    """The fields of one, with `ids` as the last numbers."""
     one = send_field if kind == SEND else message_field
-    return b"".join(one(choose) for _ in range(choose.below(7)))
+    row = [one(choose) for _ in range(choose.below(7))]
+    if kind == SEND:
+        with_length = [field for field in row if field[0] & 7 == wire.LENGTH]
+        return b"".join([*(field for field in row if field not in with_length), ids, *with_length[:1]])
+    return b"".join(row) + ids
 
 
 def type_field(choose: Choices, kind: int) -> bytes:
     return wire.tag(1, wire.VARINT, choose.one_of([0, 0, 0, 2])) + wire.varint(kind, choose.one_of([0, 0, 0, 2]))
+
+
+def of_client(choose: Choices, kind: int, inside: bytes) -> bytes:
+    """A client's BaseCommand; its numbers may be over-long."""
+    padding = choose.one_of([0, 0, 0, 2])
+    return b"\x08" + wire.varint(kind, padding) + wire.delimited(kind, inside)
 
 
 def envelope_field(choose: Choices, kind: int) -> bytes:
@@ -58,6 +73,8 @@ def envelope_field(choose: Choices, kind: int) -> bytes:
 
 def command(choose: Choices, kind: int) -> bytes:
     """A BaseCommand with a type and one body."""
+    if kind == SEND:
+        return of_client(choose, kind, body(choose, kind))
     row = [type_field(choose, kind), wire.delimited(kind, body(choose, kind))]
     row += [envelope_field(choose, kind) for _ in range(choose.below(5))]
     return b"".join(choose.shuffled(row))

@@ -29,11 +29,13 @@ def frame(command: bytes, behind: bytes = b"") -> bytes:
     return u32(4 + len(command) + len(behind)) + u32(len(command)) + command + behind
 
 
-def payload_command(choose: Choices, kind: int) -> bytes:
+def payload_command(choose: Choices, kind: int, direction: int) -> bytes:
     """A SEND or MESSAGE with one of a few ids, as clients write it or as nobody does."""
     ids = b"\x08" + wire.varint(choose.one_of([1, 2, 3, 300, 2**40]))
     if choose.chance(3):
-        odd = ill.body(choose, kind) + ids
+        if direction == SEND:
+            return ill.of_client(choose, kind, ill.body(choose, kind, ids))
+        odd = ill.body(choose, kind, ids)
         return b"".join(choose.shuffled([ill.type_field(choose, kind), wire.delimited(kind, odd)]))
     counted = b"\x18" + wire.varint(choose.below(200)) if choose.chance(2) else b""
     return wire.tag(1, 0) + wire.varint(kind) + wire.delimited(kind, ids + b"\x10\x07" + counted)
@@ -61,7 +63,7 @@ def any_frame(choose: Choices, direction: int) -> bytes:
     which = choose.below(8)
     if which < 4:
         payload = b"p" * choose.one_of([0, 1, 7, 30, 100, 100, 200, 1000])
-        return frame(payload_command(choose, direction), headers(choose, direction) + payload)
+        return frame(payload_command(choose, direction, direction), headers(choose, direction) + payload)
     if which < 6:
         silent = choose.one_of(sorted(SILENT[direction]))
         body = wire.delimited(silent, b"\x08\x01" + wire.delimited(100, choose.octets(200)))
@@ -102,10 +104,13 @@ def control_frame(choose: Choices, direction: int) -> bytes:
         return frame(b"\x08\x0b" + wire.delimited(11, flow))
     if which == 2:
         unknown = choose.one_of([1, 41, 69, 99, 2**31 - 1])
-        return frame(b"\x08" + wire.varint(unknown) + wire.unknown_field(choose, 100), choose.octets(40))
+        body = wire.unknown_field(choose, 100)
+        if direction == SEND:
+            body = wire.delimited(unknown, body) if unknown < 2**29 else b""
+        return frame(b"\x08" + wire.varint(unknown) + body, choose.octets(40))
     if which == 3:
         other = MESSAGE if direction == SEND else SEND
-        return frame(payload_command(choose, other), choose.octets(100))
+        return frame(payload_command(choose, other, direction), choose.octets(100))
     producer = CommandProducer(topic="t" * choose.one_of([1, 100, 3000]), producer_id=1, request_id=choose.below(9))
     return frame(BaseCommand(type=BaseCommand.PRODUCER, producer=producer).SerializeToString())
 

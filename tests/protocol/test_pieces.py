@@ -1,4 +1,3 @@
-from protocol import pieces
 from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
 
 
@@ -38,7 +37,7 @@ def test_each_owner_has_one_tally_a_chunk_and_is_known_for_the_next() -> None:
         tally_of(owner, tallies, known).add(1, 1, 10)
     assert [(tally.owner, tally.entries) for tally in tallies] == [(1, 2), (2, 1)]
     first = tallies[0]
-    clear(tallies, known)
+    clear(tallies, known, 10)
     assert tallies == []
     assert tally_of(1, tallies, known) is first
     assert first.entries == 0
@@ -47,9 +46,9 @@ def test_each_owner_has_one_tally_a_chunk_and_is_known_for_the_next() -> None:
 def test_owners_are_forgotten_when_they_become_too_many() -> None:
     tallies: list[Tally] = []
     known: dict[int, Tally] = {}
-    for owner in range(pieces._MOST_KNOWN + 1):
+    for owner in range(11):
         tally_of(owner, tallies, known).add(1, 1, 10)
-    clear(tallies, known)
+    clear(tallies, known, 10)
     assert not known
 
 

@@ -193,3 +193,21 @@ def test_any_chunking_gives_the_same_frames(check: Check, choose: Choices) -> No
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_any_chunking_gives_the_same_frames_in_thousands_of_cases(check: Check) -> None:
     in_bulk(check, 1500, ROW)
+
+
+def test_a_chunk_of_more_owners_than_may_be_is_cut_and_few_are_remembered() -> None:
+    scanner = FrameScanner(SEND, MAX_SIZE)
+    scanner.most_owners = 10
+
+    def sends(owners: int) -> bytes:
+        return b"".join(
+            encode_with_payload(CommandSend(producer_id=owner, sequence_id=0), b"x" * 20) for owner in range(owners)
+        )
+
+    assert scanner.scan(sends(10))
+    scanner.accept(sends(10))
+    assert not scanner.scan(sends(5000))
+    assert len(scanner._tally_of) == 11
+    data, pieces = scanner.cut(sends(5000), -1)
+    assert [piece.owner for piece in pieces] == list(range(256))
+    assert len(data) - scanner.left == pieces[-1].stop

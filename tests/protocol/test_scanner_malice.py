@@ -14,7 +14,7 @@ from protocol.frames import FrameCutter
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pieces import TAIL
-from protocol.scanner import FrameScanner
+from protocol.scanner import MOST_OWNERS, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk
@@ -200,17 +200,19 @@ def test_metadata_that_drips_in_is_inspected_a_few_times_only(monkeypatch: pytes
 
 
 def test_endless_ids_cost_no_endless_memory() -> None:
-    """Each chunk names thousands of producers that were never seen before; all are counted, few are remembered."""
+    """Each chunk names thousands of producers that were never seen before: up to a bound all are counted, and none
+    of them is remembered for long."""
     scanner, first = FrameScanner(SEND, MAX_SIZE), 0
     for _ in range(5):
-        owners = range(first, first + 10_000)
+        owners = range(first, first + MOST_OWNERS)
         chunk = b"".join(frame(b"\x08\x06" + wire.delimited(6, b"\x08" + wire.varint(owner))) for owner in owners)
         assert scanner.scan(chunk)
         assert [tally.owner for tally in scanner.tallies] == list(owners)
         assert {tally.entries for tally in scanner.tallies} == {1}
         scanner.accept(chunk)
-        assert len(scanner._tally_of) <= 4096 + 10_000
-        first += 10_000
+        assert len(scanner._tally_of) <= 2 * MOST_OWNERS
+        first += MOST_OWNERS
+    assert not scanner.scan(chunk + frame(b"\x08\x06" + wire.delimited(6, b"\x08" + wire.varint(first))))
 
 
 def test_no_command_passes_for_the_tail_of_another() -> None:

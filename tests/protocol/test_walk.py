@@ -27,6 +27,9 @@ REFUSED_HERE_ONLY = (
     "a command of type",  # two types, or a number that no enum has: decoders keep the last that they know, and what
     # they know depends on their age
     "a command is there twice",  # protobuf merges the two; LightProto, which brokers have, takes the last
+    "a command does not begin with its type",  # LightProto goes on behind what runs over the end of a message within
+    "the body of a command of type",  # another; what is stepped over here could be read there
+    "something stands behind a field with a length",
     "a field has the unknown wire type 3",  # protobuf steps over a group, LightProto refuses it
 )
 
@@ -175,20 +178,51 @@ def test_a_command_that_two_decoders_read_differently_is_refused(command: str, w
             read_command(ambiguous, 0, len(ambiguous), SEND)
 
 
-@pytest.mark.parametrize("kind", [SEND, MESSAGE])
-def test_a_command_that_is_there_twice_is_refused(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "why"), [(SEND, "does not end with the command"), (MESSAGE, "twice")])
+def test_a_command_that_is_there_twice_is_refused(kind: int, why: str) -> None:
     body = wire.delimited(kind, bytes.fromhex("08011002"))
     twice = wire.tag(1, 0) + wire.varint(kind) + body + body
-    with pytest.raises(MalformedFrame, match="twice"):
+    with pytest.raises(MalformedFrame, match=why):
         read_command(twice, 0, len(twice), kind)
 
 
 @pytest.mark.parametrize("length", [5, 127, 2**31 - 1, 2**32 - 1, 2**32 + 4, 2**63 - 1, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("number", [SEND, 77])
 def test_a_length_that_lies_is_refused(length: int, number: int) -> None:
-    command = b"\x08\x06" + wire.tag(number, 2) + wire.varint(length) + b"\x08\x01\x10\x02"
+    command = b"\x08\x09" + wire.tag(number, 2) + wire.varint(length) + b"\x08\x01\x10\x02"
     with pytest.raises(MalformedFrame, match="longer than"):
+        read_command(command, 0, len(command), MESSAGE)
+
+
+_HIDDEN = b"\x08\x06\x32\x06\x08\x01\x10\x02\x18\x01"
+"""A SEND that brokers would find behind a field that runs over the end of the message that it is in."""
+_OVER = b"\xba\x3e" + bytes([len(_HIDDEN)])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"\x08\x0a" + wire.delimited(18, b"\x0a\x03") + _OVER + _HIDDEN,
+        b"\x08\x2d" + wire.delimited(18, b"\x0a\x03") + _OVER + _HIDDEN,
+        b"\x08\x2d" + wire.delimited(45, b"") + wire.delimited(18, b"\x0a\x03") + _OVER + _HIDDEN,
+        b"\x08\x06" + wire.delimited(6, b"\x08\x02\x10\x01\x4a\x02\xba\x3e\x02\x08\x01"),
+        b"\x08\x06" + wire.delimited(6, b"\x08\x02\x10\x01") + b"\x08\x06",
+        wire.delimited(10, b"\x08\x01") + b"\x08\x0a",
+    ],
+    ids=["in ACK", "in what nobody knows", "behind it", "in a SEND", "behind a SEND", "before the type"],
+)
+def test_a_client_cannot_hide_a_command_in_another(command: bytes) -> None:
+    with pytest.raises(MalformedFrame):
         read_command(command, 0, len(command), SEND)
+
+
+def test_a_field_with_a_length_may_end_a_send() -> None:
+    command = b"\x08\x06" + wire.delimited(6, b"\x08\x02\x10\x01\x4a\x04\x08\x01\x10\x02")
+    assert walked(command, SEND) == (SEND, 2, 1)
+
+
+def test_a_command_without_a_body_is_one() -> None:
+    assert walked(b"\x08\x12", SEND) == (18, -1, 1)
 
 
 def test_a_number_of_messages_is_cut_to_32_bits_as_the_broker_cuts_it() -> None:

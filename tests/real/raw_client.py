@@ -23,6 +23,10 @@ class RawClient:
     Args:
         url: pulsar://HOST:PORT.
         target: Where a proxy is to connect to, HOST:PORT; empty for a broker itself.
+
+    Attributes:
+        address: Its own, as the other side sees it.
+        log: What it heard, for people; its owner may add what it said.
     """
 
     def __init__(self, url: str, target: str = "") -> None:
@@ -30,6 +34,8 @@ class RawClient:
         self.is_over = False
         self._socket = socket.create_connection((where.hostname, where.port), timeout=_PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.address = "{}:{}".format(*self._socket.getsockname())
+        self.log: list[str] = []
         self._cutter = FrameCutter(2**31)
         self._heard: list[Heard] = []
         self.say(connect(target or None, auth_data=b""))
@@ -75,6 +81,7 @@ class RawClient:
         self.is_over = not data
         for frame in self._cutter.feed(data):
             self._heard.append(_read(frame))
+            self.log.append(f"heard {self._heard[-1]}")
 
 
 def _read(frame: bytes) -> Heard:

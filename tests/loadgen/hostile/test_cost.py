@@ -10,7 +10,7 @@ import pytest
 from loadgen.hostile.kinds import KINDS, MB, Kind
 from loadgen.hostile.trial import Stage, running
 
-SECONDS = 0.6
+SECONDS = 0.5
 _LEFT_BEHIND = 48 * MB
 """Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/heap.py`)."""
 WITH_WORKERS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")

@@ -1,6 +1,6 @@
 """A client that says anything: ids and request ids that collide, in every form that the wire allows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -29,8 +29,10 @@ class Words:
     subscriptions: tuple[str, ...] = ("one", "two")
     numbers: tuple[int, ...] = (1, 1, 1, 2, 2, 3)
     requests: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
-    odd: float = 0.06
+    odd: float = 0.03
     """How much of it has an odd form."""
+    likely: tuple[str, ...] = ()
+    """Names of commands, each as often as it is likely."""
     exclusive: float = 0.1
     """How many producers want to be alone, and wait for it."""
 
@@ -65,8 +67,8 @@ _LIKELY = (
     *["SUBSCRIBE"] * 8,
     *["CLOSE_PRODUCER"] * 8,
     *["CLOSE_CONSUMER"] * 5,
-    *["SEND"] * 16,
-    *["FLOW"] * 6,
+    *["SEND"] * 20,
+    *["FLOW"] * 12,
     *KINDS,
 )
 
@@ -112,9 +114,22 @@ def _on_wire(field: tuple[int, Any]) -> tuple[int, Any]:
     return number, value.encode(errors="surrogateescape") if isinstance(value, str) else value
 
 
+def some_words(random: Random) -> Words:
+    """Those of one client: each client says some things often, and others never."""
+    often = {name: random.choice((0, 1, 1, 4)) for name in KINDS}
+    return replace(
+        WORDS,
+        topics=tuple(random.sample(WORDS.topics, random.randrange(2, len(WORDS.topics)))),
+        numbers=random.choice(((1,), (1, 2), WORDS.numbers)),
+        requests=random.choice((WORDS.requests, WORDS.requests[:8])),
+        odd=random.choice((0, 0, 0.02, 0.1)),
+        likely=tuple(name for name in _LIKELY for _ in range(often[name])) or _LIKELY,
+    )
+
+
 def said(random: Random, name: str = "", words: Words = WORDS) -> Said:
     """One command that comes to the client's mind."""
-    name = name or random.choice(_LIKELY)
+    name = name or random.choice(words.likely or _LIKELY)
     fields = fields_of(random, name, words)
     twist = random.choice(list(FORMS)) if random.random() < words.odd else ""
     decoy = fields_of(random, name, words) if twist in {"scalars twice", "body twice"} else ()

@@ -1,12 +1,11 @@
 """What a broker does with one connection's commands: ids in creation, created and failed, its answers, its closes.
 
-Values in, values out: frames are given to `take`, what goes back is put into `out`, and what a broker does later, in an
-order that nobody knows, waits in `tasks` until a test completes it.
+Frames are given to `take`, answers are put into `out`, and what comes later, in any order, waits in `tasks` until
+somebody completes it.
 
 Source: org.apache.pulsar.broker.service.ServerCnx, 4.0.8, against which `tests/real/test_broker_model.py` holds it
 """
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.broker_answers import Answers, message_frame
 from tests.proxy.identity.broker_ids import Held, Task, full_name
+from tests.proxy.identity.counts import Counts, count
 from tests.proxy.identity.lightproto import FieldList, Unreadable, command, read_command, taken_apart
 
 NO_REQUEST = 2**64 - 1
@@ -39,8 +39,8 @@ class ModelBroker(Answers):
         self.tasks: list[Task] = []
         self.producers: dict[int, Held] = {}
         self.consumers: dict[int, Held] = {}
-        self.persisted: Counter[tuple[str, str]] = Counter()
-        self.ignored: Counter[tuple[str, str]] = Counter()
+        self.persisted = Counts()
+        self.ignored = Counts()
         self.delivered: dict[int, tuple[str, int]] = {}
         self.closed_for = ""
         self.authorizes_slowly = False
@@ -62,7 +62,7 @@ class ModelBroker(Answers):
         elif kind in c.FUTURE:
             self._answer_from_the_future(kind, fields)
         else:
-            _HANDLERS.get(kind, ModelBroker._ignore)(self, fields)
+            _HANDLERS[kind](self, fields)
 
     # ---- producers
 
@@ -105,15 +105,15 @@ class ModelBroker(Answers):
         messages = fields.get("messages", 1)
         if held is None or held.state != "created":
             if number in self._recently_closed:
-                self._count(self.ignored, "", messages, size)
+                count(self.ignored, "", messages, size)
             else:
                 self.closed_for = "a SEND of a producer that is not ready"
         elif held.is_closing:
-            self._count(self.ignored, "", messages, size)
+            count(self.ignored, "", messages, size)
             fields_of = [(1, number), (2, fields["sequence"]), (3, c.METADATA_ERROR), (4, "Producer is closed")]
             self.out.append(command(c.SEND_ERROR, fields_of))
         else:
-            self._count(self.persisted, held.place[0], messages, size)
+            count(self.persisted, held.place[0], messages, size)
             self.out.append(command(c.SEND_RECEIPT, [(1, number), (2, fields["sequence"]), (3, [(1, 1), (2, 1)])]))
 
     # ---- consumers
@@ -135,6 +135,7 @@ class ModelBroker(Answers):
         held = self.consumers.get(fields["id"])
         if held is not None and held.state == "created":
             del self.consumers[held.number]
+            self.tasks.append(Task("stale", held, NO_REQUEST))
         elif held is not None:
             held.state = "failed"
         self._success(fields["request"])
@@ -182,7 +183,7 @@ class ModelBroker(Answers):
     def _end_create(self, task: Task, outcome: int) -> None:
         held, of = task.held, self._map_of(task.held)
         for stale in [each for each in self.tasks if each.what == "stale" and each.held.number == held.number]:
-            self.complete(stale, 0)
+            self.complete(stale, outcome)
         if held.state == "failed":  # it was closed meanwhile, and its creation has no answer
             self._remove(held)
         elif outcome == 2:
@@ -199,15 +200,16 @@ class ModelBroker(Answers):
             held.state = "created"
             self._answer_created(task)
 
-    def _end_close(self, task: Task, outcome: int) -> None:
+    def _end_close(self, task: Task, _outcome: int) -> None:
         self._success(task.request)
         self._remove(task.held)
-        if outcome == 3 and not any(each.held is task.held for each in self.tasks):
+        if not any(each.held is task.held for each in self.tasks):
             self.tasks.append(Task("stale", task.held, NO_REQUEST))
 
-    def _end_stale(self, task: Task, _outcome: int) -> None:
-        """Its end had begun on another thread when the client's own close came."""
-        self._tell_closed(task.held)
+    def _end_stale(self, task: Task, outcome: int) -> None:
+        """Its end may have begun on another thread when the client's own close came."""
+        if outcome == 3:
+            self._tell_closed(task.held)
 
     def _end_unsubscribe(self, task: Task, outcome: int) -> None:
         if outcome == 2:
@@ -273,10 +275,6 @@ class ModelBroker(Answers):
         if self._map_of(held).get(held.number) is held:
             del self._map_of(held)[held.number]
 
-    @staticmethod
-    def _count(into: Counter[tuple[str, str]], topic: str, messages: int, size: int) -> None:
-        into.update({(topic, "entries"): 1, (topic, "messages"): messages, (topic, "bytes"): size})
-
 
 _HANDLERS: dict[int, Callable[[ModelBroker, dict[str, Any]], None]] = {
     c.PRODUCER: ModelBroker._producer,
@@ -296,4 +294,5 @@ _HANDLERS: dict[int, Callable[[ModelBroker, dict[str, Any]], None]] = {
     c.NEW_TXN: ModelBroker._refuse,
     c.WATCH_CLOSE: ModelBroker._accept,
     c.PING: ModelBroker._pong,
+    **dict.fromkeys((c.PONG, c.REDELIVER, *c.OTHERS), ModelBroker._ignore),
 }

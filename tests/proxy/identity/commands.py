@@ -77,7 +77,7 @@ OTHERS: dict[int, Schema] = {
     31: {1: _ID},
     GET_TOPICS_RESPONSE: {1: _REQUEST},
     35: {1: _REQUEST},
-    ACK_RESPONSE: {1: _ID},
+    ACK_RESPONSE: {1: _ID, 6: Field("request", "u64")},
 }
 """What brokers read without expecting it from a client: what they need to find there, or they end the connection."""
 
@@ -86,14 +86,18 @@ OF_THE_FUTURE = (
 )
 """What a broker to come knows besides: commands in which every number may be a request id."""
 
-REQUEST_OF_ANSWER = {
-    SUCCESS: 1,
-    ERROR: 1,
-    PRODUCER_SUCCESS: 1,
-    LOOKUP_RESPONSE: 4,
-    PARTITIONED_METADATA_RESPONSE: 2,
-    GET_TOPICS_RESPONSE: 1,
-    GET_LAST_MESSAGE_ID_RESPONSE: 2,
-    ACK_RESPONSE: 6,
-}
-"""The number of the field that holds the request id, by the answer's type."""
+FOLLOWED = frozenset(
+    {
+        *(PRODUCER, SUBSCRIBE, CLOSE_PRODUCER, CLOSE_CONSUMER, UNSUBSCRIBE, SEEK),
+        *(LOOKUP, PARTITIONED_METADATA, GET_TOPICS),
+    }
+)
+"""What Sluice acts on, and so asks in its own name."""
+
+ANSWERS = frozenset(
+    {
+        *(SUCCESS, ERROR, PRODUCER_SUCCESS, LOOKUP_RESPONSE, PARTITIONED_METADATA_RESPONSE),
+        *(GET_TOPICS_RESPONSE, GET_LAST_MESSAGE_ID_RESPONSE, ACK_RESPONSE),
+    }
+)
+"""What carries a request id back."""

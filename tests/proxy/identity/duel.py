@@ -5,16 +5,17 @@ when a step says so. After every step, whatever is still on its way:
 
 - where the broker has a producer or consumer and Sluice an accepted one of the same id, they are the same;
 - what the broker took in on a topic, and what the client got of one, was charged to streams of that topic;
-- an accepted stream is within the limits of its topic.
+- an accepted stream is within the limits of its topic;
+- what Sluice follows is asked under an id of its own, and the client is answered under its own ids only.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
+from protocol.commands import encode, read
 from protocol.frames import FrameCutter
 from proxy.sessions.session import Session
 from tests.proxy.blocks import block, unblock
@@ -25,9 +26,10 @@ from tests.proxy.identity import product_view as view
 from tests.proxy.identity.adversary import HELD, REFUSED, Said
 from tests.proxy.identity.broker_answers import entry_of
 from tests.proxy.identity.broker_ids import Held
-from tests.proxy.identity.broker_model import ModelBroker
-from tests.proxy.identity.lightproto import taken_apart
-from tests.proxy.identity.rules import Broken, Sums, by_unit, check_covered
+from tests.proxy.identity.broker_model import NO_REQUEST, ModelBroker
+from tests.proxy.identity.counts import Counts, by_unit, count
+from tests.proxy.identity.lightproto import Unreadable, read_command, taken_apart
+from tests.proxy.identity.rules import Broken, Sums, check_covered
 
 LIMITS = {
     "topics": {
@@ -83,8 +85,9 @@ class Duel:
         self.model = ModelBroker()
         self.outbox = b""
         self.came = self.cut = b""
-        self.received: Counter[tuple[str, str]] = Counter()
-        self.asked: set[int] = {2**64 - 1}
+        self.received = Counts()
+        self._asked = {NO_REQUEST}
+        self._given: set[int] = set()
         self._inbox: list[bytes] = []
         self._cutters = FrameCutter(2**31), FrameCutter(2**31)
         self._published, self._consumed = Sums("publish"), Sums("dispatch")
@@ -105,6 +108,7 @@ class Duel:
     def client_says(self, said: tuple[Said, ...], share: float) -> None:
         for one in said:
             self.outbox += one.encoded()
+            self._asked.update(value for _, value in (*one.fields, *one.decoy) if isinstance(value, int))
         amount = max(1, round(len(self.outbox) * share))
         chunk, self.outbox = self.outbox[:amount], self.outbox[amount:]
         if chunk:
@@ -135,7 +139,7 @@ class Duel:
             self.model.close(held[which % len(held)])
 
     def broker_delivers(self, which: int, messages: int) -> None:
-        consumers = list(self.model.consumers.values())
+        consumers = [held for held in self.model.consumers.values() if held.permits > 0]
         if consumers:
             self.model.deliver(consumers[which % len(consumers)], messages, 10)
 
@@ -204,7 +208,10 @@ class Duel:
         """Take what Sluice has written."""
         written = self.broker.transport.written
         if written:
-            self._inbox += self._cutters[0].feed(bytes(written))
+            frames = list(self._cutters[0].feed(bytes(written)))
+            for frame in frames:
+                self._check_request(frame)
+            self._inbox += frames
             written.clear()
         written = self.client.transport.written
         if written:
@@ -212,29 +219,45 @@ class Duel:
                 self._client_hears(frame)
             written.clear()
 
-    def _client_hears(self, frame: bytes) -> None:
-        if frame[9] != c.MESSAGE:
+    def _check_request(self, frame: bytes) -> None:
+        """What Sluice follows goes on under an id that nobody can guess or has had, in the one usual form."""
+        try:
+            kind, fields = read_command(taken_apart(frame)[0], c.OF_THE_FUTURE)
+        except Unreadable:
             return
-        data, payload = taken_apart(frame)
+        if kind not in c.FOLLOWED:
+            return
+        request = fields["request"]
+        if request in self._given or not 2**61 <= request < 2**63:
+            raise Broken("request id", f"the broker got {kind} with {request}")
+        self._given.add(request)
+        if frame != encode(read(taken_apart(frame)[0])):
+            raise Broken("form", f"the broker got {frame.hex(' ')}")
+
+    def _client_hears(self, frame: bytes) -> None:
+        kind, (data, payload) = frame[9], taken_apart(frame)
+        if kind in c.ANSWERS:
+            request = read_command(data, c.OTHERS)[1].get("request", NO_REQUEST)
+            if request not in self._asked:
+                raise Broken("answer", f"the client is answered {request}, which it never asked")
+        if kind != c.MESSAGE:
+            return
         entry = entry_of(data)
         topic, messages = self.model.delivered[entry]
-        counts = {(topic, "entries"): 1, (topic, "messages"): messages, (topic, "bytes"): len(payload)}
-        self.received.update(counts)
+        count(self.received, topic, messages, len(payload))
 
     # ---- the end
 
     def settle_and_compare(self) -> None:
         """All is drained: the maps are equal, and so are the counts."""
         self.operator_unblocks()
-        for _ in range(50):
-            self.all_settles()
-            if self.is_over:
-                return
-            self._look()
+        self.operator_limits(1000)
+        self.all_settles()
+        while not self.is_over and any(stream.held for stream in view.live(self.world, self.session)):
             self.world.advance(2)
-            self._collect()
-            if not self._inbox and not any(stream.held for stream in view.live(self.world, self.session)):
-                break
+            self.all_settles()
+        if self.is_over:
+            return
         for of, accepted in zip((self.model.producers, self.model.consumers), view.accepted(self.session), strict=True):
             at_broker = {number: held.place for number, held in of.items()}
             here = {number: view.place_of(stream) for number, stream in accepted.items()}

@@ -1,12 +1,8 @@
 """What must be true between a client, Sluice and a broker, and sums to tell it by."""
 
-from collections import Counter
-
 from limiter.stream import Stream
 from tests.proxy.identity import product_view as view
-
-Counts = Counter[tuple[str, str]]
-"""By topic and `entries`, `messages` or `bytes`."""
+from tests.proxy.identity.counts import Counts
 
 
 class Broken(AssertionError):
@@ -28,7 +24,7 @@ class Sums:
     def __init__(self, direction: str) -> None:
         self._direction = direction
         self._streams: dict[Stream, None] = {}
-        self._over: Counts = Counter()
+        self._over = Counts()
 
     def add(self, streams: list[Stream]) -> None:
         for stream in streams:
@@ -53,11 +49,3 @@ def check_covered(what: str, got: Counts, charged: Counts) -> None:
     for key, number in got.items():
         if number > charged[key]:
             raise Broken("charge", f"{what} {number} {key[1]} of {key[0]}, and {charged[key]} were charged to it")
-
-
-def by_unit(counts: Counts) -> Counter[str]:
-    """Sums over all topics."""
-    sums: Counter[str] = Counter()
-    for (_topic, unit), number in counts.items():
-        sums[unit] += number
-    return +sums

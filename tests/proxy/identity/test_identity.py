@@ -1,11 +1,40 @@
 """No client is somebody else: 10^5 steps of a client that says anything, against the model of a broker."""
 
+from collections import Counter
+
 import pytest
 
+from tests.proxy.identity import product_view as view
+from tests.proxy.identity.counts import by_unit
 from tests.proxy.identity.driver import STEPS, run, shrunk, steps_of, told
+from tests.proxy.identity.duel import Duel
 
-SEEDS = 500
-IN_ONE_TEST = 50
+SEEDS = 1000
+IN_ONE_TEST = 100
+
+
+def test_the_machine_is_not_idle() -> None:
+    """Streams are accepted, publishes and deliveries pass, connections end, before it says that nothing breaks."""
+    seen: Counter[str] = Counter()
+    for seed in range(IN_ONE_TEST):
+        duel, connections = Duel(), {}
+        for step in steps_of(seed):
+            duel.do(step)
+            connections[duel.begun] = duel.model.persisted, duel.received
+            producers, consumers = view.accepted(duel.session)
+            seen.update({"producers": len(producers), "consumers": len(consumers)})
+        for persisted, received in connections.values():
+            seen.update({"published": by_unit(persisted)["entries"], "delivered": by_unit(received)["entries"]})
+        seen["connections"] += duel.begun
+        duel.close()
+    least = {
+        "producers": 5000,
+        "consumers": 4000,
+        "published": 150,
+        "delivered": 30,
+        "connections": 150,
+    }
+    assert {name: seen[name] for name, number in least.items() if seen[name] < number} == {}
 
 
 def test_there_are_as_many_steps_as_promised() -> None:

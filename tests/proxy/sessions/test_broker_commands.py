@@ -71,9 +71,17 @@ def test_the_name_that_the_broker_gives_a_producer_is_the_one_in_the_log(world: 
 
 def test_answers_to_requests_that_are_not_followed_pass_and_those_that_nobody_asked_do_not(world: World) -> None:
     client, broker = world.pair()
-    broker >> [success(1), error(2), producer_success(3), lookup_answer(2, request_id=4)]
+    broker >> [success(1), error(2), lookup_answer(2, request_id=4)]
     client << [success(1), error(2)]
-    assert world.counters.answers_ignored == 2
+    assert world.counters.answers_ignored == 1
+
+
+def test_a_producer_that_nobody_asked_for_ends_the_connection(world: World) -> None:
+    """The broker has one that is not metered."""
+    client, broker = world.pair()
+    broker >> producer_success(3)
+    assert client.is_gone
+    assert world.counters.frame_errors == {"broker producer_after_close": 1}
 
 
 def test_an_answer_of_another_kind_ends_the_connection(world: World) -> None:

@@ -84,8 +84,8 @@ def test_a_second_close_is_refused_until_the_first_is_answered(world: World) -> 
     client << success(201)
 
 
-def test_what_a_command_says_twice_reaches_the_broker_once(world: World) -> None:
-    """Pulsar's decoder takes the second of two bodies alone, protobuf's merges them."""
+def test_a_command_with_two_bodies_ends_the_connection(world: World) -> None:
+    """Pulsar's decoder takes the second alone, protobuf's merges them."""
     client, broker = world.pair()
     first = CommandProducer(topic=TOPIC, producer_id=1, request_id=101, producer_name="first")
     second = CommandProducer(topic=TOPIC, producer_id=1, request_id=101)
@@ -93,7 +93,20 @@ def test_what_a_command_says_twice_reaches_the_broker_once(world: World) -> None
         b"\x2a" + bytes([len(one)]) + one for one in (first.SerializeToString(), second.SerializeToString())
     )
     client >> SIZES.pack(len(inside) + 4, len(inside)) + inside
-    broker << encode(first)
+    broker << NOTHING
+    assert client.is_gone
+    assert world.counters.frame_errors == {"client malformed": 1}
+
+
+def test_fields_that_the_proxy_does_not_know_do_not_go_on(world: World) -> None:
+    """A newer broker could read another command out of them."""
+    client, broker = world.pair()
+    known = CommandProducer(topic=TOPIC, producer_id=1, request_id=101)
+    inside = known.SerializeToString() + b"\xba\x3e\x03new"
+    command = b"\x08\x05\x2a" + bytes([len(inside)]) + inside
+    client >> SIZES.pack(len(command) + 4, len(command)) + command
+    broker << encode(known)
+    assert world.counters.fields_left_out == 1
 
 
 def test_what_was_sent_before_passes_before_the_close(world: World) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from proxy.budget import Budget
 from proxy.pool import Claim, Pool
-from proxy.sessions.holdings import Holdings, TooMuchUnfinishedError
+from proxy.refusals import TooMuchUnfinishedError
+from proxy.sessions.holdings import Holdings
 from proxy.shared_budget import Share, SharedBudget
 
 

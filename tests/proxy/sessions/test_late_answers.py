@@ -38,14 +38,10 @@ class Producer:
         self.budget = Budget(10**9, lambda _is_full: None)
         relay = self.relay = Relay(SEND, 10_000, Outlet(self.at_broker), self.deputy, lambda: 0)
         share = Share(SharedBudget(10**9, lambda *_over: None, lambda: None), lambda _is_over: None)
-        relay.connect(
-            lambda _kind, _command, frame: frame,
-            Throttled(),
-            Holdings(self.budget, share, Claim(Pool(10**9, 10**9), "")),
-            Counters(),
-        )
+        holdings = Holdings(self.budget, share, Claim(Pool(10**9, 10**9), ""))
+        relay.connect(lambda _kind, _command, frame: frame, Throttled(), holdings, Counters())
         relay.exact.rejections = Rejections(
-            self._tell, self._hear, NotAllowedError, self.turns.append, relay.exact.keep_answers
+            self._tell, self._hear, NotAllowedError, self.turns.append, holdings.keep_answers
         )
         name = StreamName("publish", "t", "n", "x", 1)
 

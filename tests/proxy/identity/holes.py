@@ -1,0 +1,148 @@
+"""Ways to take one client's stream for another's, each put back into the product for as long as a test runs.
+
+What is patched here is not compiled: `streams.py`, `requests.py`, `broker_commands.py` and `topic_name.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from limiter.stream import Stream, StreamName
+from protocol.commands import encode, read
+from protocol.pulsar_pb2 import BaseCommand
+from protocol.topic_name import TopicName
+from proxy.sessions.broker_commands import BrokerCommands
+from proxy.sessions.requests import Requests
+from proxy.sessions.streams import Streams
+
+Hole = Callable[[pytest.MonkeyPatch], None]
+
+
+def an_id_in_use_is_given_to_the_next(patch: pytest.MonkeyPatch) -> None:
+    """The broker answers that the id is there, and means the first."""
+    _open_over(patch, lambda _streams, _before: True)
+
+
+def an_id_that_is_closing_is_given_to_the_next(patch: pytest.MonkeyPatch) -> None:
+    """The first of the critical steps: the old producer's success is taken for the new one's."""
+    _open_over(patch, lambda streams, before: streams.is_closing(before))
+
+
+def _open_over(patch: pytest.MonkeyPatch, may: Callable[[Streams, Stream], bool]) -> None:
+    sound = Streams.open
+
+    def open_(self: Streams, name: StreamName, topic: TopicName) -> Stream:
+        relay = self._to_broker if name.direction == "publish" else self._to_client
+        before = relay.streams.get(name.stream_id)
+        if before is not None and may(self, before):
+            self.close(before)
+        return sound(self, name, topic)
+
+    patch.setattr(Streams, "open", open_)
+
+
+def requests_go_under_the_clients_own_ids(patch: pytest.MonkeyPatch) -> None:
+    """The second: the error for a command that the proxy does not follow is taken for another command's."""
+    sound = Requests._sent
+
+    def sent(self: Requests, command: Any, client_id: int | None, act: Any, memory: int) -> bytes:
+        if client_id is None:
+            return sound(self, command, client_id, act, memory)
+        own, self._next = self._next, client_id
+        sound(self, command, client_id, act, memory)
+        self._next = own
+        command.request_id = client_id
+        return encode(command)
+
+    patch.setattr(Requests, "_sent", sent)
+    patch.setattr(Requests, "last_id", property(lambda self: next(reversed(self._under_way))))
+    patch.setattr(Requests, "is_own", lambda self, request_id: request_id in self._under_way)
+
+
+def the_proxys_own_ids_can_be_guessed(patch: pytest.MonkeyPatch) -> None:
+    sound = Requests.__init__
+
+    def init(self: Requests, *args: Any) -> None:
+        sound(self, *args)
+        self._first = self._next = 1
+
+    patch.setattr(Requests, "__init__", init)
+
+
+def a_suffix_is_cut_off_whatever_follows_it(patch: pytest.MonkeyPatch) -> None:
+    """The third: names that look like Pulsar's own."""
+
+    def is_system(self: TopicName) -> bool:
+        return self.local.partition("-partition-")[0] == "__change_events"
+
+    patch.setattr(TopicName, "is_system", property(is_system))
+
+
+def a_brokers_close_frees_what_is_opening(patch: pytest.MonkeyPatch) -> None:
+    """It may be of the stream before."""
+    patch.setattr(Streams, "closed_by_broker", Streams.close)
+
+
+def what_the_proxy_closes_is_free_at_once(patch: pytest.MonkeyPatch) -> None:
+    sound = Streams.expel
+
+    def expel(self: Streams, stream: Stream) -> None:
+        sound(self, stream)
+        self._expelled.clear()
+
+    patch.setattr(Streams, "expel", expel)
+
+
+def a_producer_that_comes_after_its_close_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    """The broker authorizes before it claims the id."""
+    sound = BrokerCommands._answer
+
+    def answer(self: BrokerCommands, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        is_success = kind == BaseCommand.PRODUCER_SUCCESS
+        if is_success and read(command).request_id not in self._requests._under_way:
+            return None
+        return sound(self, kind, command, frame)
+
+    patch.setattr(BrokerCommands, "_answer", answer)
+
+
+def a_refused_unsubscribing_frees_the_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Streams, "unsubscribe_answered", lambda self, _answer, stream: self.close(stream))
+
+
+def a_closes_answer_ends_whoever_has_the_id_by_then(patch: pytest.MonkeyPatch) -> None:
+    sound = Streams.close_answered
+
+    def answered(self: Streams, answer: Any, stream: Stream) -> None:
+        find = self.producer if stream.name.direction == "publish" else self.consumer
+        sound(self, answer, find(stream.name.stream_id) or stream)
+
+    patch.setattr(Streams, "close_answered", answered)
+
+
+def the_name_that_a_broker_gives_is_not_heard(patch: pytest.MonkeyPatch) -> None:
+    sound = Streams.answered
+
+    def answered(self: Streams, answer: Any, stream: Stream) -> None:
+        if hasattr(answer, "producer_name"):
+            answer.producer_name = stream.name.producer_name
+        sound(self, answer, stream)
+
+    patch.setattr(Streams, "answered", answered)
+
+
+HOLES: dict[Hole, set[str]] = {
+    an_id_in_use_is_given_to_the_next: {"identity"},
+    an_id_that_is_closing_is_given_to_the_next: {"identity"},
+    requests_go_under_the_clients_own_ids: {"identity", "request id"},
+    the_proxys_own_ids_can_be_guessed: {"identity", "request id"},
+    a_suffix_is_cut_off_whatever_follows_it: {"limits"},
+    a_brokers_close_frees_what_is_opening: {"identity", "quiet"},
+    what_the_proxy_closes_is_free_at_once: {"identity", "quiet"},
+    a_producer_that_comes_after_its_close_is_passed_over: {"identity"},
+    a_refused_unsubscribing_frees_the_id: {"identity", "quiet"},
+    a_closes_answer_ends_whoever_has_the_id_by_then: {"identity", "quiet"},
+    the_name_that_a_broker_gives_is_not_heard: {"name"},
+}
+"""Each with the rules that break by it."""

@@ -1,0 +1,19 @@
+"""Each hole that is put back is found by the machine: else its silence about the product would say nothing."""
+
+import pytest
+
+from tests.proxy.identity.driver import run, steps_of
+from tests.proxy.identity.holes import HOLES, Hole
+
+MOST_SEEDS = 500
+"""Half of those that the product itself has to pass."""
+
+
+@pytest.mark.parametrize("hole", HOLES, ids=lambda hole: hole.__name__)
+def test_it_is_found(hole: Hole, monkeypatch: pytest.MonkeyPatch) -> None:
+    hole(monkeypatch)
+    for seed in range(MOST_SEEDS):
+        broken = run(steps_of(seed))
+        if broken is not None and broken.rule in HOLES[hole]:
+            return
+    pytest.fail(f"nothing found in {MOST_SEEDS} duels")
