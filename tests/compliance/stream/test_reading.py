@@ -28,7 +28,9 @@ def through_stream(spark, folder, tables=()):
         found.append(read(batch, Seen(), tables))
 
     checkpoint = str(folder / "_checkpoint")
-    stream = lines(spark, Job(Source("files", str(folder)), Sink(), "out")).writeStream.foreachBatch(keep)
+    job = Job(Source("files", str(folder)), Sink(), str(folder.parent / f"{folder.name}-out"))
+    job.look()
+    stream = lines(spark, job).writeStream.foreachBatch(keep)
     query = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     (batch,) = found
