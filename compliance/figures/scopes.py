@@ -44,7 +44,6 @@ def _names() -> tuple[tuple[str, Column, Column], ...]:
         ("tenant", F.col("tenant"), namespace),
         ("namespace", namespace, F.col("topic")),
         ("resource_group", group, namespace),
-        ("exempt", whole_topic, F.col("topic")),
         ("partitioned_topic", whole_topic, F.col("topic")),
         ("topic", F.col("topic"), stream),
         ("subscription", subscribed, stream),

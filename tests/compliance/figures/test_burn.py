@@ -4,19 +4,16 @@ from compliance.figures.burn import PAIRS, burn_facts
 from tests.compliance.planted import BEGIN
 
 pytestmark = pytest.mark.spark
-COLUMNS = "tenant string, end timestamp, judged_s double, over_s double, waited_s double, short_s double"
+COLUMNS = "tenant string, minute long, judged_s double, over_s double, waited_s double, short_s double"
 
 
 def burned(spark, bad_minutes, minutes, budget=0.01):
     """A limit judged for all of each minute; in the bad ones it was over for half of it."""
-    begin = int(BEGIN.timestamp()) // 60 * 60
+    begin = int(BEGIN.timestamp()) // 60
     rows = [
-        ("acme", begin + 60 * minute + 30, 60.0, 30.0 if minute in bad_minutes else 0.0, 0.0, 0.0)
-        for minute in range(minutes)
+        ("acme", begin + minute, 60.0, 30.0 if minute in bad_minutes else 0.0, 0.0, 0.0) for minute in range(minutes)
     ]
-    raw = spark.createDataFrame(rows, COLUMNS.replace("timestamp", "long"))
-    lines = raw.withColumn("end", raw["end"].cast("timestamp"))
-    return {row.long_s: row for row in burn_facts(lines, 1 - budget).collect()}
+    return {row.long_s: row for row in burn_facts(spark.createDataFrame(rows, COLUMNS), 1 - budget).collect()}
 
 
 def test_a_burn_rate_is_bad_time_over_the_budget_in_both_windows(spark):

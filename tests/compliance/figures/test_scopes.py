@@ -35,8 +35,15 @@ def test_a_consumer_has_its_subscription_and_no_producer(spark):
     assert "role" not in names
 
 
-def test_a_topic_without_partitions_is_no_partitioned_one(spark):
-    assert "partitioned_topic" not in scopes(spark, topic="persistent://acme/orders/new")
+def test_a_topic_without_partitions_is_within_its_own_total(spark):
+    """As the limiter has it: `publish_total` of a topic holds for it, whether it has partitions or not."""
+    topic = "persistent://acme/orders/new"
+    assert scopes(spark, topic=topic)["partitioned_topic"] == (topic, topic)
+
+
+def test_a_suffix_that_brokers_do_not_read_as_a_partition_belongs_to_the_name(spark):
+    topic = "persistent://acme/orders/new-partition-01"
+    assert scopes(spark, topic=topic)["partitioned_topic"] == (topic, topic)
 
 
 def test_the_resource_group_is_shared_by_namespaces(spark):
