@@ -12,6 +12,7 @@ from limiter.rates import Limit, rate
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from proxy.observe.intervals import HEARTBEAT_S, SLICE
+from proxy.sessions.unsent import LOOK_S
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import NO_REQUEST, TOPIC, producer, send, sends
 
@@ -117,6 +118,8 @@ def test_a_timer_is_set_only_by_activity(make_world: Make) -> None:
     world = make_world()
     assert len(world.loop.timers) == 1, "the heartbeat's"
     client, _ = publisher(world)
+    world.advance(2 * LOOK_S)
+    assert len(world.loop.timers) == 1, "nobody looks any more whether the client takes its answers"
     client >> send(0)
     assert len(world.loop.timers) == 2
     world.advance(1)
