@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import subprocess
 import sys
 import time
@@ -12,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from loadgen.real.jars import jars
-from loadgen.real.java import require_java
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.conftest import sluice_or_broker
+from tests.real.publishers import Rounds, by_java
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import open_sender, payload, quiet_client, receive
@@ -32,7 +30,6 @@ LIMITS: dict[str, Any] = {
     DROPPED: {"publish": {"messages": "1/min"}},
 }
 DROPPED_COUNT = 40
-REFUSED_SOURCE = Path(__file__).with_name("RejectedPublisher.java")
 HELD_SOURCE = Path(__file__).with_name("held_publisher.py")
 
 
@@ -51,11 +48,8 @@ def exchange(sluice: SluiceProcess) -> None:
 
 def refuse(sluice: SluiceProcess) -> Counter[str]:
     """What became of each message of a Java client that sends more than the limit lets pass."""
-    command = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(REFUSED_SOURCE)]
-    command += [sluice.service_url, REFUSED, "5", "30", "300"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    fates = Counter(re.findall(r"^message \d+ (\w+)", done.stdout, re.MULTILINE))
+    said = by_java(sluice.service_url, REFUSED, Rounds("single", rounds=5, in_round=30))
+    fates = Counter(fate.said.split()[0] for fate in said)
     assert set(fates) == {"stored", "NotAllowedException"}
     return fates
 
