@@ -55,14 +55,15 @@ def flow_frame(consumer_id: int, permits: int) -> bytes:
         permits: 1 to MOST_PERMITS.
     """
     body = bytearray((_CONSUMER,))
-    _add_varint(body, consumer_id)
+    add_varint(body, consumer_id)
     body.append(_PERMITS)
-    _add_varint(body, permits)
+    add_varint(body, permits)
     size = len(body)
     return bytes((0, 0, 0, size + 8, 0, 0, 0, size + 4, _TYPE, FLOW, _BODY, size)) + body
 
 
-def _add_varint(body: bytearray, number: int) -> None:
+def add_varint(body: bytearray, number: int) -> None:
+    """Write a number of 0 to 2⁶⁴-1 behind `body`."""
     while number >= 0x80:
         body.append(number & 0x7F | 0x80)
         number >>= 7

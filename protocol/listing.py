@@ -10,6 +10,7 @@ Source: CommandGetTopicsOfNamespaceResponse of PulsarApi.proto
 
 from protocol.commands import SIZES, encode, read
 from protocol.errors import MalformedFrame
+from protocol.flow import add_varint
 from protocol.walk import varint
 
 _BEGIN = b"\x08\x21\x8a\x02"
@@ -61,8 +62,5 @@ def _rewritten(command: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     written = bytearray()
-    while number >= 0x80:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
+    add_varint(written, number)
     return bytes(written)

@@ -38,6 +38,10 @@ def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes
     return encode(answer)
 
 
+TOO_MUCH_KEPT = "as much is kept for this client as may be (client_memory)"
+"""Why a command is refused that would have to be remembered."""
+
+
 class RefusedError(Exception):
     """A client's command goes no further; the client is told why.
 

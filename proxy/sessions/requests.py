@@ -26,7 +26,7 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.observe.counters import Counters
 from proxy.pool import Claim
-from proxy.refusals import RefusedError
+from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 
 MOST_REQUESTS = 10_000
 """Requests of one connection that are without an answer."""
@@ -98,7 +98,7 @@ class Requests:
         if len(self._under_way) >= MOST_REQUESTS:
             raise RefusedError(TooManyRequests, f"{MOST_REQUESTS} requests of this connection are without an answer")
         if not self._memory.take(memory):
-            raise RefusedError(TooManyRequests, "as much is kept for this client as may be (client_memory)")
+            raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
         return self._sent(command, command.request_id, act, memory)
 
     def forward_close(self, command: Any, act: Answered) -> bytes:

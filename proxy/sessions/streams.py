@@ -43,7 +43,7 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.admission import NotAdmittedError
 from proxy.observe.connection import Connection
 from proxy.pool import Claim
-from proxy.refusals import NO_REQUEST, RefusedError, request_refused
+from proxy.refusals import NO_REQUEST, TOO_MUCH_KEPT, RefusedError, request_refused
 from proxy.sessions.admittance import Admittance, error_of
 from proxy.sessions.engine import Engine
 from proxy.sessions.flows import Grants
@@ -175,7 +175,7 @@ class Streams:
             raise RefusedError(error_of(error.what), str(error)) from None
         if not self._memory.take(_memory_of(name)):
             self._admittance.close(stream)
-            raise RefusedError(TooManyRequests, "as much is kept for this client as may be (client_memory)")
+            raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
         relay.streams[name.stream_id] = stream
         whose = self.connection
         client = Client(name.producer_name, whose.client_role, whose.client_host, name.subscription)
