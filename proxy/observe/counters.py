@@ -44,6 +44,8 @@ class Counters:
     """Commands of clients that went on without the fields that this proxy does not know."""
     answers_ignored: int = 0
     """Brokers' answers to no request of this connection, which went nowhere."""
+    address_overruns: int = 0
+    """Times that the connections of one address began to be read in turns."""
     blocked: Words = field(default_factory=Words)
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
     not_admitted: Words = field(default_factory=Words)
