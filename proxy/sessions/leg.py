@@ -153,24 +153,25 @@ class Leg(Throttled):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop, which has read so much."""
         group = self.group
-        if group is None or not group.is_crowded:
-            self._pass_on(nbytes)
-            return
-        began = group.begin(self)
-        try:
-            self._pass_on(nbytes)
-        finally:
-            group.end(self, began)
-
-    def _pass_on(self, nbytes: int) -> None:
+        is_measured = group is not None and group.is_crowded
+        began = group.begin(self) if group is not None and is_measured else 0
         self.bytes_read += nbytes
         self.take(self._buffer.data, nbytes)
         relay = self.relay
         if relay is None:
-            return
-        if nbytes < LEAST_READ << self._step:
             self._full_reads = 0
-        elif relay.passes and self._step < STEPS:
+        elif nbytes < LEAST_READ << self._step:
+            self._full_reads = 0
+            if not relay.passes:
+                self._step = 0
+        else:
+            self._was_full(relay)
+        if group is not None and is_measured:
+            group.end(self, began)
+
+    def _was_full(self, relay: Relay) -> None:
+        """As much came as could be read at once."""
+        if relay.passes and self._step < STEPS:
             self._step += 1
         else:
             self._full_reads += 1
