@@ -18,6 +18,7 @@ from math import inf
 from msgspec import Struct
 
 from compliance.judging.facts import LinePlace
+from compliance.judging.spells import Spelling
 from compliance.schema import OBSERVED
 
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
@@ -197,6 +198,10 @@ class Judged:
     entitlement: Owed | None
     minutes: dict[int, Minute]
     doubts: list[Doubt]
+    over: Spelling
+    """When more passed than is allowed."""
+    short: Spelling
+    """When less passed than was owed."""
 
 
 @dataclass
@@ -512,6 +517,7 @@ class Account:
         self._starving: _Starving | None = None
         self._has_streams = self._differs = self._is_named = False
         self._minutes: dict[int, Minute] = {}
+        self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
 
     # ---- in
@@ -544,7 +550,8 @@ class Account:
     def close(self) -> Judged:
         """What came out."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
-        return Judged(windows, self._owing.facts(), self._minutes, list(self._doubts.values()))
+        doubts = list(self._doubts.values())
+        return Judged(windows, self._owing.facts(), self._minutes, doubts, self._when_over, self._when_short)
 
     # ---- containment
 
@@ -747,6 +754,8 @@ class Account:
         if not is_judged and short is None:
             return
         minute = self._minutes.setdefault(line.wall_us[1] // 60_000_000, Minute())
+        self._when_over.add(line.wall_us[0], line.duration_s, is_broken=over)
+        self._when_short.add(line.wall_us[0], short or 0.0, is_broken=bool(short))
         if is_judged:
             minute.judged_s += line.duration_s
             minute.over_s += line.duration_s if over else 0.0

@@ -21,6 +21,7 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.proposals import Proposal
+from compliance.judging.spells import Spells
 from compliance.latest import AHEAD, RunEnd
 
 
@@ -130,12 +131,12 @@ class KeptFacts(Struct, frozen=True, kw_only=True):
     """Lines that were judged: each of them ends windows."""
     judged_s: float
     """Time that they span, seconds."""
-    over_s: float
-    """Of it: lines that drove what passed further above what is allowed."""
     waited_s: float
     """Time in which somebody waited, seconds."""
-    short_s: float
-    """Of it: in lines whose last ten seconds passed less than owed."""
+    over: Spells | None
+    """Of the time: lines that drove what passed further above what is allowed; null without any."""
+    short: Spells | None
+    """Of the time waited: in lines whose last ten seconds passed less than owed; null likewise."""
 
 
 class ContainmentFacts(Struct, frozen=True, kw_only=True):
@@ -330,6 +331,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     unread: int = 0
     """How many of these may hold lines of the log."""
     rates: list[RateFacts] = []
+    tenant_rates: list[RateFacts] = []
+    """What the pages of tenants show."""
     charts_left_out: int = 0
     """Limits (or, where there are none, topics) that have no chart."""
     kept: list[KeptFacts] = []

@@ -34,6 +34,7 @@ from compliance.judging.facts import (
     KeptFacts,
     LimiterFacts,
 )
+from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BOOT, LIMITER
 from compliance.strict import BEGIN_OF_1970
 
@@ -67,7 +68,10 @@ class Found(msgspec.Struct):
     windows: list[Window]
     owed: Owed | None
     doubts: list[Doubt]
-    kept: tuple[int, float, float, float, float]
+    kept: tuple[int, float, float]
+    """Lines, seconds judged, seconds waited."""
+    over: Spells | None
+    short: Spells | None
     alone: LimiterFacts | None
     """Of a limit that only streams name."""
 
@@ -424,7 +428,7 @@ def moment(micros: int) -> datetime:
 def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
     minutes = list(found.minutes.items())
     lines = sum(minute.lines for _, minute in minutes)
-    judged_s, over_s, waited_s, short_s = (sum(getattr(minute, name) for _, minute in minutes) for name in _KEPT)
+    judged_s, waited_s = (sum(getattr(minute, name) for _, minute in minutes) for name in ("judged_s", "waited_s"))
     scores = [window.excess / (window.limit or 1) for window in found.windows]
     owed = found.entitlement
     if owed is not None:
@@ -432,7 +436,8 @@ def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
     if found.doubts:
         scores.append(max([0.0, *scores]))
     alone = seen.alone()
-    payload = Found(found.windows, owed, found.doubts, (lines, judged_s, over_s, waited_s, short_s), alone)
+    kept, over, short = (lines, judged_s, waited_s), _spells(found.over), _spells(found.short)
+    payload = Found(found.windows, owed, found.doubts, kept, over, short, alone)
     rows: list[dict[str, Any]] = [
         {
             "score": max(scores, default=None),
@@ -445,6 +450,13 @@ def _batch(key: tuple[str, ...], seen: _Seen, found: Judged) -> pa.RecordBatch:
     rows += [{"minute": at} | {name: getattr(minute, name) for name in _KEPT} for at, minute in minutes]
     whose = dict(zip(LIMITER, key, strict=True)) | {"tenant": seen.tenant}
     return pa.RecordBatch.from_pylist([whose | row for row in rows], schema=_ARROW)
+
+
+def _spells(of: Spelling) -> Spells | None:
+    if not of.times:
+        return None
+    first, longest = moment(of.first_us), moment(of.longest_us)
+    return Spells(times=of.times, seconds=of.seconds, first=first, longest=longest, longest_s=of.longest_s)
 
 
 _KEPT = ("judged_s", "over_s", "waited_s", "short_s")
@@ -480,9 +492,8 @@ def tables_of(rows: Sequence[Any]) -> LimiterTables:
             tables.entitlement.append(EntitlementFacts(**whose, **_timed(found.owed)))
         tables.doubts += [DoubtFacts(**whose, **_timed(doubt)) for doubt in found.doubts]
         if found.kept[0]:
-            lines, judged_s, over_s, waited_s, short_s = found.kept
-            times = {"judged_s": judged_s, "over_s": over_s, "waited_s": waited_s, "short_s": short_s}
-            tables.kept.append(msgspec.convert(whose | {"lines": lines} | times, KeptFacts))
+            times = dict(zip(("lines", "judged_s", "waited_s"), found.kept, strict=True))
+            tables.kept.append(msgspec.convert(whose | times | {"over": found.over, "short": found.short}, KeptFacts))
         if found.alone is not None:
             tables.alone.append(found.alone)
     return tables
