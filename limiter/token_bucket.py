@@ -147,8 +147,8 @@ class TokenBucket:
         self._paid_at = self._earned_at + max(0, -(self._balance // self._per_ns))
 
     def told(self, now: int) -> tuple[float, float]:
-        """Tokens at hand or lent, negative in debt; and those for which it had no room since this was asked before."""
-        held, overflow = self._earn(now) + self.lent * self._per_token, self._overflow
+        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before."""
+        held, overflow = self._earn(now), self._overflow
         self._overflow = 0
         return held / self._per_token, overflow / self._per_token
 

@@ -70,6 +70,8 @@ class Line(Struct, array_like=True):
     reserved_s: float
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
+    lent: tuple[int, ...] = (0, 0)
+    """What workers had been lent at its end, and may have passed already."""
 
     @property
     def is_in_force(self) -> bool:
@@ -99,6 +101,11 @@ class Streams(Struct, array_like=True):
     """The limit's value as streams have it for which it is the lowest."""
     members: int = 0
     """How many streams have a line."""
+    least_messages: int | None = None
+    """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
+    that passed."""
+    is_alone: bool = True
+    """Each of these streams is under no other limit."""
     starving: tuple[str, int, int] | None = None
     """Of the streams that waited on it in all of the span and passed nothing, the one that has waited longest: which,
     and the messages and bytes that it holds."""
@@ -128,6 +135,7 @@ class Owed(Struct):
     waited_s: float
     served_s: float
     deficit_s: float
+    late_s: float
     passed_messages: int
     passed_bytes: int
     owed_messages: float | None
@@ -159,16 +167,24 @@ class RunNotes:
     Args:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
+        changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
         holes: Numbers of the lines behind missing ones, ascending.
     """
 
     has_begin: bool = True
     changes: Sequence[int] = ()
+    changed_us: Sequence[int] = ()
     holes: Sequence[int] = ()
 
     def changes_between(self, after: int, until: int) -> int:
         """How many lines between the two tell of a change."""
         return _between(self.changes, after, until)
+
+    def late_s(self, after: int, line: Line) -> float:
+        """For how long of a line, at the most, what was before a change was in force."""
+        known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
+        late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
+        return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_torn(self, after: int, until: int) -> bool:
         """Whether lines between the two are missing."""
@@ -222,6 +238,10 @@ class _Over:
     passed: int = 0
     record: float = -inf
     worst: Window | None = None
+    extra: float = 0.0
+    """Earned in the next line besides, before a change came into force."""
+    is_unclear: bool = False
+    """Workers may have been lent what passed in the last line, or it was too much: the lines do not tell."""
 
     def tune(self, rate: float | None, burst: float | None, step: "_Step") -> None:
         """What is in force in the next line."""
@@ -233,6 +253,7 @@ class _Over:
         else:
             # When the value changed in a gap is not known: what is best for the limiter.
             self.room = min(max(self.burst, burst), self.room + max(self.rate, rate) * step.gap_s)
+            self.extra = max(0.0, self.rate - rate) * step.late_s
             self.unpaid_s -= step.gap_s
             if rate != self.rate or burst != self.burst:
                 self._change(rate, follows=step.follows)
@@ -254,18 +275,34 @@ class _Over:
                 self.room *= min(rate, self.made_at) / min(self.rate, self.made_at)
         self.unpaid_s = max(0.0, -self.room / rate)
 
-    def add(self, line: Line | Streams, earned_s: float, passed: int, largest: int) -> bool:
-        """Replay a line; whether it drives what passed further above what is allowed."""
+    def add(
+        self, line: Line | Streams, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
+    ) -> bool:
+        """Replay a line; whether it drives what passed further above what is allowed.
+
+        Args:
+            line: The line.
+            earned_s: So long it is.
+            passed: What it passed.
+            largest: The largest entry.
+            lent: What workers may have passed of it by what they were lent before, and whether that is known.
+        """
+        self.is_unclear = False
         if not self.is_on:
             return False
         self.unpaid_s -= earned_s
         if self.begin is None or self.room >= self.burst:
             self.begin, self.begin_passed, self.room = line, self.passed, self.burst
         self.passed += passed
-        self.room += self.rate * earned_s - passed
+        self.room += self.rate * earned_s + self.extra - passed
+        self.extra = 0.0
         if passed <= 0:
             return False
         excess = -self.room - largest
+        if passed <= lent[0]:
+            # It was taken from the bucket before: so it may pass while others' entry is paid for.
+            self.is_unclear = not lent[1] and excess > excess_tolerance(self.rate)
+            return False
         tolerance = excess_tolerance(self.rate)
         window_passed = self.passed - self.begin_passed
         if self.worst is None or excess > self.worst.excess + _ROUNDING:
@@ -299,6 +336,7 @@ class _Over:
             "begin_passed",
             "passed",
             "record",
+            "extra",
         ):
             setattr(self, name, getattr(other, name))
 
@@ -350,10 +388,12 @@ class _Held:
             self.most += fast * step.gap_s
         if self.most < 0 and rate < self.rate:
             self.most *= rate / self.rate
+        self.most += max(0.0, self.rate - rate) * step.late_s
         # A debt that was made at a higher rate stays in seconds up to that one.
         self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
         if self.least < 0 and rate > self.rate:
             self.least *= min(rate, self.made_at) / self.rate
+        self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)
         self.most = min(self.most, burst + 1)
@@ -401,6 +441,7 @@ class _Step:
         is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
         is_unknown: What the buckets hold is not known.
         follows: The measured part of a relative limit is another one.
+        late_s: For so long of the next line the value of before was in force, at the most.
     """
 
     gap_s: float = 0.0
@@ -408,6 +449,7 @@ class _Step:
     is_hidden: bool = False
     is_unknown: bool = False
     follows: bool = False
+    late_s: float = 0.0
 
 
 @dataclass
@@ -431,6 +473,7 @@ class _Waited(Struct, array_like=True):
     unexplained_s: float
     surplus_s: float
     passed: tuple[int, ...]
+    late_s: float
 
 
 class _Owing:
@@ -480,6 +523,7 @@ class _Owing:
             waited_s=sum(one.waited_s for one in window),
             served_s=sum(one.waited_s for one in window) - lacking,
             deficit_s=deficit,
+            late_s=sum(one.late_s for one in window),
             passed_messages=passed[0],
             passed_bytes=passed[1],
             owed_messages=_owed(window, passed, 0),
@@ -530,6 +574,7 @@ class Account:
         self._has_streams = self._has_streams or bool(streams)
         passed = _sums(lines)
         said = _sums(streams) if self._has_streams and all(line.is_in_force for line in lines) else passed
+        said = self._as_entries(lines, streams, said, passed)
         differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
             self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
@@ -546,6 +591,19 @@ class Account:
             self._count(line, over=over, short=self._serve(line, step, served, denied_s, starved_s))
             self._before = line
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _as_entries(
+        self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Of older lines the streams' account, where it may be the limiter's own: entries may count as one."""
+        least = sum(one.passed[0] if one.least_messages is None else one.least_messages for one in streams)
+        if not least <= passed[0] < said[0] or not _is_limited(lines, 0):
+            return said
+        own = f"it passed {passed[0]:,} by its own line: whether each counts as one, the lines do not tell"
+        self._doubt(
+            "entries", f"its streams passed {said[0]:,} messages in {least:,} entries, and {own}", (*streams, *lines)
+        )
+        return (passed[0], said[1])
 
     def close(self) -> Judged:
         """What came out."""
@@ -569,15 +627,31 @@ class Account:
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         is_unknown = before.mode == OBSERVED or self._notes.is_torn(before.seq, line.seq)
-        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows)
+        late_s = self._notes.late_s(before.seq, line)
+        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s)
 
     def _replay(self, line: Line, step: _Step) -> bool:
         is_over = False
         for bucket, over in enumerate(self._over):
             unit = bucket % 2
             over.tune(*_in_force(line, bucket), step)
-            is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
+            passed, lent = line.passed[unit], self._lent(line, bucket)
+            is_over = over.add(line, line.duration_s, passed, line.largest[unit], lent) or is_over
+            if over.is_unclear:
+                said = (
+                    f"{passed:,} {BUCKETS[unit]} passed while others were paid for: perhaps by what workers were lent"
+                )
+                self._doubt("lent", said, (line,))
         return is_over
+
+    def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
+        """What workers may have passed by what they were lent before, and whether the lines tell.
+
+        Half of a burst is lent at the most.
+        """
+        if line.idle_s is None:
+            return (line.bursts[bucket] or 0.0) / 2, False
+        return (0 if self._before is None else self._before.lent[bucket % 2]), True
 
     def _replay_streams(self, line: Line, step: _Step, said: tuple[int, ...], streams: Sequence[Streams]) -> bool:
         is_over = False
@@ -588,7 +662,7 @@ class Account:
                 else (line.largest[unit])
             )
             over.tune(*_in_force(line, unit), step)
-            is_over = over.add(line, line.duration_s, said[unit], largest) or is_over
+            is_over = over.add(line, line.duration_s, said[unit], largest, self._lent(line, unit)) or is_over
         return is_over
 
     def _without_lines(self, streams: Sequence[Streams]) -> None:
@@ -683,7 +757,8 @@ class Account:
             return None
         waited_s = min(line.waited_s + denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
-        lacking_s = self._lacking(line, on, passed, closed_s)
+        # What is lent at the end nobody else can have had.
+        lacking_s = self._lacking(line, on, tuple(map(sum, zip(passed, line.lent, strict=True))), closed_s)
         vanished_s = 0.0
         for bucket, held in on:
             unit, alone = bucket % 2, closed_s if len(on) == 1 else None
@@ -702,7 +777,8 @@ class Account:
         is_suspect = not is_told and len(on) > 1
         surplus_s = waited_s - served_s if is_suspect else -waited_s
         unexplained_s = unexplained_s if is_told else 0.0
-        one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed)
+        late_s = min(short_s, line.idle_s or 0.0)
+        one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed, late_s)
         return waited_s if self._owing.add(one, entry_s) else 0.0
 
     def _lacking(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...], closed_s: float) -> float:
@@ -738,6 +814,8 @@ class Account:
             missing = expected - told
         else:
             tolerance = 0.01 + held.rate * (1e-5 + 1e-3 * held.gap_s)
+            # Earned without room for it, perhaps before the line.
+            least -= line.overflow[bucket]
             missing = least - told if told < least else min(0.0, most - told)
             expected = told + missing
         if abs(missing) <= tolerance:

@@ -181,6 +181,9 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """How many seconds' worth of the limit passed meanwhile."""
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
+    late_s: float
+    """Of what was lacking there: so long somebody waited, by the limit's own lines, while each bucket had a token. So the
+    proxy was late: it had no time on its processors, as a rule."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
@@ -210,7 +213,8 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     it, and it has no line. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not
     hold what it should. `starved`: a stream waited and passed nothing, while others passed much. `change`: it was
     changed, and its value is as before. `stream`: what a stream offered is not what passed, was dropped, was rejected
-    and is held."""
+    and is held. `entries`: older lines do not tell whether an entry counts as one. `lent`:
+    it passed something in debt, and does not tell whether workers had been lent it."""
     said: str
     """The first time, with both numbers."""
     start: datetime

@@ -53,6 +53,7 @@ _LINE = (
     "throttled_ms",
     "idle_ms",
     "reserved_ms",
+    *(f"lent_{unit}" for unit in _UNITS),
     *(f"tokens_{bucket}" for bucket in BUCKETS),
     *(f"overflow_{bucket}" for bucket in BUCKETS),
 )
@@ -253,6 +254,9 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     """
     each = under_limits(intervals, levels)
     counted = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
+    is_told = F.col("limit_levels").isNotNull()
+    counts_least = F.when(is_told | F.col("charged_messages").isNotNull(), counted["messages"])
+    least = counts_least.otherwise(F.least("passed_entries", counted["messages"]))
     largest = {
         unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
         for unit, count in counted.items()
@@ -280,8 +284,10 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         F.coalesce(F.max(F.when(F.size("under") == 1, waited)), F.lit(0.0)).alias("only_wait_ms"),
         F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
         F.count("*").alias("members"),
+        F.sum(least).alias("least_messages"),
+        F.bool_and(F.size("under") == 1).alias("is_alone"),
         F.min_by(starving, F.when(is_starving, F.struct("held_since", "seq"))).alias("starving"),
-        F.bool_or(F.col("limit_levels").isNotNull()).alias("is_told"),
+        F.bool_or(is_told).alias("is_told"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
     )
@@ -394,6 +400,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
+        lent=tuple(count or 0 for count in _both(row, "lent")),
     )
 
 
@@ -412,6 +419,8 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         is_told=row["is_told"],
         said=_both(row, "limit"),
         members=row["members"],
+        least_messages=row["least_messages"],
+        is_alone=row["is_alone"],
         starving=row["starving"] and tuple(row["starving"].values()),
     )
 

@@ -291,14 +291,20 @@ def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     """Of each run in which something was changed or is missing, where."""
-    changes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for row in logs.of("change").select(*BOOT, "seq").limit(MOST_NOTES).collect():
-        changes[row.proxy_id, row.boot_id].append(row.seq)
+    told = logs.of("change").select(*BOOT, "seq", F.unix_micros("start").alias("at_us"))
+    for row in told.limit(MOST_NOTES).collect():
+        changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     return {
-        run: RunNotes(has_begin=0 not in holes[run], changes=sorted(changes[run]), holes=sorted(holes[run]))
+        run: RunNotes(
+            has_begin=0 not in holes[run],
+            changes=[seq for seq, _ in sorted(changes[run])],
+            changed_us=[at_us for _, at_us in sorted(changes[run])],
+            holes=sorted(holes[run]),
+        )
         for run in {*changes, *holes}
     }
 

@@ -16,7 +16,7 @@ from compliance.report.charts import charts
 from compliance.report.numbers import numbered, percent, quantity, span, whole, window
 from compliance.report.report import Report
 from compliance.report.tenants import limits_of, topics_of
-from compliance.report.words import broken_for, clock, containment, entitlement, unknown_for, unseen
+from compliance.report.words import broken_for, clock, containment, entitlement, late, unknown_for, unseen
 
 
 def render(report: Report) -> str:
@@ -152,6 +152,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "contained": containment,
     "kept": entitlement,
     "broken_for": broken_for,
+    "late": late,
     "unseen": unseen,
     "why": lambda limiter: unknown_for([limiter]),
     "between": between,

@@ -50,6 +50,14 @@ def entitlement(limiter: LimiterVerdict) -> str:
     return _kept(limiter.entitlement_share, waited, limiter.entitlement_broken)
 
 
+def late(limiter: LimiterVerdict) -> str:
+    """Whether the proxy itself tells why less passed than was owed."""
+    least = limiter.worst_entitlement
+    if least is None or limiter.entitlement != "violated" or not least.late_s:
+        return ""
+    return f"the proxy was late by {span(least.late_s)} in that window, by its own account: was its machine busy?"
+
+
 def unseen(limiter: LimiterVerdict) -> str:
     """What would not have been seen, unless a violation was."""
     if limiter.unseen_percent is None or limiter.entitlement not in ("compliant", "unknown"):

@@ -60,12 +60,16 @@ class TakenStream(NamedTuple):
 
 
 class TakenLimiter(NamedTuple):
-    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`."""
+    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`.
+
+    `ahead` are messages and bytes of these that workers were lent.
+    """
 
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
     balances: tuple[tuple[float, float] | None, ...]
+    ahead: tuple[int, int]
 
 
 class Tally:
@@ -116,7 +120,8 @@ class Tally:
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
         limiter.count_idle(now)
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now))
+        ahead = limiter.ahead_messages, limiter.ahead_size
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), ahead)
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """What the stream's line says that was counted; adds it to the totals."""
@@ -158,6 +163,9 @@ class Tally:
                 fields[f"tokens_{name}"], overflow = balance
                 if overflow:
                     fields[f"overflow_{name}"] = overflow
+        fields |= {
+            f"lent_{unit}": count for unit, count in zip(("messages", "bytes"), taken.ahead, strict=True) if count
+        }
         return fields
 
     def end(self) -> None:

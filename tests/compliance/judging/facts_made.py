@@ -102,6 +102,7 @@ def containment_fact(excess, **more):
 
 def entitlement_fact(deficit_s, **more):
     values: dict[str, Any] = {"start": BEGIN, "end": END, "waited_s": 10.0, "served_s": 9.0, "deficit_s": deficit_s}
+    values["late_s"] = 0.0
     values |= {"first_line": FIRST_LINE, "last_line": LAST_LINE}
     values |= {"passed_messages": 900, "passed_bytes": 90_000, "owed_messages": 1000.0, "owed_bytes": None}
     whole: dict[str, Any] = {"whole_waited_s": 10.0, "whole_served_s": 9.5, "whole_deficit_s": -1.0, "unseen_s": 0.11}

@@ -193,6 +193,7 @@ class GateLog:
             reserved_s=0.0 if self.older else fields.get("reserved_ms", 0.0) / 1e3,
             tokens=tuple(None if self.older else fields.get(f"tokens_{name}") for name in BUCKETS),
             overflow=tuple(0.0 if self.older else fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
+            lent=tuple(0 if self.older else fields.get(f"lent_{name}", 0) for name in BUCKETS[:2]),
         )
 
 

@@ -1,5 +1,6 @@
 """Lines judged without Spark: what the job's data frames do with them before and behind, in plain Python."""
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -22,8 +23,9 @@ def micros(time: Any) -> int:
 def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name; of a run without steps of the clock."""
     lines = list(lines)
-    changes = [line.seq for line in lines if isinstance(line, ChangeLine)]
-    known = RunNotes(**({"changes": changes} | notes))
+    changes = [line for line in lines if isinstance(line, ChangeLine)]
+    told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
+    known = RunNotes(**(told | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 
 
@@ -63,12 +65,19 @@ def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:
 
 
 def name_at(line: IntervalLine, level: str) -> str:
+    whole_topic = re.sub(r"-partition-\d+$", "", line.topic)
     names = {
         "proxy": "",
         "tenant": line.tenant,
         "namespace": f"{line.tenant}/{line.namespace}",
+        "resource_group": line.resource_group,
+        "partitioned_topic": whole_topic,
         "topic": line.topic,
-        "exempt": line.topic,
+        "subscription": f"{line.subscription}@{line.topic}",
+        "producer": f"{line.producer_name}@{whole_topic}",
+        "role": line.client_role,
+        "address": line.client_network or line.client_address.rpartition(":")[0],
+        "exempt": whole_topic,
     }
     return names[level]
 
@@ -103,7 +112,31 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         said=(said[0].limit_messages, said[0].limit_bytes if said[0].limit_messages is None else None)
         if said
         else (None, None),
+        members=len(lines),
+        least_messages=sum(least_counted(line) for line in lines),
+        is_alone=all(len(under) == 1 for _, under in members),
+        starving=starving(level, name, lines),
     )
+
+
+def least_counted(line: IntervalLine) -> int:
+    is_told = line.limit_levels is not None or line.charged_messages is not None
+    return counted(line, "messages") if is_told else min(line.passed_entries, counted(line, "messages"))
+
+
+def starving(level: str, name: str, lines: list[IntervalLine]) -> tuple[str, int, int] | None:
+    """Who has waited longest of those that waited on it in all of the span."""
+    waiting = [
+        line
+        for line in lines
+        if (line.reason, line.reason_name) == (level, name)
+        and line.throttled_ms >= line.duration_ms
+        and not line.passed_entries
+    ]
+    first = min(waiting, key=lambda line: (line.held_since or line.start, line.seq), default=None)
+    if first is None:
+        return None
+    return f"{first.connection_id}/{first.stream_id}", first.held_messages, first.held_bytes
 
 
 def excess(found: Judged) -> float:

@@ -1,5 +1,7 @@
 """What one limiter's lines prove and what they do not: by hand, one situation a test, none of it on Spark."""
 
+from datetime import timedelta
+
 import pytest
 
 from compliance.judging.account import UNSEEN_S
@@ -160,7 +162,7 @@ def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
     log.limit(20, start=middle, duration_ms=500.0, rate=50.0, **CALM)
     log.interval(70)
     assert doubts(judged(log)) == set()
-    log.lines[-1] = replaced(log.lines[-1], passed_messages=71)
+    log.lines[-1] = replaced(log.lines[-1], passed_messages=71, passed_entries=71)
     assert doubts(judged(log)) == {"streams"}
 
 
@@ -292,3 +294,53 @@ def test_a_minute_tells_for_how_long_each_promise_was_kept():
     sums = [sum(getattr(minute, name) for minute in found.minutes.values()) for name in ("judged_s", "over_s")]
     assert sums == [60, 1]
     assert sum(minute.waited_s for minute in found.minutes.values()) == 60
+
+
+# ---- workers
+
+
+def test_what_workers_were_lent_may_pass_while_a_large_entry_is_paid_for():
+    large = {"largest_entry_messages": 500, "lent_messages": 5, "tokens_messages": -385.0} | CALM
+    behind = (5, {"tokens_messages": -290.0} | CALM)
+    assert excess(judged(lines((500, large), behind, idle_ms=0.0))) < 0
+    assert excess(judged(lines((500, large), (6, {"tokens_messages": -291.0} | CALM), idle_ms=0.0))) > 0
+    assert excess(judged(lines((500, large | {"lent_messages": 0}), behind, idle_ms=0.0))) > 0
+
+
+def test_older_lines_do_not_tell_what_was_lent_and_so_accuse_nobody_of_half_a_burst():
+    large = {"largest_entry_messages": 500} | CALM
+    found = judged(lines((500, large), (5, CALM)))
+    assert (excess(found) < 0, doubts(found)) == (True, {"lent"})
+    assert excess(judged(lines((500, large), (6, CALM)))) > 0
+
+
+def test_what_is_lent_at_the_end_of_a_line_is_not_kept_back():
+    full = (0, {"tokens_messages": 10.0, "overflow_messages": 100.0} | CALM)
+    last = {"tokens_messages": 10.0, "overflow_messages": 98.0, "throttled_ms": 30.0}
+    assert deficit_s(judged(lines(full, (2, last | {"lent_messages": 8}), idle_ms=0.0))) < 0
+    assert deficit_s(judged(lines(full, (2, last), idle_ms=0.0))) > 0
+
+
+# ---- a change that comes into force behind the begin of a line
+
+
+@pytest.mark.parametrize(("late", "is_over"), [(timedelta(0), True), (timedelta(milliseconds=50), False)])
+def test_up_to_the_moment_of_a_change_what_was_before_is_in_force(late, is_over):
+    log = lines(1100, rate=1000.0)
+    moment = log._head["start"] + late
+    log.change(start=moment, end=moment)
+    log.limit(130, rate=100.0)
+    assert (excess(judged(log)) > 0) == is_over
+
+
+def test_of_older_lines_it_is_not_known_whether_an_entry_counts_as_one_and_so_nobody_is_accused():
+    log = PlantedLog()
+    for _ in range(5):
+        log.interval(300, passed_entries=50)
+        log.limit(50, rate=50.0, **CALM)
+        log.second += 1
+    found = judged(log)
+    assert (excess(found) < 0, doubts(found)) == (True, {"entries"})
+    log.lines[::2] = [replaced(line, limit_levels="topic") for line in log.lines[::2]]
+    found = judged(log)
+    assert (excess(found) > 0, doubts(found)) == (True, {"streams"})
