@@ -47,6 +47,7 @@ class TakenStream(NamedTuple):
         waiting_ns: For how long something had been held at the end; None: nothing was.
         spared: What no limit was charged for; None: nothing was ever spared.
         observed: The same of observed limits; None: there were never any.
+        behind: Of what was held, what is not counted as offered yet.
     """
 
     stream: Stream
@@ -57,6 +58,7 @@ class TakenStream(NamedTuple):
     waiting_ns: int | None
     spared: Passed | None
     observed: TakenObserved | None
+    behind: tuple[int, int]
 
 
 class TakenLimiter(NamedTuple):
@@ -112,6 +114,7 @@ class Tally:
             usage.throttled.running_ns(now) if stream.held else None,
             None if usage.spared is None else usage.spared.take(usage.passed),
             observed,
+            usage.behind,
         )
 
     def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
@@ -131,6 +134,8 @@ class Tally:
         fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
         fields["held_messages"], fields["held_bytes"] = taken.held
+        if any(taken.behind):
+            fields["behind_messages"], fields["behind_bytes"] = taken.behind
         if taken.delays is not None:
             fields["delay_hist"], delay_sum_ns = taken.delays
             fields["delay_sum_ms"] = delay_sum_ns / 1e6
