@@ -385,7 +385,10 @@ class _Held:
         if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
             self.told = None
         if step.is_unsettled:
-            # It may have been any other value meanwhile: what is positive was clipped to that one's burst.
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst, and a debt
+            # that was made at it may be as many seconds now.
+            if step.is_hidden and self.least < 0:
+                self.least = -inf
             self.least, self.most = min(self.least, 1.0), (burst + 1 if step.is_hidden else self.most)
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
