@@ -74,6 +74,10 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """Messages held at the end of the interval."""
     held_bytes: int
     """Bytes held at the end of the interval."""
+    behind_messages: int = 0
+    """What of `held_messages` came to one of the proxy's workers, and counts as offered in a later line."""
+    behind_bytes: int = 0
+    """The bytes of those."""
     held_since: datetime | None = None
     """Since when something of the stream has been held without a break; null if nothing is at the end."""
     throttled_ms: float

@@ -81,6 +81,11 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """The same of the bucket of `peak_messages`."""
     tokens_peak_bytes: float | None = None
     """The same of the bucket of `peak_bytes`."""
+    lent_messages: int = 0
+    """What of these the proxy's workers had been lent at the end of the span, and may have passed already: that counts
+    in the line in whose span they tell it."""
+    lent_bytes: int = 0
+    """The same of the byte bucket."""
     overflow_messages: float = 0.0
     """What the message bucket earned, since the limiter's line before, and had no room for. So of two lines without
     time in between: tokens behind = tokens before + limit times duration - overflow - passed."""

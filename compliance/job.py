@@ -16,8 +16,9 @@ from compliance.log_folder import look_into
 from compliance.place import NOT_WITHIN, is_url, is_within, on_this_machine
 from compliance.report.collect import Asked
 from compliance.report.export import report_json, tables
-from compliance.report.page import render
+from compliance.report.page import render, tenant_pages
 from compliance.report.report import Report, make_report
+from compliance.report.tenants import FOLDER
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
 from compliance.tables import LogTables, read_log, read_tables
@@ -69,7 +70,7 @@ def run(  # noqa: PLR0913 - what is asked, and who is told
     asked: Asked | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Reads what is new, judges everything, writes `report.html`, `report.json`, `usage.csv` and the tables in `csv`.
+    """Reads what is new, judges everything, writes `report.html` and the other files.
 
     Args:
         origin: What is reported on.
@@ -192,10 +193,12 @@ def write(report: Report, out: Path) -> None:
         "report.html": render(report).encode(),
     }
     contents |= {f"{CSV}/{name}": text.encode() for name, text in csv.items()}
+    contents |= {name: text.encode() for name, text in tenant_pages(report).items()}
     try:
-        (out / CSV).mkdir(exist_ok=True)
-        # A table that this report has not would be an earlier one's.
-        for old in set((out / CSV).glob("*.csv")) - {out / name for name in contents}:
+        for folder in (CSV, FOLDER):
+            (out / folder).mkdir(exist_ok=True)
+        # A table or page that this report has not would be an earlier one's.
+        for old in {*(out / CSV).glob("*.csv"), *(out / FOLDER).glob("*.html")} - {out / name for name in contents}:
             old.unlink()
         for name, content in contents.items():
             half = out / f"{name}.tmp"

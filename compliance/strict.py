@@ -36,6 +36,8 @@ _LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
 """No limiter has one of nothing: where there is none, null stands."""
+_BALANCES = frozenset(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))
+"""Below 0 they are a debt."""
 _RULES: dict[Any, Any] = {
     bool: bool,
     str: str,
@@ -102,6 +104,8 @@ def strict(python_type: Any, name: str = "") -> Any:
         return Annotated[int, Meta(ge=0, le=LARGEST)]
     if name in _LIMITS:
         return Annotated[float, Meta(gt=0)]
+    if name in _BALANCES:
+        return float
     return bare if get_origin(bare) is Literal else _RULES[bare]
 
 

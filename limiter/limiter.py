@@ -55,6 +55,9 @@ class Limiter:
         is_observed: Whether it holds nobody, but says what it would hold.
         crossed_at: When somebody last waited here who also waits elsewhere.
         borrowers: Workers that have been lent something of it, which they may use or give back.
+        ahead_messages: What they were lent, and is neither counted as passed nor given back: what they used of it is
+            counted when they tell.
+        ahead_size: The same in bytes.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
@@ -68,6 +71,8 @@ class Limiter:
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
         self.borrowers = 0
+        self.ahead_messages = 0
+        self.ahead_size = 0
         self._idle_from = -1
         self._is_reserved = False
         self._buckets: tuple[TokenBucket | None, ...] = (None,) * 4
@@ -189,8 +194,19 @@ class Limiter:
         self.is_waited_on(now, is_reserved=is_reserved)
 
     def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
-        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None."""
-        return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
+        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None.
+
+        Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
+        """
+        ahead = self.ahead_messages, self.ahead_messages, self.ahead_size, self.ahead_size
+        told: list[tuple[float, float] | None] = []
+        for bucket, more in zip(self._buckets, ahead, strict=True):
+            if bucket is None:
+                told.append(None)
+            else:
+                held, overflow = bucket.told(now)
+                told.append((held + more, overflow))
+        return tuple(told)
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""

@@ -136,11 +136,13 @@ class StreamUsage:
 
     `withheld` runs while permits are asked for that have not been passed on to the broker.
     `spared` is there once the stream was without a backlog where those that have none are to go unlimited.
+    `behind` are messages and bytes of what is held that came to a worker, and are not counted as offered yet.
     `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared` and
     `delays`.
     """
 
     __slots__ = (
+        "behind",
         "delay_max_ns",
         "delays",
         "dropped_messages",
@@ -184,6 +186,7 @@ class StreamUsage:
         self.throttled = Stopwatch()
         self.withheld = Stopwatch()
         self.spared: Spared | None = None
+        self.behind = 0, 0
 
     def add_offered(self, entries: int, messages: int, size: int) -> None:
         """So many entries came, with so many messages and bytes in all."""

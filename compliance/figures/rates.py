@@ -52,13 +52,20 @@ def limiter_rates(
         levels: That they are of.
     """
     mine = _between(limit_lines.join(F.broadcast(wanted), on=list(LIMIT_KEY), how="inner"))
-    passed = _per_step(mine, "passed", *(F.max(name).alias(name) for name in _LIMITS))
+    passed = _per_step(mine, ("passed",), *(F.max(name).alias(name) for name in _LIMITS))
     theirs = _between(of_limiters(interval_lines, wanted, levels))
-    offered = _per_step(theirs, "offered")
+    is_own = F.col("limit_level") == F.col("level")
+    said = {f"limit_{unit}": F.when(is_own, F.col(f"limit_{unit}")) for unit in _FLOWS}
+    offered = _per_step(
+        theirs, ("offered", "passed"), *(F.max(value).alias(f"said_{name}") for name, value in said.items())
+    )
     keys = [*LIMIT_KEY, "step_s", "step"]
-    joined = passed.join(offered, on=keys, how="full")
-    zero = (F.coalesce(f"passed_{unit}", F.lit(0.0)).alias(f"passed_{unit}") for unit in _FLOWS)
-    return joined.select(*keys, "offered_messages", "offered_bytes", *zero, *_LIMITS)
+    by_streams = offered.withColumnsRenamed({f"passed_{unit}": f"by_streams_{unit}" for unit in _FLOWS})
+    joined = passed.join(by_streams, on=keys, how="full")
+    # Where the limit has no lines, what its streams say of it.
+    known = (F.coalesce(f"passed_{unit}", f"by_streams_{unit}").alias(f"passed_{unit}") for unit in _FLOWS)
+    limits = (F.coalesce(f"limit_{unit}", f"said_limit_{unit}").alias(f"limit_{unit}") for unit in _FLOWS)
+    return joined.select(*keys, "offered_messages", "offered_bytes", *known, *limits, *_LIMITS[2:])
 
 
 def topic_rates(interval_lines: DataFrame, wanted: DataFrame) -> DataFrame:
@@ -68,17 +75,15 @@ def topic_rates(interval_lines: DataFrame, wanted: DataFrame) -> DataFrame:
         interval_lines.withColumn("name", F.col("topic")).join(F.broadcast(topics), on=["direction", "name"])
     )
     named = lines.withColumns({"proxy_id": F.lit(""), "level": F.lit("topic")})
-    keys = [*LIMIT_KEY, "step_s", "step"]
-    rates = _per_step(named, "passed").join(_per_step(named, "offered"), on=keys)
-    return rates.withColumns({name: F.lit(None).cast("double") for name in _LIMITS})
+    return _per_step(named, ("passed", "offered")).withColumns({name: F.lit(None).cast("double") for name in _LIMITS})
 
 
 def _between(lines: DataFrame) -> DataFrame:
     return lines.where((seconds(F.col("end")) > F.col("from_s")) & (seconds(F.col("start")) < F.col("to_s")))
 
 
-def _per_step(lines: DataFrame, flow: str, *more: Column) -> DataFrame:
-    names = tuple(f"{flow}_{unit}" for unit in _FLOWS)
+def _per_step(lines: DataFrame, flows: tuple[str, ...], *more: Column) -> DataFrame:
+    names = tuple(f"{flow}_{unit}" for flow in flows for unit in _FLOWS)
     sums = ((F.sum(name) / F.col("step_s")).alias(name) for name in names)
     return spread(lines, names).groupBy(*LIMIT_KEY, "step_s", "step").agg(*sums, *more)
 

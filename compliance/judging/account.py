@@ -18,6 +18,7 @@ from math import inf
 from msgspec import Struct
 
 from compliance.judging.facts import LinePlace
+from compliance.judging.spells import Spelling
 from compliance.schema import OBSERVED
 
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
@@ -69,6 +70,9 @@ class Line(Struct, array_like=True):
     reserved_s: float
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
+    lent: tuple[int, ...] = (0, 0)
+    """What workers had been lent at its end, and may have passed already."""
+    rejected: int = 0
 
     @property
     def is_in_force(self) -> bool:
@@ -98,9 +102,16 @@ class Streams(Struct, array_like=True):
     """The limit's value as streams have it for which it is the lowest."""
     members: int = 0
     """How many streams have a line."""
-    starving: tuple[str, int, int] | None = None
-    """Of the streams that waited on it in all of the span and passed nothing, the one that has waited longest: which,
-    and the messages and bytes that it holds."""
+    least_messages: int | None = None
+    """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
+    that passed."""
+    is_alone: bool = True
+    """Each of these streams is under no other limit."""
+    largest_offered: tuple[int, int] = (0, 0)
+    """No entry that came was larger."""
+    starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
+    """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
+    waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
 
 
 class Window(Struct):
@@ -127,6 +138,7 @@ class Owed(Struct):
     waited_s: float
     served_s: float
     deficit_s: float
+    late_s: float
     passed_messages: int
     passed_bytes: int
     owed_messages: float | None
@@ -158,16 +170,24 @@ class RunNotes:
     Args:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
+        changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
         holes: Numbers of the lines behind missing ones, ascending.
     """
 
     has_begin: bool = True
     changes: Sequence[int] = ()
+    changed_us: Sequence[int] = ()
     holes: Sequence[int] = ()
 
     def changes_between(self, after: int, until: int) -> int:
         """How many lines between the two tell of a change."""
         return _between(self.changes, after, until)
+
+    def late_s(self, after: int, line: Line) -> float:
+        """For how long of a line, at the most, what was before a change was in force."""
+        known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
+        late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
+        return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_torn(self, after: int, until: int) -> bool:
         """Whether lines between the two are missing."""
@@ -197,6 +217,10 @@ class Judged:
     entitlement: Owed | None
     minutes: dict[int, Minute]
     doubts: list[Doubt]
+    over: Spelling
+    """When more passed than is allowed."""
+    short: Spelling
+    """When less passed than was owed."""
 
 
 @dataclass
@@ -217,6 +241,10 @@ class _Over:
     passed: int = 0
     record: float = -inf
     worst: Window | None = None
+    extra: float = 0.0
+    """Earned in the next line besides, before a change came into force."""
+    is_unclear: bool = False
+    """Workers may have been lent what passed in the last line, or it was too much: the lines do not tell."""
 
     def tune(self, rate: float | None, burst: float | None, step: "_Step") -> None:
         """What is in force in the next line."""
@@ -228,6 +256,7 @@ class _Over:
         else:
             # When the value changed in a gap is not known: what is best for the limiter.
             self.room = min(max(self.burst, burst), self.room + max(self.rate, rate) * step.gap_s)
+            self.extra = max(0.0, self.rate - rate) * step.late_s
             self.unpaid_s -= step.gap_s
             if rate != self.rate or burst != self.burst:
                 self._change(rate, follows=step.follows)
@@ -249,18 +278,36 @@ class _Over:
                 self.room *= min(rate, self.made_at) / min(self.rate, self.made_at)
         self.unpaid_s = max(0.0, -self.room / rate)
 
-    def add(self, line: Line | Streams, earned_s: float, passed: int, largest: int) -> bool:
-        """Replay a line; whether it drives what passed further above what is allowed."""
+    def add(
+        self, line: Line | Streams, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
+    ) -> bool:
+        """Replay a line; whether it drives what passed further above what is allowed.
+
+        Args:
+            line: The line.
+            earned_s: So long it is.
+            passed: What it passed.
+            largest: The largest entry.
+            lent: What workers may have passed of it by what they were lent before, and whether that is known.
+        """
+        self.is_unclear = False
         if not self.is_on:
             return False
         self.unpaid_s -= earned_s
-        if self.begin is None or self.room >= self.burst:
-            self.begin, self.begin_passed, self.room = line, self.passed, self.burst
+        # What workers used of a loan is back in the bucket before it counts.
+        full = self.burst + (lent[0] if lent[1] else 0)
+        if self.begin is None or self.room >= full:
+            self.begin, self.begin_passed, self.room = line, self.passed, full
         self.passed += passed
-        self.room += self.rate * earned_s - passed
+        self.room += self.rate * earned_s + self.extra - passed
+        self.extra = 0.0
         if passed <= 0:
             return False
         excess = -self.room - largest
+        if passed <= lent[0]:
+            # It was taken from the bucket before: so it may pass while others' entry is paid for.
+            self.is_unclear = not lent[1] and excess > excess_tolerance(self.rate)
+            return False
         tolerance = excess_tolerance(self.rate)
         window_passed = self.passed - self.begin_passed
         if self.worst is None or excess > self.worst.excess + _ROUNDING:
@@ -294,6 +341,7 @@ class _Over:
             "begin_passed",
             "passed",
             "record",
+            "extra",
         ):
             setattr(self, name, getattr(other, name))
 
@@ -337,7 +385,10 @@ class _Held:
         if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
             self.told = None
         if step.is_unsettled:
-            # It may have been any other value meanwhile: what is positive was clipped to that one's burst.
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst, and a debt
+            # that was made at it may be as many seconds now.
+            if step.is_hidden and self.least < 0:
+                self.least = -inf
             self.least, self.most = min(self.least, 1.0), (burst + 1 if step.is_hidden else self.most)
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
@@ -345,10 +396,12 @@ class _Held:
             self.most += fast * step.gap_s
         if self.most < 0 and rate < self.rate:
             self.most *= rate / self.rate
+        self.most += max(0.0, self.rate - rate) * step.late_s
         # A debt that was made at a higher rate stays in seconds up to that one.
         self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
         if self.least < 0 and rate > self.rate:
             self.least *= min(rate, self.made_at) / self.rate
+        self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)
         self.most = min(self.most, burst + 1)
@@ -396,6 +449,7 @@ class _Step:
         is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
         is_unknown: What the buckets hold is not known.
         follows: The measured part of a relative limit is another one.
+        late_s: For so long of the next line the value of before was in force, at the most.
     """
 
     gap_s: float = 0.0
@@ -403,14 +457,20 @@ class _Step:
     is_hidden: bool = False
     is_unknown: bool = False
     follows: bool = False
+    late_s: float = 0.0
 
 
 @dataclass
 class _Starving:
-    """A stream that waits and passes nothing, for as long as that is so; seconds, and seconds of the limit."""
+    """A stream that waits and passes little, for as long as that is so; seconds, and seconds of the limit.
+
+    `held_s` is as large as its first entry may be; `mine_s` is what it passed.
+    """
 
     who: str
     held_s: float
+    mine_s: float = 0.0
+    passed: int = 0
     members: int = 0
     entry_s: float = 0.0
     served_s: float = 0.0
@@ -426,6 +486,7 @@ class _Waited(Struct, array_like=True):
     unexplained_s: float
     surplus_s: float
     passed: tuple[int, ...]
+    late_s: float
 
 
 class _Owing:
@@ -475,6 +536,7 @@ class _Owing:
             waited_s=sum(one.waited_s for one in window),
             served_s=sum(one.waited_s for one in window) - lacking,
             deficit_s=deficit,
+            late_s=sum(one.late_s for one in window),
             passed_messages=passed[0],
             passed_bytes=passed[1],
             owed_messages=_owed(window, passed, 0),
@@ -506,12 +568,14 @@ class Account:
         self._over = [_Over(unit % 2, unit > 1, "limiter") for unit in range(len(BUCKETS))]
         self._streams = [_Over(unit, is_peak=False, basis="streams") for unit in range(2)]
         self._held = [_Held() for _ in BUCKETS]
-        self._owing = _Owing()
+        self._owing, self._perhaps = _Owing(), _Owing()
         self._before: Line | None = None
         self._until_us: int | None = None
         self._starving: _Starving | None = None
-        self._has_streams = self._differs = self._is_named = False
+        self._largest_offered = (0, 0)
+        self._has_streams = self._differs = self._is_named = self._overlaps = False
         self._minutes: dict[int, Minute] = {}
+        self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
 
     # ---- in
@@ -522,8 +586,10 @@ class Account:
             self._without_lines(streams)
             return
         self._has_streams = self._has_streams or bool(streams)
+        self._look_at_values(lines, streams)
         passed = _sums(lines)
         said = _sums(streams) if self._has_streams and all(line.is_in_force for line in lines) else passed
+        said = self._as_entries(lines, streams, said, passed)
         differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
             self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
@@ -536,15 +602,51 @@ class Account:
             if self._differs:
                 is_last = line is lines[-1]
                 over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
-            starved_s = line.duration_s if self._starved(line, streams) else 0.0
-            self._count(line, over=over, short=self._serve(line, step, served, denied_s, starved_s))
+            besides = denied_s, line.duration_s if self._starved(line, streams) else 0.0
+            self._overlaps = any(not one.is_alone for one in streams)
+            self._count(line, over=over, short=self._serve(line, step, served, besides))
             self._before = line
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _look_at_values(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+        """What is in force by streams' lines is in force by its own, unless it was changed just then."""
+        for one in streams:
+            self._largest_offered = (
+                max(self._largest_offered[0], one.largest_offered[0]),
+                max(self._largest_offered[1], one.largest_offered[1]),
+            )
+            is_settled = self._before and not self._notes.changes_between(self._before.seq, lines[-1].seq)
+            for unit, said in enumerate(one.said):
+                if said is not None and is_settled and all(_in_force(line, unit)[0] is None for line in lines):
+                    text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line none"
+                    self._doubt("value", text, (one, *lines))
+
+    def _as_entries(
+        self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Of older lines the streams' account, where it may be the limiter's own: entries may count as one."""
+        least = sum(one.passed[0] if one.least_messages is None else one.least_messages for one in streams)
+        if not least <= passed[0] < said[0] or not _is_limited(lines, 0):
+            return said
+        own = f"it passed {passed[0]:,} by its own line: whether each counts as one, the lines do not tell"
+        self._doubt(
+            "entries", f"its streams passed {said[0]:,} messages in {least:,} entries, and {own}", (*streams, *lines)
+        )
+        return (passed[0], said[1])
 
     def close(self) -> Judged:
         """What came out."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
-        return Judged(windows, self._owing.facts(), self._minutes, list(self._doubts.values()))
+        owed, perhaps = self._owing.facts(), self._perhaps.facts()
+        if (
+            self._before
+            and owed
+            and perhaps
+            and perhaps.whole_deficit_s > max(CLOCK_RESOLUTION_S, owed.whole_deficit_s)
+        ):
+            self._perhaps_reserved(self._before)
+        doubts = list(self._doubts.values())
+        return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
     # ---- containment
 
@@ -562,15 +664,31 @@ class Account:
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_relative and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         is_unknown = before.mode == OBSERVED or self._notes.is_torn(before.seq, line.seq)
-        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows)
+        late_s = self._notes.late_s(before.seq, line)
+        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s)
 
     def _replay(self, line: Line, step: _Step) -> bool:
         is_over = False
         for bucket, over in enumerate(self._over):
             unit = bucket % 2
             over.tune(*_in_force(line, bucket), step)
-            is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
+            passed, lent = line.passed[unit], self._lent(line, bucket)
+            is_over = over.add(line, line.duration_s, passed, line.largest[unit], lent) or is_over
+            if over.is_unclear:
+                said = (
+                    f"{passed:,} {BUCKETS[unit]} passed while others were paid for: perhaps by what workers were lent"
+                )
+                self._doubt("lent", said, (line,))
         return is_over
+
+    def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
+        """What workers may have passed by what they were lent before, and whether the lines tell.
+
+        Half of a burst is lent at the most.
+        """
+        if line.idle_s is None:
+            return (line.bursts[bucket] or 0.0) / 2, False
+        return (0 if self._before is None else self._before.lent[bucket % 2]), True
 
     def _replay_streams(self, line: Line, step: _Step, said: tuple[int, ...], streams: Sequence[Streams]) -> bool:
         is_over = False
@@ -581,7 +699,7 @@ class Account:
                 else (line.largest[unit])
             )
             over.tune(*_in_force(line, unit), step)
-            is_over = over.add(line, line.duration_s, said[unit], largest) or is_over
+            is_over = over.add(line, line.duration_s, said[unit], largest, self._lent(line, unit)) or is_over
         return is_over
 
     def _without_lines(self, streams: Sequence[Streams]) -> None:
@@ -622,30 +740,32 @@ class Account:
     # ---- entitlement
 
     def _starved(self, line: Line, streams: Sequence[Streams]) -> bool:
-        """Whether a stream has waited so long that, at equal shares, all that it held would have passed twice."""
+        """Whether a stream has waited so long that, at equal shares, twice what it was to get would have passed."""
         now = next((one.starving for one in streams if one.starving is not None), None)
         rates = [rate for rate in line.rates[:2] if rate]
         if now is None or not rates or line.mode == OBSERVED:
             self._starving = None
             return False
-        if self._starving is None or self._starving.who != now[0]:
-            held_s = max(held / rate for held, rate in zip(now[1:], line.rates[:2], strict=True) if rate)
-            self._starving = _Starving(now[0], held_s)
-        known, served = (
-            self._starving,
-            [size / rate for size, rate in zip(line.passed, line.rates, strict=False) if rate],
-        )
-        entries = [size / rate for size, rate in zip(line.largest, line.rates, strict=False) if rate]
+        who, held, mine, is_alone = now
+        if self._starving is None or self._starving.who != who:
+            self._starving = _Starving(who, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
+        known = self._starving
+        known.passed += mine[0]
+        known.mine_s += _seconds_of(line, mine)
         known.members = max(known.members, sum(one.members for one in streams))
-        known.entry_s = max(known.entry_s, *entries)
-        known.served_s += max(served)
+        known.entry_s = max(known.entry_s, _seconds_of(line, line.largest))
+        known.served_s += _seconds_of(line, line.passed)
         known.waited_s += line.duration_s
-        share_s = 2 * (known.members + 1) * (known.held_s + 2 * known.entry_s)
+        share_s = 2 * (known.members + 1) * (known.held_s + known.mine_s + 2 * known.entry_s)
         if known.waited_s < OWED_WINDOW_S or known.served_s < share_s:
             return False
-        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed nothing, while others passed"
-        self._doubt("starved", f"{said} {known.served_s:,.0f} s' worth of it", (*streams, line))
+        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed {known.passed or 'nothing'}"
+        self._doubt("starved", f"{said}, while {known.served_s:,.0f} s' worth of it passed", (*streams, line))
         return True
+
+    def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:
+        """No larger than what came, nor than all that is held; where other limits may hold it, too, as large."""
+        return tuple(map(min, held, self._largest_offered)) if is_alone else held
 
     def _denied(self, lines: Sequence[Line], streams: Sequence[Streams]) -> float:
         """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
@@ -663,10 +783,12 @@ class Account:
         self._doubt("waits", said, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(
-        self, line: Line, step: _Step, passed: tuple[int, ...], denied_s: float, starved_s: float
-    ) -> float | None:
-        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
+    def _serve(self, line: Line, step: _Step, passed: tuple[int, ...], besides: tuple[float, float]) -> float | None:
+        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something.
+
+        `besides` is for how long streams waited of whom the limiter knows nothing, and for how long one starved.
+        """
+        denied_s, starved_s = besides
         on: list[tuple[int, _Held]] = []
         for bucket, held in enumerate(self._held):
             held.tune(*_in_force(line, bucket), step)
@@ -674,9 +796,11 @@ class Account:
                 on.append((bucket, held))
         if not on:
             return None
+        self._look_at_refusals(line, on, passed)
         waited_s = min(line.waited_s + denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
-        lacking_s = self._lacking(line, on, passed, closed_s)
+        # What is lent at the end nobody else can have had.
+        lacking_s = self._lacking(line, on, tuple(map(sum, zip(passed, line.lent, strict=True))), closed_s)
         vanished_s = 0.0
         for bucket, held in on:
             unit, alone = bucket % 2, closed_s if len(on) == 1 else None
@@ -686,7 +810,8 @@ class Account:
             return None
         is_told = line.idle_s is not None
         unexplained_s = max(lacking_s + min(vanished_s, waited_s), starved_s)
-        short_s = min(waited_s, unexplained_s + (line.idle_s or 0.0))
+        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
             # Within a wait that goes on, what would be lacking is what the bucket may hold.
@@ -695,8 +820,33 @@ class Account:
         is_suspect = not is_told and len(on) > 1
         surplus_s = waited_s - served_s if is_suspect else -waited_s
         unexplained_s = unexplained_s if is_told else 0.0
-        one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed)
-        return waited_s if self._owing.add(one, entry_s) else 0.0
+        one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed, late_s)
+        return waited_s if self._owe(one, entry_s, starved_s) else 0.0
+
+    def _owe(self, one: _Waited, entry_s: float, certain_s: float) -> bool:
+        """Whether something is lacking for certain.
+
+        Older lines do not tell whether tokens were kept for a stream that waited on another limit, too.
+        """
+        is_perhaps = self._perhaps.add(one, entry_s)
+        if one.line.idle_s is None and self._overlaps:
+            one = _Waited(one.line, one.waited_s, certain_s, 0.0, -one.waited_s, one.passed, 0.0)
+        is_certain = self._owing.add(one, entry_s)
+        if is_perhaps and not is_certain:
+            self._perhaps_reserved(one.line)
+        return is_certain
+
+    def _perhaps_reserved(self, line: Line) -> None:
+        said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
+        self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
+
+    def _look_at_refusals(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...]) -> None:
+        """Refused is what finds some bucket without a token, or others waiting."""
+        left = min(held.least - passed[bucket % 2] for bucket, held in on)
+        if line.rejected and line.waited_s <= 0 and left >= 1:
+            self._doubt(
+                "refused", f"it refused {line.rejected:,} messages, and held {left:,.1f} tokens all the time", (line,)
+            )
 
     def _lacking(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...], closed_s: float) -> float:
         """For how long the limiter must have had tokens while somebody waited, beyond a late timer."""
@@ -731,7 +881,9 @@ class Account:
             missing = expected - told
         else:
             tolerance = 0.01 + held.rate * (1e-5 + 1e-3 * held.gap_s)
-            missing = least - told if told < least else min(0.0, most - told)
+            # Earned without room for it, perhaps before the line.
+            least -= line.overflow[bucket]
+            missing = least - told if told < least else min(0.0, most + line.lent[bucket % 2] - told)
             expected = told + missing
         if abs(missing) <= tolerance:
             return 0.0
@@ -747,6 +899,8 @@ class Account:
         if not is_judged and short is None:
             return
         minute = self._minutes.setdefault(line.wall_us[1] // 60_000_000, Minute())
+        self._when_over.add(line.wall_us[0], line.duration_s, is_broken=over)
+        self._when_short.add(line.wall_us[0], short or 0.0, is_broken=bool(short))
         if is_judged:
             minute.judged_s += line.duration_s
             minute.over_s += line.duration_s if over else 0.0
@@ -769,6 +923,19 @@ class Account:
 
 def _in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
     return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])
+
+
+def _lost_s(line: Line, bucket: int, held: _Held) -> float:
+    """What a bucket had no room for, or still holds at the end: tokens that only came late are not lost."""
+    told = line.tokens[bucket]
+    if told is None:
+        return inf
+    return (line.overflow[bucket] + max(0.0, told - 1 - held.rate * LATE_S)) / held.rate
+
+
+def _seconds_of(line: Line, amount: Sequence[int]) -> float:
+    """How long a line's limit takes for so many messages and bytes."""
+    return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
 def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.proposals import Proposal
+from compliance.judging.spells import Spells
 from compliance.latest import AHEAD, RunEnd
 
 
@@ -130,12 +131,12 @@ class KeptFacts(Struct, frozen=True, kw_only=True):
     """Lines that were judged: each of them ends windows."""
     judged_s: float
     """Time that they span, seconds."""
-    over_s: float
-    """Of it: lines that drove what passed further above what is allowed."""
     waited_s: float
     """Time in which somebody waited, seconds."""
-    short_s: float
-    """Of it: in lines whose last ten seconds passed less than owed."""
+    over: Spells | None
+    """Of the time: lines that drove what passed further above what is allowed; null without any."""
+    short: Spells | None
+    """Of the time waited: in lines whose last ten seconds passed less than owed; null likewise."""
 
 
 class ContainmentFacts(Struct, frozen=True, kw_only=True):
@@ -180,6 +181,9 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     """How many seconds' worth of the limit passed meanwhile."""
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
+    late_s: float
+    """Of what was lacking there: so long somebody waited, by its own lines, while each bucket had a token. So the
+    proxy was late: it had no time on its processors, as a rule."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
     passed_bytes: int
@@ -206,10 +210,14 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     name: str
     what: str
     """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
-    it, and it has no line. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not
-    hold what it should. `starved`: a stream waited and passed nothing, while others passed much. `change`: it was
-    changed, and its value is as before. `stream`: what a stream offered is not what passed, was dropped, was rejected
-    and is held."""
+    it, and it has no line. `value`: its streams' lines name a limit, and its own none. `outside`: a stream that bears
+    its name says that it is not under it. `waits`: a stream waited on it, and by its own line nobody did. `books`: its
+    bucket does not hold what it should. `starved`: a stream waited and passed next to nothing, while others passed
+    much. `refused`: it refused something, and had tokens. `change`: it was changed, and its value is as before.
+    `stream`: what a stream offered is not what passed, was dropped, was rejected and is held.
+
+    Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
+    too. `entries`: whether an entry counts as one. `lent`: whether what passed in debt had been lent to workers."""
     said: str
     """The first time, with both numbers."""
     start: datetime
@@ -330,6 +338,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     unread: int = 0
     """How many of these may hold lines of the log."""
     rates: list[RateFacts] = []
+    tenant_rates: list[RateFacts] = []
+    """What the pages of tenants show."""
     charts_left_out: int = 0
     """Limits (or, where there are none, topics) that have no chart."""
     kept: list[KeptFacts] = []

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from compliance.judging.facts import LinePlace
+from compliance.judging.spells import Spells
 from compliance.judging.verdict import LimiterVerdict, Verdict, gravest
 
 Scope = Literal["tenant", "namespace", "topic", "level"]
@@ -35,6 +36,9 @@ class Rollup(Struct, frozen=True, kw_only=True):
     containment_share: float | None
     """The lowest of its limits', 0 to 1; null if none was in force."""
     entitlement_share: float | None
+    containment_broken: Spells | None
+    """When the limit with the lowest share was not kept; null if that was never seen."""
+    entitlement_broken: Spells | None
     coverage: float
     """The lowest of its limits'."""
     limits: int
@@ -95,6 +99,8 @@ def _roll(scope: Scope, name: str, limiters: list[LimiterVerdict]) -> Rollup:
         entitlement=entitlement,
         containment_share=_lowest(limiter.containment_share for limiter in limiters),
         entitlement_share=_lowest(limiter.entitlement_share for limiter in limiters),
+        containment_broken=min(limiters, key=_contained).containment_broken,
+        entitlement_broken=min(limiters, key=_entitled).entitlement_broken,
         coverage=min(limiter.coverage for limiter in limiters),
         limits=len(limiters),
         violated=sum(limiter.is_violated for limiter in limiters),
@@ -108,6 +114,14 @@ def _window(limiter: LimiterVerdict) -> WorstWindow | None:
     if of is None:
         return None
     return WorstWindow(start=of.start, end=of.end, first_line=of.first_line, last_line=of.last_line)
+
+
+def _contained(limiter: LimiterVerdict) -> tuple[bool, float]:
+    return limiter.containment != "violated", limiter.containment_share or 0.0
+
+
+def _entitled(limiter: LimiterVerdict) -> tuple[bool, float]:
+    return limiter.entitlement != "violated", limiter.entitlement_share or 0.0
 
 
 def _lowest(shares: Iterable[float | None]) -> float | None:

@@ -22,6 +22,7 @@ from compliance.judging.facts import (
     LimiterFacts,
     RunFacts,
 )
+from compliance.judging.spells import Spells, together
 from compliance.latest import complete_up_to
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
@@ -63,6 +64,10 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     """Share of the judged time in which the limit was kept, 0 to 1; null without a limit."""
     entitlement_share: float | None
     """Share of the time waited that passed what was owed; 1 if nobody waited; null without a limit."""
+    containment_broken: Spells | None
+    """When the limit was not kept; null if no such time was seen."""
+    entitlement_broken: Spells | None
+    """When less passed than was owed in the last ten seconds; null likewise."""
     unseen_percent: float | None
     """A shortfall of so many percent of what is owed in ten seconds of waiting would not show; null if nobody waited.
     Where that is more than 5 %, entitlement is unknown."""
@@ -191,12 +196,18 @@ def containment_share(seen: Seen, worst: ContainmentFacts | None) -> float:
 
     Where it has no lines, and only its streams show that it was not kept, all of the window counts.
     """
-    judged_s = sum(row.judged_s for row in seen.kept)
-    over_s = sum(row.over_s for row in seen.kept)
-    if not over_s and worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
-        over_s = (worst.end - worst.start).total_seconds()
-        judged_s = max(judged_s, over_s)
+    over = _over(seen, worst)
+    over_s = over.seconds if over else 0.0
+    judged_s = max(over_s, sum(row.judged_s for row in seen.kept))
     return max(0.0, 1 - over_s / judged_s) if judged_s else 1.0
+
+
+def _over(seen: Seen, worst: ContainmentFacts | None) -> Spells | None:
+    over = together(row.over for row in seen.kept)
+    if over is None and worst and worst.basis == "streams" and worst.excess > excess_tolerance(worst.limit):
+        lasts_s = max(0.0, (worst.end - worst.start).total_seconds())
+        return Spells(times=1, seconds=lasts_s, first=worst.start, longest=worst.start, longest_s=lasts_s)
+    return over
 
 
 def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
@@ -205,7 +216,8 @@ def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
     What falls short only over the whole run counts by how much passed.
     """
     waited_s = sum(row.waited_s for row in seen.kept)
-    share = 1 - sum(row.short_s for row in seen.kept) / waited_s if waited_s else 1.0
+    short = together(row.short for row in seen.kept)
+    share = 1 - short.seconds / waited_s if short and waited_s else 1.0
     if least and least.whole_deficit_s > CLOCK_RESOLUTION_S and least.whole_waited_s:
         share = min(share, least.whole_served_s / least.whole_waited_s)
     return max(0.0, share)
@@ -214,7 +226,8 @@ def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
 def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
     rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
     latest = max(rows, key=lambda row: row.last)
-    was_limited = any(row.was_limited for row in rows)
+    # By its own lines it may have had none in force, and by its streams' lines one.
+    was_limited = any(row.was_limited for row in rows) or any(doubt.what == "value" for doubt in seen.doubts)
     covered = min(coverage.get((row.proxy_id, row.boot_id), _NOT_KNOWN_WHOLE) for row in rows)
     worst = max(containment, key=lambda window: window.excess / (window.limit or 1), default=None)
     least = max(entitlement, key=_deficit_s, default=None)
@@ -246,6 +259,8 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,
         containment_share=containment_share(seen, worst) if was_limited else None,
         entitlement_share=entitlement_share(seen, least) if was_limited else None,
+        containment_broken=_over(seen, worst) if is_over and was_limited else None,
+        entitlement_broken=together(row.short for row in seen.kept) if is_short and was_limited else None,
         unseen_percent=max(map(unseen_percent, entitlement), default=None),
         lines=sum(row.lines for row in seen.kept),
         coverage=covered,

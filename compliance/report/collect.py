@@ -18,13 +18,13 @@ from compliance.figures.proposals import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
-from compliance.judging.judge import judged_limiters, tables_of, unbalanced, without_effect
+from compliance.judging.judge import judged_limiters, outsiders, tables_of, unbalanced, without_effect
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.local_frame import local_frame
 from compliance.report.logs import Logs
-from compliance.report.subjects import MOST_STEPS, Subject, charted, shared_limits
+from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
 from compliance.schema import BOOT, LIMITER
 
 MOST_LIMITS = 20_000
@@ -36,6 +36,7 @@ MOST_LISTED = 1_000
 """Rows of every other table that come out of Spark: the worst of them."""
 
 _KEYS = dict.fromkeys(rates.LIMIT_KEY, "string")
+_SPAN = {"step_s": "long", "from_s": "double", "to_s": "double"}
 
 T = TypeVar("T")
 Tables = dict[str, Any]
@@ -72,8 +73,9 @@ def collect(logs: Logs, asked: Asked, on_step: Callable[[str], None]) -> facts.F
     tables |= found.totals(logs.intervals)
     limiters = judge_limiters(_facts(tables))
     subjects = charted(limiters, tables["topics"])
+    own = list(pictures(limiters, tables["topics"]).values())
     on_step("drawing rates")
-    tables |= found.drawn(logs, subjects)
+    tables |= found.drawn(logs, subjects, own)
     on_step("measuring waits, fairness and headroom")
     tables |= found.measured(logs, asked)
     tables |= found.shared(logs, shared_limits(limiters))
@@ -143,8 +145,11 @@ class Found:
             found = judged.where(F.col("facts").isNotNull())
             tables = self.limits(usage.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
-            broken = unbalanced(logs.intervals, logs.limits, torn).unionByName(
-                without_effect(logs.of("change"), logs.limits)
+            changed = logs.of("change")
+            broken = (
+                unbalanced(logs.intervals, logs.limits, torn)
+                .unionByName(without_effect(changed, logs.limits))
+                .unionByName(outsiders(logs.intervals, logs.limits, changed))
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
@@ -188,30 +193,36 @@ class Found:
             ),
         }
 
-    def drawn(self, logs: Logs, subjects: list[Subject]) -> Tables:
-        """Rates of what is charted."""
-        if not subjects:
-            return {}
-        limits, intervals = logs.limits, logs.intervals
-        spans = [(*_key(one), one.step_s, one.first.timestamp(), one.last.timestamp()) for one in subjects]
-        wanted = local_frame(
-            limits.sparkSession, spans, _KEYS | {"step_s": "long", "from_s": "double", "to_s": "double"}
-        )
-        is_limited, levels = bool(subjects[0].proxy_id), {one.level for one in subjects}
-        drawn = (
-            rates.limiter_rates(limits, intervals, wanted, levels)
-            if is_limited
-            else rates.topic_rates(intervals, wanted)
-        )
-        order = (*rates.LIMIT_KEY, "step_s", "step")
-        names = local_frame(limits.sparkSession, sorted({_key(one) for one in subjects}), _KEYS)
-        peaks = rates.peak_facts(limits, names)
-        return {
-            "rates": self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(subjects)),
-            "peaks": self.rows("peaks", peaks, figures.PeakFacts, *rates.LIMIT_KEY, "unit", "step_s")
-            if is_limited
-            else [],
+    def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> Tables:
+        """Rates of what is charted, and of what tenants' own pages show."""
+        limited = sorted({_key(one) for one in subjects if one.proxy_id})
+        peaks = rates.peak_facts(logs.limits, local_frame(logs.limits.sparkSession, limited, _KEYS))
+        by = (*rates.LIMIT_KEY, "unit", "step_s")
+        found = self.rates(logs, list(dict.fromkeys((*subjects, *own))))
+        of = {
+            name: {(*_key(one), one.step_s) for one in shown}
+            for name, shown in (("rates", subjects), ("tenant_rates", own))
         }
+        return {
+            **{name: [row for row in found if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
+            "peaks": self.rows("peaks", peaks, figures.PeakFacts, *by) if limited else [],
+        }
+
+    def rates(self, logs: Logs, subjects: list[Subject]) -> list[figures.RateFacts]:
+        """Rates of limits, and of topics without one."""
+        kinds = [one for one in subjects if one.proxy_id], [one for one in subjects if not one.proxy_id]
+        order = (*rates.LIMIT_KEY, "step_s", "step")
+        found: list[figures.RateFacts] = []
+        for of in filter(None, kinds):
+            wanted = local_frame(logs.limits.sparkSession, list(map(_span, of)), _KEYS | _SPAN)
+            levels = {one.level for one in of}
+            drawn = (
+                rates.limiter_rates(logs.limits, logs.intervals, wanted, levels)
+                if of is kinds[0]
+                else rates.topic_rates(logs.intervals, wanted)
+            )
+            found += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(of))
+        return found
 
     def measured(self, logs: Logs, asked: Asked) -> Tables:
         """What is judged nowhere."""
@@ -283,14 +294,20 @@ def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     """Of each run in which something was changed or is missing, where."""
-    changes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for row in logs.of("change").select(*BOOT, "seq").limit(MOST_NOTES).collect():
-        changes[row.proxy_id, row.boot_id].append(row.seq)
+    told = logs.of("change").select(*BOOT, "seq", F.unix_micros("start").alias("at_us"))
+    for row in told.limit(MOST_NOTES).collect():
+        changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     return {
-        run: RunNotes(has_begin=0 not in holes[run], changes=sorted(changes[run]), holes=sorted(holes[run]))
+        run: RunNotes(
+            has_begin=0 not in holes[run],
+            changes=[seq for seq, _ in sorted(changes[run])],
+            changed_us=[at_us for _, at_us in sorted(changes[run])],
+            holes=sorted(holes[run]),
+        )
         for run in {*changes, *holes}
     }
 
@@ -306,5 +323,9 @@ def _names(frame: DataFrame) -> list[str]:
     return [field.name for field in frame.schema if isinstance(field.dataType, (StringType, IntegerType, LongType))]
 
 
-def _key(one: Subject | LimiterVerdict) -> tuple[str, str, str, str]:
+def _span(one: Subject) -> tuple[str | float, ...]:
+    return (*_key(one), one.step_s, one.first.timestamp(), one.last.timestamp())
+
+
+def _key(one: Subject | LimiterVerdict | figures.RateFacts) -> tuple[str, str, str, str]:
     return (one.proxy_id, one.direction, one.level, one.name)

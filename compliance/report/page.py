@@ -15,10 +15,37 @@ from compliance.judging.verdict import LimiterVerdict
 from compliance.report.charts import charts
 from compliance.report.numbers import numbered, percent, quantity, span, whole, window
 from compliance.report.report import Report
+from compliance.report.tenants import limits_of, topics_of
+from compliance.report.words import broken_for, clock, containment, entitlement, late, unknown_for, unseen
 
 
 def render(report: Report) -> str:
     """The page as text."""
+    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
+    pages = {tenant.name: tenant.page for tenant in report.tenants}
+    template = _environment().get_template("report.html.j2")
+    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages)
+
+
+def tenant_pages(report: Report) -> dict[str, str]:
+    """The page of each tenant by its file, seen from the report's folder."""
+    template = _environment().get_template("tenant.html.j2")
+    worst, pages = broken(report.limiters), {}
+    for tenant in report.tenants:
+        chart = next(charts(tenant.rates, (), worst), None)
+        pages[tenant.page] = template.render(
+            tenant=tenant,
+            report=report,
+            overall=report.overall,
+            chart=chart,
+            svg=Markup(chart.svg) if chart else "",  # noqa: S704 - matplotlib escapes the texts that it draws
+            limiters=limits_of(tenant.name, report.limiters),
+            topics=topics_of(tenant.name, report.topics),
+        )
+    return pages
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("compliance.report"),
         autoescape=True,
@@ -27,9 +54,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(_FILTERS)
-    drawn = [(chart, Markup(chart.svg)) for chart in charts(report.rates, report.events, broken(report.limiters))]  # noqa: S704 - matplotlib escapes the texts that it draws
-    template = environment.get_template("report.html.j2")
-    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks))
+    return environment
 
 
 def broken(limiters: list[LimiterVerdict]) -> dict[tuple[str, str, str, str], list[tuple[datetime, datetime]]]:
@@ -56,10 +81,6 @@ def breakable(name: str) -> Markup:
     """A name as text that may go on in the next line behind a slash rather than within a word."""
     # Markup's join escapes the parts.
     return Markup("/<wbr>").join(re.split(r"/(?!/)", name))
-
-
-def _clock(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
 
 
 def between(times: tuple[datetime, datetime]) -> str:
@@ -127,7 +148,13 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "span": span,
     "window": window,
     "breakable": breakable,
-    "clock": _clock,
+    "clock": clock,
+    "contained": containment,
+    "kept": entitlement,
+    "broken_for": broken_for,
+    "late": late,
+    "unseen": unseen,
+    "why": lambda limiter: unknown_for([limiter]),
     "between": between,
     "rate": _rate,
     "size": _size,

@@ -37,6 +37,8 @@ from compliance.report.sections.throttling import Delay, by_reason, delays
 from compliance.report.sections.timeline import Event, timeline
 from compliance.report.sections.trends import Headroom, headrooms
 from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
+from compliance.report.tenants import Tenant, tenants
+from compliance.report.words import doubted
 
 REPORT_VERSION = 2
 
@@ -119,6 +121,9 @@ class Report(Struct, frozen=True, kw_only=True):
     neighbours: list[NeighbourFacts]
     headroom: list[Headroom]
     what_if: Replay | None
+    tenants: list[Tenant]
+    """Those that have a page of their own, the gravest first."""
+    tenants_left_out: int
     topics: list[TopicFacts]
     usage: list[UsageFacts]
     tenant_days: list[TenantDayFacts]
@@ -132,7 +137,7 @@ def make_report(facts: Facts) -> Report:
     limiters = judge_limiters(facts)
     overall = judge_overall(facts, limiters)
     headline, sentence = words(overall, limiters, facts)
-    proposals = facts.proposals
+    proposals, own = facts.proposals, tenants(facts, limiters)
     return Report(
         report_version=REPORT_VERSION,
         bytes_basis=BYTES_BASIS,
@@ -153,12 +158,18 @@ def make_report(facts: Facts) -> Report:
         neighbours=sorted(facts.neighbours, key=lambda row: (-row.victims, -row.ratio, row.offender)),
         headroom=headrooms(facts.headroom),
         what_if=_replay(facts) if proposals else None,
+        tenants=own,
+        tenants_left_out=_tenants(facts, limiters) - len(own),
         topics=sorted(facts.topics, key=lambda topic: (topic.topic, topic.direction)),
         usage=sorted(facts.usage, key=lambda row: (row.day, row.topic, row.direction)),
         tenant_days=sorted(facts.tenant_days, key=lambda row: (row.day, row.tenant, row.direction)),
         events=timeline(facts.changes, facts.runs, facts.losses, facts.gaps, facts.horizon),
         left_out=facts.left_out,
     )
+
+
+def _tenants(facts: Facts, limiters: list[LimiterVerdict]) -> int:
+    return len(({row.tenant for row in facts.topics} | {limiter.tenant for limiter in limiters}) - {""})
 
 
 def _span_s(overall: Overall) -> float:
@@ -256,11 +267,11 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
         yield f"the log of {tails[0].proxy_id}, run {tails[0].boot_id}, breaks off behind its last heartbeat"
     doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
     if doubt is not None:
-        number = doubt.last_line.line if doubt.last_line.line is not None else f"seq {doubt.last_line.seq}"
-        yield f"{doubt.direction} {doubt.level} {doubt.name}: {doubt.said} ({doubt.last_line.file}, line {number})"
+        yield doubted(doubt)
     blind = [limiter for limiter in limited if (limiter.unseen_percent or 0) > MOST_UNSEEN_PERCENT]
     if blind and doubt is None:
-        yield f"of {numbered(len(blind), 'limit')} up to {blind[0].unseen_percent:.0f} % less than owed would not show"
+        most = max(limiter.unseen_percent or 0 for limiter in blind)
+        yield f"of {numbered(len(blind), 'limit')} up to {most:.0f} % less than owed would not show"
     if overall.coverage < COMPLETE:
         yield f"coverage is {_covered(overall, facts)}, and missing lines might show a violation"
 

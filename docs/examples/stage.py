@@ -34,6 +34,11 @@ Conclusion = tuple[str, list[Check]]
 """One sentence, and what must hold for it to be true."""
 
 
+class _Asked(argparse.Namespace):
+    broker: str | None = None
+    access_log: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A broker with Sluice in front of it, both running.
@@ -79,7 +84,7 @@ def play(scene: Callable[[Stage], Conclusion], sluice_yaml: str) -> int:
     # SIGTERM ends it as Ctrl-C does: its processes end with it
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _stage(sluice_yaml, _broker_asked_for()) as stage:
+        with _stage(sluice_yaml, _asked()) as stage:
             sentence, checks = scene(stage)
     except (DemoError, ClientError) as error:
         return _failed(str(error))
@@ -123,12 +128,13 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def _stage(sluice_yaml: str, broker_url: str | None) -> Iterator[Stage]:
+def _stage(sluice_yaml: str, asked: _Asked) -> Iterator[Stage]:
     with _folder() as folder, Processes(folder) as processes:
-        broker_url = broker_url or start_standin(processes)
+        broker_url = asked.broker or start_standin(processes)
         with Clients(broker_url) as at_broker:
             standstill = Standstill(at_broker)
-            service_url, admin = _start_sluice(processes, sluice_yaml, broker_url, folder)
+            more = ["--access-log", asked.access_log] if asked.access_log else []
+            service_url, admin = _start_sluice(processes, sluice_yaml, ["--broker", broker_url, *more], folder)
             say(f"Sluice: {service_url}, in front of {broker_url}; admin: http://{admin}")
             with standstill, ExitStack() as clients:
                 yield Stage(service_url, admin, standstill, at_broker, clients)
@@ -149,11 +155,11 @@ def _folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def _start_sluice(processes: Processes, sluice_yaml: str, broker_url: str, folder: Path) -> tuple[str, str]:
+def _start_sluice(processes: Processes, sluice_yaml: str, more: list[str], folder: Path) -> tuple[str, str]:
     config = folder / "sluice.yaml"
     config.write_text(sluice_yaml, encoding="utf-8")
     address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    options = ["--config", str(config), "--listen", address, "--broker", broker_url, "--admin", admin]
+    options = ["--config", str(config), "--listen", address, "--admin", admin, *more]
     processes.start("sluice", sluice("serve", *options))
     processes.wait_until("sluice", lambda: _is_ready(f"http://{admin}/readyz"), READY_S)
     return f"pulsar://{address}", admin
@@ -167,11 +173,11 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _broker_asked_for() -> str | None:
+def _asked() -> _Asked:
     parser = argparse.ArgumentParser(epilog="See docs/examples/README.md.")
     parser.add_argument("--broker", metavar="pulsar://HOST:PORT", help="a real broker; default: start the stand-in")
-    asked: str | None = parser.parse_args().broker
-    return asked
+    parser.add_argument("--access-log", metavar="DIR", help="have Sluice's access log there, for `sluice report`")
+    return parser.parse_args(namespace=_Asked())
 
 
 def _verdict(sentence: str, checks: list[Check]) -> int:

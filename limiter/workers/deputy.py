@@ -53,7 +53,7 @@ class Deputy(Passage):
         self._mail = Mail(alert, tells_all=tells_all)
         self._accounts: dict[Stream, Account] = {}
         self._streams: dict[int, Stream] = {}
-        self._purses = Purses(self._mail.tell)
+        self._purses = Purses(self._mail.tell, self._mail.give_back)
         self._questions = Questions(self._mail.tell)
         self._tickets = Tickets(self._mail, self._questions)
         self._last = 0

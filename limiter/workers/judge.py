@@ -137,6 +137,9 @@ class Judge:
             return
         stream, mirror.is_followed = mirror.stream, False
         self._gate.count_admitted(stream, counts, largest)
+        entries, messages, size = counts
+        for limiter in stream.chain:
+            self.lending.counted(limiter, stream.charged(entries, messages), size)
         if stream.permits is not None:
             stream.permits.crossed(*counts)
 
@@ -179,6 +182,8 @@ class Judge:
             return
         used, unused = ((letter.messages, letter.size), (letter.unused_messages, letter.unused_size))
         self.lending.spent(limiter, used, unused, now, is_answer=letter.is_answer)
+        if not letter.wants_more:
+            self.lending.all_is_counted(limiter)
         self._forget_unused(limiter)
         self._court.returned(limiter, now)
         if limiter.waiters and any(unused):

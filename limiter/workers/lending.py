@@ -40,7 +40,7 @@ class Loan:
 
 
 class Lending:
-    """One worker's loans.
+    """One worker's loans, and what of them is not counted as passed yet.
 
     Attributes:
         loans: By limiter; those of which nothing is lent any more are gone.
@@ -48,6 +48,7 @@ class Lending:
 
     def __init__(self) -> None:
         self.loans: dict[Limiter, Loan] = {}
+        self._ahead: dict[Limiter, list[int]] = {}
 
     def lend(self, limiter: Limiter, now: int) -> tuple[int | None, int | None] | None:
         """Lend some more of a limit, if nobody waits for it and there is enough; messages and bytes, None: no limit."""
@@ -66,6 +67,7 @@ class Lending:
         loan.size += size or 0
         limiter.charge(messages or 0, size or 0, now)
         limiter.lend(messages or 0, size or 0)
+        self._goes_ahead(limiter, messages or 0, size or 0)
         return messages, size
 
     def recall(self, limiter: Limiter) -> bool:
@@ -87,11 +89,32 @@ class Lending:
         if loan is None:
             return
         loan.come_back(limiter, used, unused, now)
+        self.counted(limiter, *unused)
         if is_answer:
             loan.is_recalled = False
         if not loan.is_recalled and loan.messages == loan.size == 0:
             del self.loans[limiter]
             limiter.borrowers -= 1
+
+    def counted(self, limiter: Limiter, messages: int, size: int) -> None:
+        """So much of what was lent is counted as passed now, or was given back."""
+        ahead = self._ahead.get(limiter)
+        if ahead is not None:
+            self._goes_ahead(limiter, -min(messages, ahead[0]), -min(size, ahead[1]))
+
+    def all_is_counted(self, limiter: Limiter) -> None:
+        """The worker has told all that passed of a loan: what is left of it was counted for other limits."""
+        if limiter not in self.loans:
+            self.counted(limiter, *self._ahead.get(limiter, (0, 0)))
+
+    def _goes_ahead(self, limiter: Limiter, messages: int, size: int) -> None:
+        ahead = self._ahead.setdefault(limiter, [0, 0])
+        ahead[0] += messages
+        ahead[1] += size
+        limiter.ahead_messages += messages
+        limiter.ahead_size += size
+        if ahead[0] == ahead[1] == 0:
+            del self._ahead[limiter]
 
     def lose(self, now: int) -> Amount:
         """The worker is no more: what it was lent counts as used. Returns that."""
@@ -100,6 +123,8 @@ class Lending:
         for limiter, loan in loans.items():
             limiter.borrowers -= 1
             loan.come_back(limiter, (loan.messages, loan.size), (0, 0), now)
+        for limiter in list(self._ahead):
+            self.all_is_counted(limiter)
         return lost
 
 

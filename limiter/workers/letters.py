@@ -77,7 +77,8 @@ class Passed(Letter, tag=6):
 class Spent(Letter, tag=7):
     """Of what was lent of a limit, so many messages and bytes were used, and so many are given back.
 
-    `wants_more`: it was used, and there will be need of it. `is_answer`: to a `Recalled`; nothing is left.
+    `wants_more`: it was used, and there will be need of it; else something is given back, and all that passed of it
+    was told before. `is_answer`: to a `Recalled`; nothing is left.
     """
 
     limiter: int

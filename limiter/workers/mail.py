@@ -45,6 +45,12 @@ class Mail:
             self._alert.soon()
         self._letters.append(letter)
 
+    def give_back(self, letter: Spent) -> None:
+        """Say it after all that passed of what was lent."""
+        for account in list(self._counted):
+            self.settle(account)
+        self.tell(letter)
+
     def count(self, account: Account, *, is_consumer: bool) -> None:
         """Something of a stream passed by what was lent."""
         if is_consumer and (account.is_metered or self._tells_all):

@@ -24,7 +24,7 @@ class Mirror:
             refused.
     """
 
-    __slots__ = ("_behind", "is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
+    __slots__ = ("is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
 
     def __init__(self, number: int, stream: Stream) -> None:
         self.number = number
@@ -34,14 +34,14 @@ class Mirror:
         self.limiters: tuple[Limiter, ...] = ()
         self.rejected_from: int | None = None
         self.is_followed = True
-        self._behind = 0, 0
 
     def hold_behind(self, messages: int, size: int) -> None:
         """So much is held besides of which there are no tickets yet."""
-        usage, before = self.stream.usage, self._behind
+        usage = self.stream.usage
+        before = usage.behind
         usage.held_messages += messages - before[0]
         usage.held_size += size - before[1]
-        self._behind = messages, size
+        usage.behind = messages, size
 
     def heed_modes(self, now: int) -> None:
         """Its limits may have other modes now; the worker is told them."""

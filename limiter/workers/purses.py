@@ -12,11 +12,13 @@ class Purses:
 
     Args:
         tell: Takes what is to be told the judge.
+        give_back: Takes what ends a loan.
     """
 
-    def __init__(self, tell: Callable[[Letter], None]) -> None:
+    def __init__(self, tell: Callable[[Letter], None], give_back: Callable[[Spent], None]) -> None:
         self._by_number: dict[int, Purse] = {}
         self._tell = tell
+        self._end = give_back
 
     @property
     def are_closed(self) -> bool:
@@ -39,7 +41,7 @@ class Purses:
         """More is there; of a limit that no stream is within any more, nothing is needed."""
         purse = self._by_number.get(number)
         if purse is None:
-            self._tell(Spent(number, 0, 0, messages or 0, size or 0))
+            self._end(Spent(number, 0, 0, messages or 0, size or 0))
         else:
             purse.lend(messages, size)
 
@@ -63,4 +65,4 @@ class Purses:
 
     def _give_back(self, purse: Purse, *, is_answer: bool = False) -> None:
         used = purse.take_used()
-        self._tell(Spent(purse.number, *used, *purse.empty(), is_answer=is_answer))
+        self._end(Spent(purse.number, *used, *purse.empty(), is_answer=is_answer))

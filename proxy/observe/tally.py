@@ -47,6 +47,7 @@ class TakenStream(NamedTuple):
         waiting_ns: For how long something had been held at the end; None: nothing was.
         spared: What no limit was charged for; None: nothing was ever spared.
         observed: The same of observed limits; None: there were never any.
+        behind: Of what was held, what is not counted as offered yet.
     """
 
     stream: Stream
@@ -57,15 +58,20 @@ class TakenStream(NamedTuple):
     waiting_ns: int | None
     spared: Passed | None
     observed: TakenObserved | None
+    behind: tuple[int, int]
 
 
 class TakenLimiter(NamedTuple):
-    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`."""
+    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`.
+
+    `ahead` are messages and bytes of these that workers were lent.
+    """
 
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
     balances: tuple[tuple[float, float] | None, ...]
+    ahead: tuple[int, int]
 
 
 class Tally:
@@ -108,6 +114,7 @@ class Tally:
             usage.throttled.running_ns(now) if stream.held else None,
             None if usage.spared is None else usage.spared.take(usage.passed),
             observed,
+            usage.behind,
         )
 
     def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
@@ -116,7 +123,8 @@ class Tally:
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
         limiter.count_idle(now)
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now))
+        ahead = limiter.ahead_messages, limiter.ahead_size
+        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), ahead)
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
         """What the stream's line says that was counted; adds it to the totals."""
@@ -126,6 +134,8 @@ class Tally:
         fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
         fields["held_messages"], fields["held_bytes"] = taken.held
+        if any(taken.behind):
+            fields["behind_messages"], fields["behind_bytes"] = taken.behind
         if taken.delays is not None:
             fields["delay_hist"], delay_sum_ns = taken.delays
             fields["delay_sum_ms"] = delay_sum_ns / 1e6
@@ -158,6 +168,9 @@ class Tally:
                 fields[f"tokens_{name}"], overflow = balance
                 if overflow:
                     fields[f"overflow_{name}"] = overflow
+        fields |= {
+            f"lent_{unit}": count for unit, count in zip(("messages", "bytes"), taken.ahead, strict=True) if count
+        }
         return fields
 
     def end(self) -> None:

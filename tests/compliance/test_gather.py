@@ -244,3 +244,13 @@ def test_what_contradicts_itself_is_told_with_both_numbers(planted_report):
 def test_copies_that_are_not_the_same_are_a_conflict_and_others_are_none(planted_report):
     assert {run.proxy_id for run in planted_report.quality.runs if run.conflicts} == {"conflict"}
     assert {run.proxy_id for run in planted_report.quality.runs if run.malformed} == {"torn", "torn-tail"}
+
+
+@pytest.mark.spark
+def test_each_tenant_has_its_own_sentence_and_picture(planted_report):
+    acme = next(one for one in planted_report.tenants if one.name == "acme")
+    assert acme.verdict == "violated"
+    assert " limits of acme were exceeded, the worst for " in acme.sentence
+    gravest = next(limiter for limiter in planted_report.limiters if limiter.tenant == "acme")
+    assert {(rate.proxy_id, rate.name) for rate in acme.rates} == {(gravest.proxy_id, gravest.name)}
+    assert any(rate.passed_messages > (rate.limit_messages or 0) > 0 for rate in acme.rates)

@@ -94,8 +94,17 @@ def test_each_access_log_has_its_own_work_folder_which_fresh_empties(tmp_path):
 def test_page_json_and_tables_are_left_no_halves_and_no_older_tables(tmp_path):
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "what-if.csv").touch()
+    (tmp_path / "tenants").mkdir()
+    (tmp_path / "tenants" / "gone.html").touch()
     write(make_report(facts()), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "report.html", "report.json", "usage.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "csv",
+        "report.html",
+        "report.json",
+        "tenants",
+        "usage.csv",
+    ]
+    assert [path.name for path in (tmp_path / "tenants").iterdir()] == ["acme.html"]
     assert {"limits.csv", "verdicts.csv"} <= {path.name for path in (tmp_path / "csv").iterdir()}
     assert not [path for path in (tmp_path / "csv").iterdir() if path.suffix != ".csv" or path.stem == "what-if"]
     assert (tmp_path / "usage.csv").read_text() == ",".join(USAGE_COLUMNS) + "\n"

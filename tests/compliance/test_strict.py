@@ -42,6 +42,14 @@ def test_no_number_of_any_kind_may_be_negative(kind):
     assert [rule for rule in numbers if is_of(rule, -1)] == []
 
 
+@pytest.mark.parametrize("name", ["tokens_messages", "tokens_bytes", "tokens_peak_messages", "tokens_peak_bytes"])
+def test_a_bucket_in_debt_holds_less_than_nothing(name):
+    line = msgspec.json.decode(msgspec.json.encode(example("limit"))) | {name: -1234.5}
+    assert fields_of(decoder().decode(msgspec.json.encode(line)))[name] == -1234.5
+    with pytest.raises(msgspec.ValidationError):
+        decoder().decode(msgspec.json.encode(line | {f"overflow_{name.removeprefix('tokens_')}": -1.0}))
+
+
 def is_of(rule, value):
     try:
         msgspec.convert(value, rule)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compliance.real_log import judged_compliant
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text())
@@ -39,13 +41,16 @@ def run(script: str, folder: Path, *options: str) -> subprocess.CompletedProcess
 
 
 def show(script: str, folder: Path) -> Shown:
-    """Run it; it must end well, and tidy up."""
-    ended = run(script, folder)
+    """Run it; it must end well, tidy up, and leave a log that is judged compliant."""
+    folder, access_log = folder / "tmp", folder / "log"
+    folder.mkdir()
+    ended = run(script, folder, "--access-log", str(access_log))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     assert re.search(r"^SHOWN: ", ended.stdout, re.MULTILINE)
     assert "FAILED" not in ended.stdout
     assert list(folder.iterdir()) == []
+    assert judged_compliant(access_log) >= {"publish"}
     _, *tables = _HEADER.split(ended.stdout)
     return Shown(ended.stdout, [_rows(table) for table in tables])
 

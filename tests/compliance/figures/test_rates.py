@@ -85,3 +85,11 @@ def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed
     assert (peaks[10].highest, peaks[10].allowed) == (101, 100 + 1.1)
     # The log is shorter than a minute: an average over all of it is the lower for it.
     assert peaks[60].highest == pytest.approx(2010 / 60)
+
+
+def test_a_limit_without_lines_has_its_streams_account(spark):
+    log = PlantedLog()
+    log.interval(60, offered=90, stream_id=1, limit_level="topic", limit_messages=50.0)
+    log.interval(40, offered=70, stream_id=2, limit_level="topic", limit_messages=50.0)
+    (row,) = limits(spark, log)
+    assert (row.offered_messages, row.passed_messages, row.limit_messages, row.burst_messages) == (160, 100, 50, None)

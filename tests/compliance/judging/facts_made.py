@@ -14,6 +14,7 @@ from compliance.judging.facts import (
     RunFacts,
     TopicFacts,
 )
+from compliance.judging.spells import Spells
 from tests.compliance.planted import BEGIN, TOPIC
 
 END = BEGIN + timedelta(seconds=10)
@@ -24,8 +25,13 @@ FIRST_LINE = LinePlace(file="a.jsonl", seq=3, line=4)
 LAST_LINE = LinePlace(file="a.jsonl", seq=30, line=31)
 
 
+def spells(seconds, **more):
+    values: dict[str, Any] = {"times": 1, "first": BEGIN, "longest": BEGIN, "longest_s": seconds}
+    return Spells(**(values | {"seconds": seconds} | more))
+
+
 def kept_fact(**more):
-    values: dict[str, Any] = {"lines": 10, "judged_s": 10.0, "over_s": 0.0, "waited_s": 5.0, "short_s": 0.0}
+    values: dict[str, Any] = {"lines": 10, "judged_s": 10.0, "waited_s": 5.0, "over": None, "short": None}
     return KeptFacts(**(_LIMITER | values | more))
 
 
@@ -96,6 +102,7 @@ def containment_fact(excess, **more):
 
 def entitlement_fact(deficit_s, **more):
     values: dict[str, Any] = {"start": BEGIN, "end": END, "waited_s": 10.0, "served_s": 9.0, "deficit_s": deficit_s}
+    values["late_s"] = 0.0
     values |= {"first_line": FIRST_LINE, "last_line": LAST_LINE}
     values |= {"passed_messages": 900, "passed_bytes": 90_000, "owed_messages": 1000.0, "owed_bytes": None}
     whole: dict[str, Any] = {"whole_waited_s": 10.0, "whole_served_s": 9.5, "whole_deficit_s": -1.0, "unseen_s": 0.11}

@@ -1,5 +1,6 @@
 """Lines judged without Spark: what the job's data frames do with them before and behind, in plain Python."""
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -22,8 +23,9 @@ def micros(time: Any) -> int:
 def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name; of a run without steps of the clock."""
     lines = list(lines)
-    changes = [line.seq for line in lines if isinstance(line, ChangeLine)]
-    known = RunNotes(**({"changes": changes} | notes))
+    changes = [line for line in lines if isinstance(line, ChangeLine)]
+    told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
+    known = RunNotes(**(told | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 
 
@@ -56,24 +58,33 @@ def row_of(line: Any) -> dict[str, Any]:
 
 def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:
     if line.limit_levels is not None:
-        return line.limit_levels.split()
+        return list(dict.fromkeys([*line.limit_levels.split(), *({line.limit_level} - {""})]))
     if line.topic.endswith("/__change_events"):
         return ["exempt"]
     return sorted(in_use | ({line.limit_level} - {""}))
 
 
 def name_at(line: IntervalLine, level: str) -> str:
+    whole_topic = re.sub(r"-partition-\d+$", "", line.topic)
     names = {
         "proxy": "",
         "tenant": line.tenant,
         "namespace": f"{line.tenant}/{line.namespace}",
+        "resource_group": line.resource_group,
+        "partitioned_topic": whole_topic,
         "topic": line.topic,
-        "exempt": line.topic,
+        "subscription": f"{line.subscription}@{line.topic}",
+        "producer": f"{line.producer_name}@{whole_topic}",
+        "role": line.client_role,
+        "address": line.client_network or line.client_address.rpartition(":")[0],
+        "exempt": whole_topic,
     }
     return names[level]
 
 
 def counted(line: IntervalLine, unit: str) -> int:
+    if line.direction == "publish":
+        return int(getattr(line, f"passed_{unit}"))
     charged = getattr(line, f"charged_{unit}")
     return int(getattr(line, f"passed_{unit}") if charged is None else charged)
 
@@ -103,7 +114,42 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         said=(said[0].limit_messages, said[0].limit_bytes if said[0].limit_messages is None else None)
         if said
         else (None, None),
+        members=len(lines),
+        least_messages=sum(least_counted(line) for line in lines),
+        is_alone=all(len(under) == 1 for _, under in members),
+        largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
+        starving=starving(level, name, members),
     )
+
+
+def least_counted(line: IntervalLine) -> int:
+    is_told = line.direction == "publish" or line.limit_levels is not None or line.charged_messages is not None
+    return counted(line, "messages") if is_told else min(line.passed_entries, counted(line, "messages"))
+
+
+def largest_offered(lines: list[IntervalLine], unit: str) -> int:
+    return max(int(getattr(line, f"offered_{unit}")) - max(line.offered_entries - 1, 0) for line in lines)
+
+
+def starving(
+    level: str, name: str, members: list[tuple[IntervalLine, list[str]]]
+) -> tuple[str, tuple[int, int], tuple[int, int], bool] | None:
+    """Who got least of those that waited on it in all of the span."""
+    waiting = [
+        (line, len(under) == 1)
+        for line, under in members
+        if (line.reason, line.reason_name) == (level, name)
+        and line.throttled_ms >= line.duration_ms
+        and (len(under) == 1 or not line.passed_entries)
+    ]
+    if not waiting:
+        return None
+    line, is_alone = min(
+        waiting,
+        key=lambda one: (one[0].passed_messages, one[0].passed_bytes, one[0].held_since or one[0].start, one[0].seq),
+    )
+    held, passed = ((line.held_messages, line.held_bytes), (line.passed_messages, line.passed_bytes))
+    return f"{line.connection_id}/{line.stream_id}", held, passed, is_alone
 
 
 def excess(found: Judged) -> float:

@@ -1,5 +1,7 @@
 """What one limiter's lines prove and what they do not: by hand, one situation a test, none of it on Spark."""
 
+from datetime import timedelta
+
 import pytest
 
 from compliance.judging.account import UNSEEN_S
@@ -146,10 +148,12 @@ def test_streams_before_the_limit_was_set_are_not_held_against_it():
 
 def test_what_does_not_count_against_limits_is_not_held_against_them():
     log = PlantedLog()
-    log.interval(1000, charged_messages=60, charged_bytes=6000, limit_levels="topic")
-    log.interval(500, charged_messages=0, charged_bytes=0, limit_levels="topic")
-    log.limit(60, limit_bytes=1e6, burst_bytes=1e5)
-    assert doubts(judged(log)) == set()
+    log.interval(1000, charged_messages=60, charged_bytes=6000, limit_levels="topic", direction="dispatch")
+    log.interval(500, charged_messages=0, charged_bytes=0, limit_levels="topic", direction="dispatch")
+    log.limit(60, limit_bytes=1e6, burst_bytes=1e5, direction="dispatch")
+    assert doubts(verdicts(log.lines)["dispatch", "topic", TOPIC]) == set()
+    published = [replaced(line, direction="publish") for line in log.lines]
+    assert doubts(verdicts(published)["publish", "topic", TOPIC]) == {"streams"}
 
 
 def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
@@ -160,7 +164,7 @@ def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
     log.limit(20, start=middle, duration_ms=500.0, rate=50.0, **CALM)
     log.interval(70)
     assert doubts(judged(log)) == set()
-    log.lines[-1] = replaced(log.lines[-1], passed_messages=71)
+    log.lines[-1] = replaced(log.lines[-1], passed_messages=71, passed_entries=71)
     assert doubts(judged(log)) == {"streams"}
 
 
@@ -292,3 +296,119 @@ def test_a_minute_tells_for_how_long_each_promise_was_kept():
     sums = [sum(getattr(minute, name) for minute in found.minutes.values()) for name in ("judged_s", "over_s")]
     assert sums == [60, 1]
     assert sum(minute.waited_s for minute in found.minutes.values()) == 60
+
+
+# ---- workers
+
+
+def test_what_workers_were_lent_may_pass_while_a_large_entry_is_paid_for():
+    large = {"largest_entry_messages": 500, "lent_messages": 5, "tokens_messages": -385.0} | CALM
+    behind = (5, {"tokens_messages": -290.0} | CALM)
+    assert excess(judged(lines((500, large), behind, idle_ms=0.0))) < 0
+    assert excess(judged(lines((500, large), (6, {"tokens_messages": -291.0} | CALM), idle_ms=0.0))) > 0
+    assert excess(judged(lines((500, large | {"lent_messages": 0}), behind, idle_ms=0.0))) > 0
+
+
+def test_older_lines_do_not_tell_what_was_lent_and_so_accuse_nobody_of_half_a_burst():
+    large = {"largest_entry_messages": 500} | CALM
+    found = judged(lines((500, large), (5, CALM)))
+    assert (excess(found) < 0, doubts(found)) == (True, {"lent"})
+    assert excess(judged(lines((500, large), (6, CALM)))) > 0
+
+
+def test_what_is_lent_at_the_end_of_a_line_is_not_kept_back():
+    full = (0, {"tokens_messages": 10.0, "overflow_messages": 100.0} | CALM)
+    last = {"tokens_messages": 10.0, "overflow_messages": 98.0, "throttled_ms": 30.0}
+    assert deficit_s(judged(lines(full, (2, last | {"lent_messages": 8}), idle_ms=0.0))) < 0
+    assert deficit_s(judged(lines(full, (2, last), idle_ms=0.0))) > 0
+
+
+# ---- a change that comes into force behind the begin of a line
+
+
+@pytest.mark.parametrize(("late", "is_over"), [(timedelta(0), True), (timedelta(milliseconds=50), False)])
+def test_up_to_the_moment_of_a_change_what_was_before_is_in_force(late, is_over):
+    log = lines(1100, rate=1000.0)
+    moment = log._head["start"] + late
+    log.change(start=moment, end=moment)
+    log.limit(130, rate=100.0)
+    assert (excess(judged(log)) > 0) == is_over
+
+
+def test_of_older_lines_it_is_not_known_whether_an_entry_counts_as_one_and_so_nobody_is_accused():
+    log = PlantedLog()
+    for _ in range(5):
+        log.interval(300, passed_entries=50, direction="dispatch")
+        log.limit(50, rate=50.0, direction="dispatch", **CALM)
+        log.second += 1
+    found = verdicts(log.lines)["dispatch", "topic", TOPIC]
+    assert (excess(found) < 0, doubts(found)) == (True, {"entries"})
+    log.lines[::2] = [replaced(line, limit_levels="topic") for line in log.lines[::2]]
+    found = verdicts(log.lines)["dispatch", "topic", TOPIC]
+    assert (excess(found) > 0, doubts(found)) == (True, {"streams"})
+
+
+# ---- what an auditor planted
+
+
+def cross_checked(seconds=20, stream=None, **own):
+    """Streams that are told to be under a limit of 100/s, and its own lines."""
+    log = PlantedLog()
+    for _ in range(seconds):
+        log.interval(100, **({"limit_levels": "topic"} | (stream or {})))
+        log.limit(100, **(CALM | own))
+        log.second += 1
+    return log
+
+
+@pytest.mark.parametrize("own", [{"rate": None}, {"mode": "observe"}])
+def test_a_limit_that_its_streams_name_and_its_own_lines_do_not_is_not_known(own):
+    assert doubts(judged(cross_checked())) == set()
+    assert doubts(judged(cross_checked(**own))) == {"value"}
+
+
+@pytest.mark.parametrize("more", [{"limit_levels": ""}, {"limit_levels": "topic", "exempt": True}])
+def test_a_stream_that_names_a_limit_is_under_it_whatever_else_it_says(more):
+    log = PlantedLog()
+    for _ in range(20):
+        log.interval(500, **more)
+        log.second += 1
+    found = judged(log)
+    assert (excess(found) > 0, doubts(found)) == (True, {"no lines"})
+
+
+def test_no_entry_is_larger_than_all_that_passed():
+    assert excess(judged(lines(*[(300, {"largest_entry_messages": 20_000} | CALM)] * 5))) > 0
+
+
+def test_a_limit_that_refuses_with_tokens_at_hand_is_not_known_to_owe_nothing():
+    told = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": 300} | CALM
+    full = {"tokens_messages": 10.0, "overflow_messages": 100.0}
+    assert doubts(judged(lines((0, told | full), (0, told | full)))) == {"refused"}
+    assert (
+        doubts(judged(lines((110, told | {"tokens_messages": 0.0}), (100, told | {"tokens_messages": 0.0})))) == set()
+    )
+
+
+def starved(victims, backlog=1600, seconds=60):
+    """Three streams wait all the time, and one of them gets what it gets in each second."""
+    log = PlantedLog()
+    for second in range(seconds):
+        mine = victims(second)
+        for stream, passed in ((1, mine), (2, 50), (3, 50 - mine)):
+            held = backlog if stream == 1 else 500
+            waits = HELD | {"limit_levels": "topic", "stream_id": stream, "held_since": log.begin}
+            log.interval(passed, passed + 100, held_messages=held, **waits)
+        log.limit(100, idle_ms=0.0, tokens_messages=0.5)
+        log.second += 1
+    return log
+
+
+@pytest.mark.parametrize("victims", [lambda _second: 0, lambda second: int(second % 10 == 9)])
+def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victims):
+    found = judged(starved(victims))
+    assert (deficit_s(found) > 0, "starved" in doubts(found)) == (True, True)
+
+
+def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():
+    assert "starved" not in doubts(judged(starved(lambda _second: 20)))

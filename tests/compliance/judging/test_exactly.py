@@ -17,6 +17,7 @@ from tests.compliance.judging.exact_model import Second
 from tests.compliance.judging.gate_log import GateLog, play
 from tests.compliance.judging.pure import deficit_s, doubts, excess
 from tests.compliance.judging.test_account import judged as judged_log
+from tests.compliance.judging.workers_log import WorkersLog, play_workers
 from tests.compliance.planted import BEGIN, PlantedLog
 
 LOGS = 10_000
@@ -43,7 +44,7 @@ def random_log(chance: Random, *, changes: bool) -> list[Second]:
     return seconds
 
 
-def as_lines(seconds: list[Second]) -> Judged:
+def as_lines(seconds: list[Second], **more: float) -> Judged:
     log = PlantedLog()
     clock = BEGIN
     for one in seconds:
@@ -57,6 +58,7 @@ def as_lines(seconds: list[Second]) -> Judged:
             start=clock,
             end=end,
             duration_ms=float(one.ms),
+            **more,
         )
         clock = end
     found: Judged = judged_log(log)
@@ -67,7 +69,7 @@ def test_what_is_over_is_what_an_exact_model_finds_over_in_ten_thousand_logs() -
     verdicts = set()
     for seed in range(LOGS // 2):
         seconds = random_log(Random(seed), changes=True)
-        found = max((window.excess for window in as_lines(seconds).windows), default=-1.0)
+        found = max((window.excess for window in as_lines(seconds, idle_ms=0.0).windows), default=-1.0)
         theirs = exact_model.excess(seconds)
         assert found == pytest.approx(float(theirs), abs=1e-6, rel=1e-9), seed
         verdicts.add(theirs > 0.5)
@@ -123,11 +125,36 @@ def test_an_exact_limiter_is_never_accused_whatever_happens_to_it(
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_an_exact_limiter_of_an_older_proxy_is_never_accused_either(seed: int) -> None:
-    """Its lines tell no balances. (Nor whether a token was kept for somebody else: limits overlap in no log here.)"""
+    """Its lines tell no balances."""
     log = GateLog(Random(seed), older=True)
     play(log, 20, nested=False)
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_where_limits_of_an_older_proxy_overlap_what_is_not_known_accuses_nobody(seed: int) -> None:
+    """Its lines do not tell whether a token was kept for a stream that waited on another limit, too."""
+    log = GateLog(Random(seed), older=True)
+    play(log, 20, nested=True)
+    for key, found in found_of(log).items():
+        accused = [one for one in troubles(found) if one not in found.doubts]
+        assert (accused, doubts(found) - {"reserved"}) == ([], set()), key
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
+def test_an_exact_limiter_of_two_workers_is_never_accused(seed: int) -> None:
+    """They pass by what they were lent, also while others' entries are paid for, and it counts when they tell.
+
+    Limits come, change their value, observe, refuse and go; streams leave one and come under it again.
+    """
+    log = WorkersLog(Random(seed))
+    play_workers(log, 20)
+    for key, found in found_of(log).items():
+        assert troubles(found) == [], key
+        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
 
 
 # ---- a gate with a fault

@@ -7,6 +7,7 @@ from tests.compliance.judging.facts_made import (
     kept_fact,
     limiter_fact,
     run_fact,
+    spells,
 )
 
 TOPIC = "persistent://acme/orders/a"
@@ -20,13 +21,14 @@ def rolled(*rows, **more):
 def test_a_tenant_is_as_bad_as_its_worst_limit():
     rows = [limiter_fact(name="a"), limiter_fact(name="b")]
     more = {
-        "kept": [kept_fact(name="a"), kept_fact(name="b", over_s=2.5)],
+        "kept": [kept_fact(name="a"), kept_fact(name="b", over=spells(2.5))],
         "containment": [containment_fact(5.0, name="b")],
     }
     tenant = rolled(*rows, **more)["tenant", "acme"]
     assert (tenant.verdict, tenant.containment, tenant.entitlement) == ("violated", "violated", "compliant")
     assert (tenant.containment_share, tenant.entitlement_share) == (0.75, 1.0)
     assert (tenant.limits, tenant.violated, tenant.worst) == (2, 1, "publish topic b")
+    assert (tenant.containment_broken, tenant.entitlement_broken) == (spells(2.5), None)
 
 
 def test_without_coverage_there_is_no_verdict():

@@ -204,6 +204,7 @@ class Apart(Counted):
             self.world.deliver_all()
         for limiter in self.world.registry.limiters.values():
             assert all(bucket.lent == 0 for bucket in limiter._buckets if bucket is not None)
+            assert limiter.ahead_messages == limiter.ahead_size == 0, "all that passed is counted"
         for worker, stream in self.live:
             mirror = worker.judge.stream(worker.deputy._accounts[stream].number)
             assert mirror is not None

@@ -1,0 +1,53 @@
+"""The log that a real proxy left, judged: read as strictly as by the job, by its rules, without Spark."""
+
+from collections import defaultdict
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from accesslog.record import HeartbeatLine, Kinds
+from compliance.judging.account import UNEXPLAINED_S, UNSEEN_S, Judged
+from compliance.strict import decoder
+from tests.compliance.judging.pure import doubts, excess, verdicts
+
+_RECORDS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(or_, Kinds.BY_NAME.values()))
+
+
+def judged_compliant(folder: Path) -> set[str]:
+    """Each limit of each run in the log is judged, and both promises were kept; returns the directions of those.
+
+    A machine that is busy otherwise may have the proxy wait for a processor while somebody has a token: by its own
+    account it was late then, and less passed than was owed. Nothing else may be lacking.
+    """
+    directions = set()
+    for run, lines in _runs(folder).items():
+        assert [line.seq for line in lines] == list(range(len(lines))), run
+        assert any(isinstance(line, HeartbeatLine) and line.last for line in lines), run
+        for key, found in verdicts(lines).items():
+            assert (excess(found) < 0, doubts(found)) == (True, set()), (run, key, found)
+            assert _is_short_only_of_time(found), (run, key, found.entitlement)
+            directions |= {key[0]} if found.windows else set()
+    return directions
+
+
+def _is_short_only_of_time(found: Judged) -> bool:
+    owed = found.entitlement
+    if owed is None:
+        return True
+    lacking_s = owed.waited_s - owed.served_s
+    return owed.unseen_s < UNSEEN_S and lacking_s - owed.late_s <= UNEXPLAINED_S + 1e-6
+
+
+def _runs(folder: Path) -> dict[tuple[str, str], list[Any]]:
+    runs: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
+    strict = decoder()
+    for file in folder.glob("*.jsonl"):
+        for text in file.read_bytes().splitlines():
+            strict.decode(text)
+            line = _RECORDS.decode(text)
+            runs[line.proxy_id, line.boot_id].append(line)
+    assert runs, f"no line in {folder}"
+    return {run: sorted(lines, key=lambda line: int(line.seq)) for run, lines in runs.items()}
