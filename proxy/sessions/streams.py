@@ -383,15 +383,17 @@ class Streams:
 
 
 def _bounded(what: str, name: str | bytes) -> str:
-    """A name as text.
+    """A name that is the same here and at the broker.
 
     Raises:
-        RefusedError: If it is too long.
+        RefusedError: If it is too long, or no UTF-8: of that, decoders make different text.
     """
-    size = len(name.encode()) if isinstance(name, str) else len(name)
+    if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
+        raise RefusedError(NotAllowedError, f"the {what}'s name is not UTF-8")
+    size = len(name.encode())
     if size > MOST_NAME_BYTES:
         raise RefusedError(NotAllowedError, f"the {what}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
-    return text(name)
+    return name
 
 
 def _memory_of(name: StreamName) -> int:
