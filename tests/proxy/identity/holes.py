@@ -1,6 +1,7 @@
 """Ways to take one client's stream for another's, each put back into the product for as long as a test runs.
 
-What is patched here is not compiled: `streams.py`, `requests.py`, `broker_commands.py` and `topic_name.py`.
+What is patched here is not compiled: `streams.py`, `requests.py`, `broker_commands.py` and `topic_name.py`. The others
+are in `compiled_holes.py`.
 """
 
 from collections.abc import Callable

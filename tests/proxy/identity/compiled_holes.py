@@ -1,0 +1,72 @@
+"""Holes in what is compiled, which nothing can patch there: this runs as a process of its own, which interprets it.
+
+python -m tests.interpreted tests.proxy.identity.compiled_holes NAME
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+
+import structlog
+
+from protocol import walk
+from protocol.kinds import SEND
+from tests.proxy.identity.driver import run, steps_of
+
+MOST_SEEDS = 1000
+"""As many as the product itself has to pass."""
+
+Numbers = tuple[int, int, int]
+
+
+def bodies_are_cut_at_their_length() -> None:
+    """A client's command is read as any other: what looks like a field behind its body is stepped over."""
+
+    def read(data: bytes, at: int, end: int) -> Numbers:
+        kind, owner, third = 0, -1, 0
+        while at < end:
+            tag, at = walk.varint(data, at, end)
+            if tag == walk._TYPE:
+                kind, at = walk.varint(data, at, end)
+                continue
+            behind = walk.skip(data, at, end, tag)
+            if tag >> 3 == kind == SEND:
+                _size, at = walk.varint(data, at, end)
+                owner, third = walk._ids(data, at, behind, owner, third, True)
+            at = behind
+        return kind, owner, third
+
+    walk._read_of_client = read
+
+
+def numbers_behind_a_message_count() -> None:
+    """Those of a SEND are read behind the message that it holds, where its length says that it ends."""
+    sound = walk._ids
+
+    def ids(*args: int) -> tuple[int, int]:
+        return sound(*args[:-1], False)
+
+    walk._ids = ids
+
+
+HOLES: dict[str, tuple[Callable[[], None], set[str]]] = {
+    "bodies_are_cut_at_their_length": (bodies_are_cut_at_their_length, {"identity", "charge", "request id"}),
+    "numbers_behind_a_message_count": (numbers_behind_a_message_count, {"charge"}),
+}
+"""Each with the rules that break by it."""
+
+
+def main(name: str) -> None:
+    """Plant it; exit with a sentence if none of its rules breaks."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    plant, rules = HOLES[name]
+    plant()
+    for seed in range(MOST_SEEDS):
+        broken = run(steps_of(seed))
+        if broken is not None and broken.rule in rules:
+            return
+    sys.exit(f"nothing found in {MOST_SEEDS} duels")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
