@@ -11,20 +11,20 @@ import pytest
 
 from loadgen.real.jars import jars
 from loadgen.real.java import require_java
-from protocol.commands import command_in, encode
+from protocol.commands import command_in, encode, read
 from protocol.errors import ProtocolError
+from protocol.flow import FLOW, read_flow
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError
 from proxy.sessions.client_commands import ClientCommands
-from proxy.sessions.flows import Flows
 from proxy.sessions.streams import Opening, Streams
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
 from tests.proxy.identity.forms import FORMS, hidden
-from tests.proxy.identity.lightproto import FieldList, Unreadable, frame, message, read_command, taken_apart
+from tests.proxy.identity.lightproto import FieldList, Schema, Unreadable, frame, message, read_command, taken_apart
 
 pytestmark = [pytest.mark.real, pytest.mark.jdk]
 
@@ -61,6 +61,8 @@ _PROTOBUF = {
 TEXT = replace(WORDS, names=("", "loud"), subscriptions=("one", "two"))
 """Of `ED A0 80` Java makes other text than Python."""
 _SHOWN = {KINDS[name] for name in NAMES} - {c.FUTURE[0]}
+_KNOWN = dict.fromkeys((*range(2, 41), *range(50, 69)), Schema()) | c.SCHEMAS | c.OTHERS
+"""All types that the broker knows."""
 Read = tuple[int, dict[str, str]] | None
 """A command's type and fields; None if it cannot be read."""
 
@@ -117,7 +119,7 @@ def _twisted(random: Random, name: str) -> bytes:
 def _read_by_model(command: bytes, theirs: Read) -> Read:
     """Of what the broker shows; what is not there has its default."""
     try:
-        kind, fields = read_command(command, c.SCHEMAS | c.OTHERS)
+        kind, fields = read_command(command, _KNOWN)
     except Unreadable:
         return None
     if kind not in _SHOWN:
@@ -144,10 +146,8 @@ class Believed:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(ClientCommands, "_HANDLERS", dict.fromkeys(ClientCommands._HANDLERS, self._followed))
-        patch.setattr(Flows, "_passes", self._asked)
         nobody: Any = None
         self._commands = ClientCommands(nobody, nobody, nobody, nobody, lambda _refusal: None, Counters())
-        self._flows = Flows({}, self._commands.handle)
         self._fields: dict[str, str] = {}
 
     def read(self, whole: bytes) -> tuple[Read, bytes]:
@@ -159,7 +159,8 @@ class Believed:
                 self._fields = {"ProducerId": str(piece.owner % 2**64)}
                 self._fields |= {"NumMessages": str(piece.messages)} if piece.messages > 1 else {}
                 return (SEND, self._fields), command_in(data)
-            goes = self._flows.handle(piece.kind, command_in(data), data)
+            handle = self._flow if piece.kind == FLOW else self._commands.handle
+            goes = handle(piece.kind, command_in(data), data)
         except ProtocolError:
             goes = None
         return (None, b"") if goes is None else ((piece.kind, self._fields), command_in(goes))
@@ -174,10 +175,14 @@ class Believed:
         self._fields = {java: _as_java(value) for java, value in (values | optional).items() if _is_said(value)}
         return encode(command)
 
-    def _asked(self, consumer_id: int, permits: int) -> bool:
-        self._fields = {"ConsumerId": str(consumer_id)}
-        self._fields |= {"MessagePermits": str(permits)} if permits < 2**31 else {}
-        return True
+    def _flow(self, _kind: int, command: bytes, whole: bytes) -> bytes:
+        """As `Flows.handle`, whose consumers only a session has."""
+        consumer_id, permits = read_flow(command)
+        if consumer_id < 0:
+            flow = read(command)
+            consumer_id, permits, whole = flow.consumer_id, flow.message_permits, encode(flow)
+        self._fields = {"ConsumerId": str(consumer_id)} | ({"MessagePermits": str(permits)} if permits < 2**31 else {})
+        return whole
 
 
 def _is_said(value: Any) -> bool:

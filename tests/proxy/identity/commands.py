@@ -90,7 +90,7 @@ _KNOWN: dict[int, dict[int, Field]] = {
     CONSUMER_STATS: {1: _REQUEST, 4: _ID},
     SEEK: {1: _ID, 2: _REQUEST, 3: _many("to", _MESSAGE_ID), 4: Field("time", "u64")},
     GET_LAST_MESSAGE_ID: {1: _ID, 2: _REQUEST},
-    GET_TOPICS: {1: _REQUEST, 2: Field("namespace", "text", required=True), 6: _PROPERTIES},
+    GET_TOPICS: {1: _REQUEST, 2: Field("namespace", "text", required=True)},
     GET_SCHEMA: {1: _REQUEST, 2: _TOPIC},
     NEW_TXN: {1: _REQUEST},
     WATCH_CLOSE: {1: _REQUEST, 2: _ID},
@@ -124,8 +124,10 @@ OTHERS = {kind: Schema(fields) for kind, fields in _OTHERS.items()}
 """What brokers read without expecting it from a client: what they need to find there, or they end the connection."""
 
 _NUMBERS = Schema({number: Field(f"number{number}", "u64") for number in range(1, 5)})
-OF_THE_FUTURE = SCHEMAS | OTHERS | dict.fromkeys(FUTURE, _NUMBERS)
-"""What a broker to come knows besides: commands in which every number may be a request id."""
+OF_THE_FUTURE = (
+    SCHEMAS | OTHERS | {GET_TOPICS: Schema(SCHEMAS[GET_TOPICS] | {6: _PROPERTIES})} | dict.fromkeys(FUTURE, _NUMBERS)
+)
+"""What a broker to come knows besides: fields, and commands in which every number may be a request id."""
 
 FOLLOWED = frozenset(
     {
