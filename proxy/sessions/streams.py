@@ -3,12 +3,12 @@
 What the proxy believes of an id must be what the broker does with it, or a client could be charged as another one:
 
     (free) ──PRODUCER, SUBSCRIBE──▶ opening ──SUCCESS──▶ open ──the client's CLOSE──▶ closing ──SUCCESS──▶ (free)
-                                       │                   ├── the broker's CLOSE, UNSUBSCRIBE's SUCCESS ──▶ (free)
+                                       │                   ├── UNSUBSCRIBE's SUCCESS ──▶ (free)
                                        ├──ERROR──▶ (free)  │
-                                       └─ the broker's CLOSE ┴─ a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
+                                       └─ the broker's CLOSE, a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
 
-An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE for an id that
-is opening may be of the stream before it, written late: so the proxy closes what may be there. Brokers authorize a
+An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE may be of the
+stream that had the id before, written late: so the proxy closes what may be there. Brokers authorize a
 PRODUCER before they give it its id, which may take longer than a CLOSE that comes behind it: where a producer turns out
 to be there after all, the session ends (`broker_commands.py`).
 
@@ -236,13 +236,11 @@ class Streams:
         self._to_broker.outlet.insert(self._requests.own(_close_of(name), answered))
 
     def closed_by_broker(self, stream: Stream) -> None:
-        """The broker closed the stream of this id; while it is opening, perhaps the one before it."""
+        """The broker closed the stream of this id, or perhaps the one before it: who has it now is not said."""
         opening = self._opening.get(stream)
-        if opening is None:
-            self.close(stream)
-            return
         self.expel(stream)
-        self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
+        if opening is not None:
+            self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.

@@ -134,7 +134,7 @@ def _read_by_model(command: bytes, theirs: Read) -> Read:
 
 def _signed(fields: dict[str, Any]) -> str:
     """Java's numbers of 32 bits have a sign."""
-    number = fields.get("messages", fields.get("permits"))
+    number: int = fields["permits"] if "permits" in fields else fields["messages"]
     return str(number - 2**32 if number >= 2**31 else number)
 
 

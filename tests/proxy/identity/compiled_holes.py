@@ -6,6 +6,7 @@ python -m tests.interpreted tests.proxy.identity.compiled_holes NAME
 import logging
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -17,6 +18,10 @@ MOST_SEEDS = 1000
 """As many as the product itself has to pass."""
 
 Numbers = tuple[int, int, int]
+
+
+def plant(name: str, instead: Any) -> None:
+    setattr(walk, name, instead)
 
 
 def bodies_are_cut_at_their_length() -> None:
@@ -36,17 +41,17 @@ def bodies_are_cut_at_their_length() -> None:
             at = behind
         return kind, owner, third
 
-    walk._read_of_client = read
+    plant("_read_of_client", read)
 
 
 def numbers_behind_a_message_count() -> None:
     """Those of a SEND are read behind the message that it holds, where its length says that it ends."""
     sound = walk._ids
 
-    def ids(*args: int) -> tuple[int, int]:
-        return sound(*args[:-1], False)
+    def ids(data: bytes, at: int, end: int, owner: int, third: int, _is_strict: bool) -> Any:  # noqa: FBT001
+        return sound(data, at, end, owner, third, False)
 
-    walk._ids = ids
+    plant("_ids", ids)
 
 
 HOLES: dict[str, tuple[Callable[[], None], set[str]]] = {
@@ -59,8 +64,8 @@ HOLES: dict[str, tuple[Callable[[], None], set[str]]] = {
 def main(name: str) -> None:
     """Plant it; exit with a sentence if none of its rules breaks."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    plant, rules = HOLES[name]
-    plant()
+    hole, rules = HOLES[name]
+    hole()
     for seed in range(MOST_SEEDS):
         broken = run(steps_of(seed))
         if broken is not None and broken.rule in rules:

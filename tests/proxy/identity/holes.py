@@ -5,6 +5,7 @@ are in `compiled_holes.py`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -82,7 +83,21 @@ def a_suffix_is_cut_off_whatever_follows_it(patch: pytest.MonkeyPatch) -> None:
 
 def a_brokers_close_frees_what_is_opening(patch: pytest.MonkeyPatch) -> None:
     """It may be of the stream before."""
-    patch.setattr(Streams, "closed_by_broker", Streams.close)
+    _free_if(patch, lambda streams, stream: stream in streams._opening)
+
+
+def a_brokers_close_frees_what_is_open(patch: pytest.MonkeyPatch) -> None:
+    """It may be so late that the next one is there already."""
+    _free_if(patch, lambda streams, stream: stream not in streams._opening)
+
+
+def _free_if(patch: pytest.MonkeyPatch, may: Callable[[Streams, Stream], bool]) -> None:
+    sound = Streams.closed_by_broker
+
+    def closed_by_broker(self: Streams, stream: Stream) -> None:
+        (self.close if may(self, stream) else partial(sound, self))(stream)
+
+    patch.setattr(Streams, "closed_by_broker", closed_by_broker)
 
 
 def what_the_proxy_closes_is_free_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -140,6 +155,7 @@ HOLES: dict[Hole, set[str]] = {
     the_proxys_own_ids_can_be_guessed: {"identity", "request id"},
     a_suffix_is_cut_off_whatever_follows_it: {"limits"},
     a_brokers_close_frees_what_is_opening: {"identity", "quiet"},
+    a_brokers_close_frees_what_is_open: {"identity", "quiet"},
     what_the_proxy_closes_is_free_at_once: {"identity", "quiet"},
     a_producer_that_comes_after_its_close_is_passed_over: {"identity"},
     a_refused_unsubscribing_frees_the_id: {"identity", "quiet"},

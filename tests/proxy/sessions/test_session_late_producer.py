@@ -44,6 +44,7 @@ def test_one_that_waits_for_exclusive_access_says_so_even_if_it_is_closed(world:
 
 def test_one_that_was_let_in_before_the_proxys_own_close_came_is_none(world: World) -> None:
     client, broker = world.pair()
+    broker.lets_go = False
     client >> producer()
     crossed = request_of(broker)
     closed = encode(CommandCloseProducer(producer_id=1, request_id=NO_REQUEST))

@@ -182,20 +182,21 @@ def test_an_id_is_refused_until_the_broker_is_known_to_have_let_go_of_it(opened:
     opened.streams.close_answered(CommandSuccess(), opening)
     opened.streams.close(opened.open(command))
     opened.streams.answered(CommandError(), opened.open(command, is_answered=False))
-    opened.streams.closed_by_broker(opened.open(command))
     assert opened.open(command).is_open
 
 
+@pytest.mark.parametrize("is_answered", [False, True], ids=["opening", "open"])
 @pytest.mark.parametrize("command", [_producer(7), _consumer(7)], ids=["producer", "consumer"])
-def test_what_a_broker_closes_while_it_is_opening_is_closed_by_the_proxy_before_its_id_is_free(
-    opened: Opened, command: Opening
+def test_what_a_broker_closes_is_closed_by_the_proxy_before_its_id_is_free(
+    opened: Opened, command: Opening, *, is_answered: bool
 ) -> None:
     """The broker may mean the stream before it: its CLOSE was on its way."""
-    stream = opened.open(command, is_answered=False)
+    stream = opened.open(command, is_answered=is_answered)
     opened.streams.closed_by_broker(stream)
     assert not stream.is_open
     (close,) = [body(frame) for frame in opened.asked.parts]
-    assert (name_of(opened.told[0]), body(opened.told[0]).request_id) == ("ERROR", 17)
+    refused = [] if is_answered else [("ERROR", 17)]
+    assert [(name_of(frame), body(frame).request_id) for frame in opened.told] == refused
     _is_refused(opened, command, ServiceNotReady, "in use")
     opened.requests.answered(13, CommandSuccess(request_id=close.request_id))
     assert opened.open(command).is_open
