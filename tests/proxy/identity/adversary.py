@@ -25,8 +25,8 @@ class Words:
         *("persistent://free/space/\udcff", "no topic//", "public"),
     )
     namespace: str = "acme/shop"
-    names: tuple[str, ...] = ("", "", "", "", "loud", "quiet", "\udcff\udced\udca0\udc80")
-    subscriptions: tuple[str, ...] = ("one", "one", "two", "two", "\udcff", "\udced\udca0\udc80")
+    names: tuple[str, ...] = (*[""] * 8, "loud", "loud", "quiet", "quiet", "\udcff\udced\udca0\udc80")
+    subscriptions: tuple[str, ...] = (*["one", "two"] * 5, "\udcff\udced\udca0\udc80")
     numbers: tuple[int, ...] = (1, 1, 1, 2, 2, 3)
     requests: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
     odd: float = 0.03

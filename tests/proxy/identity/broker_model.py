@@ -196,7 +196,13 @@ class ModelBroker(Answers):
         else:
             assert of[held.number] is held
             held.state = "created"
-            self._answer_created(task)
+            if outcome == 1:  # other commands are handled before another thread has written that
+                self.tasks.append(Task("answer", held, task.request))
+            else:
+                self._answer_created(task)
+
+    def _end_answer(self, task: Task, _outcome: int) -> None:
+        self._answer_created(task)
 
     def _end_close(self, task: Task, _outcome: int) -> None:
         self._success(task.request)
