@@ -224,12 +224,13 @@ class Streams:
         self.close(stream)
         self._close_at_broker(stream.name)
 
-    def _close_at_broker(self, name: StreamName) -> None:
+    def _close_at_broker(self, name: StreamName, *, or_is_gone: bool = False) -> None:
+        """Its id is free when that is done; `or_is_gone`: also when the broker has none to close."""
         key = name.direction, name.stream_id
         self._expelled[key] = None
 
         def answered(answer: CommandSuccess | CommandError) -> None:
-            if isinstance(answer, CommandSuccess):  # else the broker may have it still
+            if or_is_gone or isinstance(answer, CommandSuccess):  # else the broker may have it still
                 self._expelled.pop(key, None)
 
         self._to_broker.outlet.insert(self._requests.own(_close_of(name), answered))
@@ -274,11 +275,17 @@ class Streams:
             self.closed_by_broker(stream)
 
     def closed_by_broker(self, stream: Stream) -> None:
-        """The broker closed the stream of this id, or perhaps the one before it: who has it now is not said."""
+        """The broker closed the stream of this id, or perhaps the one before it: who has it now is not said.
+
+        Older brokers refuse a CLOSE of what they have closed already.
+        """
         opening = self._opening.get(stream)
+        if opening is None:
+            self.close(stream)
+            self._close_at_broker(stream.name, or_is_gone=True)
+            return
         self.expel(stream)
-        if opening is not None:
-            self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
+        self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
         """Forget what is held of a consumer, because the broker will deliver it again.

@@ -209,6 +209,14 @@ def test_an_id_that_the_broker_would_not_close_stays_in_use(opened: Opened) -> N
     _is_refused(opened, _producer(), ServiceNotReady, "in use")
 
 
+def test_an_id_that_the_broker_closed_and_has_not_any_more_is_free(opened: Opened) -> None:
+    """Older brokers refuse to close what is not there."""
+    opened.streams.closed_by_broker(opened.producer())
+    (close,) = [body(frame) for frame in opened.asked.parts]
+    opened.requests.answered(14, CommandError(request_id=close.request_id))
+    assert opened.producer().is_open
+
+
 def test_a_client_hears_of_a_close_of_no_request() -> None:
     name, _ = Streams.name_of(_consumer())
     assert (name_of(streams.close_told(name)), body(streams.close_told(name)).request_id) == (
