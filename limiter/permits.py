@@ -17,7 +17,7 @@ Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from limiter.permit_account import Account
 from limiter.permit_meter import PermitMeter
@@ -25,6 +25,10 @@ from limiter.under_way import RULES, DispatchRules, UnderWay
 
 if TYPE_CHECKING:
     from limiter.usage import StreamUsage
+
+
+MOST_ASKED: Final = 2**31 - 1
+"""Brokers count a consumer's permits in 32 bits. More would be written in ever more FLOWs once nobody limits it."""
 
 
 class BacklogSign(Protocol):
@@ -100,8 +104,7 @@ class Permits:
         self._usage.permits_asked += permits
         if not self.may_pass(permits):
             self._noted()
-            self.asked += permits
-            self._settle()
+            self.ask_again(permits)
             return False
         self._count_granted(permits)
         if not as_it_came:
@@ -138,8 +141,8 @@ class Permits:
         self.ask_again(messages if ask_again else 0)
 
     def ask_again(self, permits: int) -> None:
-        """The client still counts on these, which it asked for before."""
-        self.asked += permits
+        """The client still counts on these, which it asked for before; on no more than a broker can count."""
+        self.asked = min(self.asked + permits, MOST_ASKED)
         self._settle()
 
     def forgo(self) -> None:

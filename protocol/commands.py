@@ -75,9 +75,19 @@ def read(command: bytes) -> Any:
     Raises:
         MalformedFrame: If there is none, or it lacks what it must have: brokers end the connection for that.
     """
-    body = body_of(decode(command))
-    if not body.IsInitialized():  # the decoder does not look
-        raise MalformedFrame(f"{body.DESCRIPTOR.name} lacks {', '.join(body.FindInitializationErrors())}")
+    return complete(body_of(decode(command)))
+
+
+def complete(body: Any) -> Any:
+    """The same command; the decoder does not look whether it has what it must have.
+
+    Raises:
+        MalformedFrame: If it has not. What messages within it lack is not named: there may be millions.
+    """
+    if not body.IsInitialized():
+        needed = [field.name for field in body.DESCRIPTOR.fields if field.is_required]
+        missing = ", ".join(name for name in needed if not body.HasField(name))
+        raise MalformedFrame(f"{body.DESCRIPTOR.name} lacks {missing or 'something in a message within it'}")
     return body
 
 

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, read, split, wrap
 from protocol.errors import MalformedFrame, ProtocolError
-from protocol.pulsar_pb2 import BaseCommand, CommandFlow, CommandPing, CommandProducer, CommandSeek, CommandSend
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandFlow,
+    CommandPing,
+    CommandProducer,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSend,
+)
 from tests.protocol import fields as wire
 from tests.protocol.streams import frame, u32
 
@@ -98,3 +106,12 @@ def test_a_command_that_lacks_what_it_must_have_is_malformed() -> None:
     assert read(encode(whole)[8:]) == whole
     with pytest.raises(MalformedFrame, match="CommandSeek lacks request_id"):
         read(b"\x08\x1c\xe2\x01\x02\x08\x07")
+
+
+def test_what_millions_of_messages_within_it_lack_is_said_in_a_line() -> None:
+    """Else one frame made 30 times its size in the log."""
+    many = CommandRedeliverUnacknowledgedMessages(consumer_id=7)
+    body = many.SerializeToString() + 100_000 * b"\x12\x00"
+    with pytest.raises(MalformedFrame, match="Messages lacks something in a message within it") as lacking:
+        read(b"\x08\x14" + wire.delimited(20, body))
+    assert len(str(lacking.value)) < 200

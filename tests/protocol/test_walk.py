@@ -145,6 +145,23 @@ def test_the_type_of_every_command_is_found(kind: int, value: bytes) -> None:
     assert read_command(command, 0, len(command), other) == (kind, -1, 0)
 
 
+@pytest.mark.parametrize(
+    "within",
+    [
+        b"\x22\x04\x0a\x00\x12\x02",  # a property, whose value runs over its end
+        b"\x6a\x04\x0a\x00\x12\x02",  # a key
+        b"\x6a\x06\x1a\x04\x0a\x00\x12\x02",  # a key's metadata
+    ],
+)
+def test_what_runs_over_the_end_of_a_message_in_metadata_goes_with_it(within: bytes) -> None:
+    """As at the broker (LightProto), which counts permits by what stands behind it."""
+    hidden = b"\x7a\x04" + b"\x58\xa0\x9c\x01"
+    metadata = within + hidden
+    assert messages_in_metadata(metadata, 0, len(metadata)) == 20_000
+    sound = within[:-1] + b"\x00" + hidden
+    assert messages_in_metadata(sound, 0, len(sound)) == 1
+
+
 def test_unreadable_metadata_counts_what_was_read_before() -> None:
     batch_of_five = wire.tag(11, 0) + wire.varint(5)
     assert messages_in_metadata(batch_of_five + b"\xff", 0, 3) == 5
