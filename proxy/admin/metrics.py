@@ -95,7 +95,7 @@ class SluiceCollector(Collector):
         )
         yield _counter(
             "sluice_fields_left_out",
-            "Clients' commands that went on without fields that this proxy does not know",
+            "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
             self._engine.counters.fields_left_out,
         )
         yield _counter(
