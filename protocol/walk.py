@@ -28,6 +28,7 @@ OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
 NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
 _TYPE: Final = 0x08  # BaseCommand.type
 _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
+_MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each of more would be looked at
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
@@ -188,6 +189,8 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
     if size != end - at:
         raise MalformedFrame(f"the body of a command of type {kind} does not end with the command")
     if kind == SEND:
+        if size > _MOST_SEND:
+            raise MalformedFrame(f"a SEND of {size} bytes beside its entry")
         owner, third = _ids(data, at, end, owner, third, True)
     return kind, owner, third
 
