@@ -32,6 +32,7 @@ _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
 _PROPERTIES: Final = 0x22  # MessageMetadata.properties
 _ENCRYPTION_KEYS: Final = 0x6A  # MessageMetadata.encryption_keys
 _KEY_METADATA: Final = 0x1A  # EncryptionKeys.metadata
+_MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each of more would be looked at
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
@@ -192,6 +193,8 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
     if size != end - at:
         raise MalformedFrame(f"the body of a command of type {kind} does not end with the command")
     if kind == SEND:
+        if size > _MOST_SEND:
+            raise MalformedFrame(f"a SEND of {size} bytes beside its entry")
         owner, third = _ids(data, at, end, owner, third, True)
     return kind, owner, third
 

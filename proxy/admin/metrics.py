@@ -193,7 +193,7 @@ class _Held:
 def _trust(counters: Counters) -> Iterator[Metric]:
     yield _counter(
         "sluice_fields_left_out",
-        "Clients' commands that went on without fields that this proxy does not know",
+        "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
         counters.fields_left_out,
     )
     yield _counter(

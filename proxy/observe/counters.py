@@ -41,7 +41,7 @@ class Counters:
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
     fields_left_out: int = 0
-    """Commands of clients that went on without the fields that this proxy does not know."""
+    """Commands of clients that went on without the fields that this proxy does not know, or in fewer bytes."""
     answers_ignored: int = 0
     """Brokers' answers to no request of this connection, which went nowhere."""
     address_overruns: int = 0

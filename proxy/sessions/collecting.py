@@ -19,8 +19,8 @@ class Collecting:
         self.stream = stream
         self.entry = entry
         self._holdings = holdings
-        self._parts = bytearray(entry.frame)
-        holdings.keep_unfinished(len(entry.frame))
+        self._kept = bytearray(entry.frame)  # a list of parts of a byte each would take sixty times as much as they
+        holdings.keep_unfinished(len(self._kept))
 
     def add(self, part: bytes) -> None:
         """The next part came.
@@ -29,10 +29,10 @@ class Collecting:
             TooMuchUnfinishedError: If no more may be kept for this client.
         """
         self._holdings.keep_unfinished(len(part))
-        self._parts += part
+        self._kept += part
 
     def end(self) -> Entry:
         """No more is collected; the entry with all that has come."""
-        self._holdings.keep_unfinished(-len(self._parts))
-        self.entry.frame = bytes(self._parts)
+        self._holdings.keep_unfinished(-len(self._kept))
+        self.entry.frame = bytes(self._kept)
         return self.entry

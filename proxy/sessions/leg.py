@@ -197,6 +197,7 @@ class Leg(Throttled):
 
     def resume_writing(self) -> None:
         """Called by the loop."""
+        self.sender.resumed()
         self.owner.writable(self, True)
 
     def not_taken(self, unsent: int, seconds: float) -> None:

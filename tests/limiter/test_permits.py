@@ -307,3 +307,14 @@ def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_recei
         consumer.receive(batch)
         received += rest
         consumer.ask(rest)
+
+
+def test_no_more_is_withheld_than_a_broker_can_count() -> None:
+    """Else who asks a million times for all there is gets a million FLOWs at once when its limit goes."""
+    consumer = Asking(PermitMeter(20))
+    for _ in range(10):
+        consumer.ask(2**32 - 1)
+        consumer.permits.ask_again(2**31)
+    assert consumer.permits.asked == MOST_ASKED
+    consumer.permits.rewire(())
+    assert consumer.granted == 20 + MOST_ASKED

@@ -11,7 +11,6 @@ from protocol.pulsar_pb2 import (
     CommandFlow,
     CommandPing,
     CommandProducer,
-    CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
     CommandSend,
 )
@@ -104,14 +103,12 @@ def test_a_string_that_is_not_utf_8_comes_as_bytes() -> None:
 def test_a_command_that_lacks_what_it_must_have_is_malformed() -> None:
     whole = CommandSeek(consumer_id=7, request_id=5)
     assert read(encode(whole)[8:]) == whole
-    with pytest.raises(MalformedFrame, match="CommandSeek lacks request_id"):
+    with pytest.raises(MalformedFrame, match="CommandSeek lacks a field"):
         read(b"\x08\x1c\xe2\x01\x02\x08\x07")
 
 
-def test_what_millions_of_messages_within_it_lack_is_said_in_a_line() -> None:
-    """Else one frame made 30 times its size in the log."""
-    many = CommandRedeliverUnacknowledgedMessages(consumer_id=7)
-    body = many.SerializeToString() + 100_000 * b"\x12\x00"
-    with pytest.raises(MalformedFrame, match="Messages lacks something in a message within it") as lacking:
-        read(b"\x08\x14" + wire.delimited(20, body))
-    assert len(str(lacking.value)) < 200
+def test_a_command_that_lacks_much_is_told_in_few_words() -> None:
+    ids = wire.delimited(2, b"") * 10_000
+    with pytest.raises(MalformedFrame) as error:
+        read(b"\x08\x14" + wire.delimited(20, b"\x08\x07" + ids))
+    assert len(str(error.value)) < 100

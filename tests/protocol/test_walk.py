@@ -238,6 +238,19 @@ def test_a_field_with_a_length_may_end_a_send() -> None:
     assert walked(command, SEND) == (SEND, 2, 1)
 
 
+@pytest.mark.parametrize("size", [65_536, 65_537])
+def test_a_send_is_small_beside_its_entry(size: int) -> None:
+    """Else a client could have millions of fields stepped over, and read where a limit refuses."""
+    body = b"\x08\x02\x10\x01" + b"\x78\x01" * ((size - 8) // 2)
+    command = b"\x08\x06" + wire.delimited(6, body + wire.delimited(100, bytes(size - len(body) - 3)))
+    assert len(command) == size + 6
+    if size <= 65_536:
+        assert walked(command, SEND) == (SEND, 2, 1)
+    else:
+        with pytest.raises(MalformedFrame, match="beside its entry"):
+            walked(command, SEND)
+
+
 def test_a_command_without_a_body_is_one() -> None:
     assert walked(b"\x08\x12", SEND) == (18, -1, 1)
 

@@ -7,7 +7,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Limit, rate
-from limiter.stream import Stream
+from limiter.stream import Stream, StreamName
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
@@ -23,6 +23,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.budget import Budget
+from proxy.config.model import ClientMemory
 from proxy.observe.connection import Connection
 from proxy.pool import Claim, Pool
 from proxy.refusals import NO_REQUEST, RefusedError
@@ -301,6 +302,12 @@ def test_what_is_kept_of_them_is_bounded_and_given_back(opened: Opened, world: W
     opened.streams.close(opened.streams.producer(1) or opened.producer(9))
     opened.streams.close(opened.streams.producer(2) or opened.producer(9))
     assert opened.memory.held == 0
+
+
+def test_a_client_of_ten_thousand_partitions_has_room_for_its_streams() -> None:
+    topic = "persistent://some-tenant/some-namespace/some-topic-partition-10000"
+    name = StreamName("dispatch", "some-tenant", "some-namespace", topic, 1, "", "some-subscription", "some-consumer")
+    assert 12_000 * streams._memory_of(name) <= ClientMemory().connection
 
 
 def test_a_long_name_counts_with_every_copy_also_when_it_is_the_brokers(opened: Opened) -> None:
