@@ -185,7 +185,7 @@ class Tally:
     def _take(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> Taken:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
-        return Taken(values, before, self._marks.get(usage))
+        return Taken(values, before, self._marks.pop(usage, None))
 
 
 def _changes(counts: Counts, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
