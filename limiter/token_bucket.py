@@ -29,6 +29,10 @@ class TokenBucket:
     Args:
         rate: Tokens per period, and the capacity.
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
+
+    Attributes:
+        lent: Tokens that were taken and not used yet, as far as is known.
+        ahead: Those that were lent to workers, and are neither counted as passed nor given back.
     """
 
     __slots__ = (
@@ -40,6 +44,7 @@ class TokenBucket:
         "_paid_at",
         "_per_ns",
         "_per_token",
+        "ahead",
         "lent",
         "rate",
     )
@@ -47,6 +52,7 @@ class TokenBucket:
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
         self.lent = 0
+        self.ahead = 0
         self._per_ns, self._per_token = _parts(rate)
         self._capacity = _capacity(rate)
         self._balance = rate.burst * self._per_token
@@ -92,6 +98,11 @@ class TokenBucket:
         self.lent += tokens
         self._capacity -= tokens * self._per_token
 
+    def lend_ahead(self, tokens: int) -> None:
+        """The same, and they are counted as passed only when he who has them says so, who may give them back, too."""
+        self.lend(tokens)
+        self.ahead += tokens
+
     def come_back(self, used: int, unused: int, now: int) -> None:
         """Of what was lent, so much has been used, and so much will not be; nobody can give back more than he has.
 
@@ -99,10 +110,18 @@ class TokenBucket:
         """
         self._earn(now)
         used = min(used, self.lent)
-        unused = min(unused, self.lent - used)
+        unused = min(unused, self.lent - used, self.ahead)
         self.lent -= used + unused
+        self.ahead -= unused
         self._capacity += (used + unused) * self._per_token
         self._balance += unused * self._per_token
+
+    def count_lent(self, tokens: int, lent: int, now: int) -> None:
+        """So many are counted as passed; those that it did not lend of `lent`, and the others, are taken now."""
+        lent = min(lent, self.ahead)
+        self.ahead -= lent
+        if tokens > lent:
+            self.take(tokens - lent, now)
 
     def wait_ns(self, tokens: int, now: int) -> int:
         """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
@@ -147,8 +166,11 @@ class TokenBucket:
         self._paid_at = self._earned_at + max(0, -(self._balance // self._per_ns))
 
     def told(self, now: int) -> tuple[float, float]:
-        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before."""
-        held, overflow = self._earn(now), self._overflow
+        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before.
+
+        Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
+        """
+        held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow
         self._overflow = 0
         return held / self._per_token, overflow / self._per_token
 
