@@ -17,7 +17,7 @@ Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from limiter.permit_account import Account
 from limiter.permit_meter import PermitMeter
@@ -25,6 +25,10 @@ from limiter.under_way import RULES, DispatchRules, UnderWay
 
 if TYPE_CHECKING:
     from limiter.usage import StreamUsage
+
+MOST_ASKED: Final = 2**31 - 1
+"""Permits that are withheld at most: a broker counts them in 32 bits, and whoever asked for more would get all at once
+when its limit goes."""
 
 
 class BacklogSign(Protocol):
@@ -100,8 +104,7 @@ class Permits:
         self._usage.permits_asked += permits
         if not self.may_pass(permits):
             self._noted()
-            self.asked += permits
-            self._settle()
+            self._withhold(permits)
             return False
         self._count_granted(permits)
         if not as_it_came:
@@ -139,8 +142,7 @@ class Permits:
 
     def ask_again(self, permits: int) -> None:
         """The client still counts on these, which it asked for before."""
-        self.asked += permits
-        self._settle()
+        self._withhold(permits)
 
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
@@ -179,6 +181,10 @@ class Permits:
         could = self._give(min(self._under_way.permits_for(each, one.unit) for each, one in shares))
         self._stand_in_line()  # no longer, if what its entries hold is yet to be seen
         return could
+
+    def _withhold(self, permits: int) -> None:
+        self.asked = min(self.asked + permits, MOST_ASKED)
+        self._settle()
 
     def _give_up(self) -> None:
         if self.asked:

@@ -136,7 +136,7 @@ class TokenBucket:
         made at, and in seconds at any below: so it never takes longer to pay than it would have, and to raise a rate
         and lower it again, or the other way round, forgives nothing.
         """
-        old, balance = self.rate, self._earn(now)
+        old, balance = self.rate, self._held(now)
         if now >= self._paid_at:
             self._made_at = old
         _, per_token = _parts(rate)
@@ -154,16 +154,21 @@ class TokenBucket:
         So no interval, whatever changes within, sees more than burst, rates over time and one taking.
         """
         self._made_at = rate
-        self._go_on(rate, self._earn(now) * _parts(rate)[1] // self._per_token)
+        self._go_on(rate, self._held(now) * _parts(rate)[1] // self._per_token)
 
-    def _go_on(self, rate: Rate, balance: int) -> None:
+    def _held(self, now: int) -> int:
+        """What is there or lent: what is lent is no debt, however much more it is than the bucket holds now."""
+        return self._earn(now) + self.lent * self._per_token
+
+    def _go_on(self, rate: Rate, held: int) -> None:
         self.rate = rate
         before = self._per_token
         self._per_ns, self._per_token = _parts(rate)
         self._overflow = self._overflow * self._per_token // before
-        self._capacity = _capacity(rate) - self.lent * self._per_token
-        self._balance = min(balance, self._capacity)
-        self._paid_at = self._earned_at + max(0, -(self._balance // self._per_ns))
+        lent = self.lent * self._per_token
+        self._capacity = _capacity(rate) - lent
+        self._balance = min(held - lent, self._capacity)
+        self._paid_at = self._earned_at + max(0, -(held // self._per_ns))
 
     def told(self, now: int) -> tuple[float, float]:
         """Tokens at hand, negative in debt; and those for which it had no room since this was asked before.

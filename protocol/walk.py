@@ -9,7 +9,8 @@ a command that is there twice, tags of more than 32 bits or five bytes, groups.
 
 Pulsar's decoder (LightProto) does not cut a message within another off at its length: where the last field inside
 runs over that, it goes on behind that field. What is stepped over here could be a command there. So a client's command
-is its type and then its body, which ends with the command, and a SEND has nothing behind a field with a length.
+is its type and then its body, which ends with the command, and a SEND has nothing behind a field with a length. The
+metadata of a MESSAGE is its publisher's, and read as the broker reads it, which counts permits by it.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -28,6 +29,10 @@ OWNER: Final = 0x08  # CommandSend.producer_id, CommandMessage.consumer_id
 NUM_MESSAGES: Final = 0x18  # CommandSend.num_messages
 _TYPE: Final = 0x08  # BaseCommand.type
 _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
+_PROPERTIES: Final = 0x22  # MessageMetadata.properties
+_ENCRYPTION_KEYS: Final = 0x6A  # MessageMetadata.encryption_keys
+_KEY_METADATA: Final = 0x1A  # EncryptionKeys.metadata
+_MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each of more would be looked at
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
@@ -188,6 +193,8 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
     if size != end - at:
         raise MalformedFrame(f"the body of a command of type {kind} does not end with the command")
     if kind == SEND:
+        if size > _MOST_SEND:
+            raise MalformedFrame(f"a SEND of {size} bytes beside its entry")
         owner, third = _ids(data, at, end, owner, third, True)
     return kind, owner, third
 
@@ -261,7 +268,8 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
     """num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 where it is absent or makes no sense.
 
     Metadata that cannot be read to its end is no error: it is the publisher's, and must not cost the connection of
-    the consumer that is to get it. What was read before counts.
+    the consumer that is to get it. What was read before counts. Messages within it may run over their length, as at the
+    broker.
     """
     messages: i64 = 1
     try:
@@ -272,6 +280,9 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
                 tag, at = _long_tag(data, at - 1, end)
             if tag == _NUM_MESSAGES_IN_BATCH:
                 messages, at = varint(data, at, end)
+                continue
+            if tag == _PROPERTIES or tag == _ENCRYPTION_KEYS:  # noqa: SIM109 - of a tuple mypyc makes objects
+                at = _behind_message(data, at, end, tag)
                 continue
             # `skip`'s usual cases without its calls, a sixth of the time of a MESSAGE: a value or a length of one byte
             ahead: i64 = data[at] if at < end else 0x80
@@ -284,6 +295,24 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
     except MalformedFrame:
         pass
     return message_count(messages)
+
+
+def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
+    """The position behind the message at `at`, whose `tag` has been read: behind its last field, if that is longer."""
+    size, at = varint(data, at, end)
+    if size < 0 or size > end - at:
+        raise MalformedFrame("a message is longer than the metadata that holds it")
+    stop: i64 = at + size
+    while at < stop:
+        inner: i64 = data[at]
+        at += 1
+        if inner >= 0x80:
+            inner, at = _long_tag(data, at - 1, end)
+        if inner == _KEY_METADATA and tag == _ENCRYPTION_KEYS:
+            at = _behind_message(data, at, end, inner)
+        else:
+            at = skip(data, at, end, inner)
+    return at
 
 
 def message_count(number: i64) -> i64:

@@ -1,7 +1,12 @@
-"""A pytest plugin: load the modules that mypyc compiled from their sources. `pytest -p tests.interpreted …`."""
+"""Load the modules that mypyc compiled from their sources: a pytest plugin, or a way to run another module.
+
+pytest -p tests.interpreted …
+python -m tests.interpreted MODULE …
+"""
 
 import importlib.abc
 import importlib.util
+import runpy
 import sys
 from pathlib import Path
 
@@ -19,8 +24,19 @@ class _SourceOnly(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, source)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests():
+def load_sources():
+    """From now on; nothing of it may be loaded yet."""
     loaded = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
     assert loaded == [], f"too late: {loaded} are loaded already"
     sys.meta_path.insert(0, _SourceOnly())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests():
+    load_sources()
+
+
+if __name__ == "__main__":
+    load_sources()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

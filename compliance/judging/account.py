@@ -72,6 +72,7 @@ class Line(Struct, array_like=True):
     overflow: tuple[float, ...]
     lent: tuple[int, ...] = (0, 0)
     """What workers had been lent at its end, and may have passed already."""
+    rejected: int = 0
 
     @property
     def is_in_force(self) -> bool:
@@ -106,9 +107,11 @@ class Streams(Struct, array_like=True):
     that passed."""
     is_alone: bool = True
     """Each of these streams is under no other limit."""
-    starving: tuple[str, int, int] | None = None
-    """Of the streams that waited on it in all of the span and passed nothing, the one that has waited longest: which,
-    and the messages and bytes that it holds."""
+    largest_offered: tuple[int, int] = (0, 0)
+    """No entry that came was larger."""
+    starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
+    """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
+    waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
 
 
 class Window(Struct):
@@ -291,8 +294,10 @@ class _Over:
         if not self.is_on:
             return False
         self.unpaid_s -= earned_s
-        if self.begin is None or self.room >= self.burst:
-            self.begin, self.begin_passed, self.room = line, self.passed, self.burst
+        # What workers used of a loan is back in the bucket before it counts.
+        full = self.burst + (lent[0] if lent[1] else 0)
+        if self.begin is None or self.room >= full:
+            self.begin, self.begin_passed, self.room = line, self.passed, full
         self.passed += passed
         self.room += self.rate * earned_s + self.extra - passed
         self.extra = 0.0
@@ -380,7 +385,10 @@ class _Held:
         if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
             self.told = None
         if step.is_unsettled:
-            # It may have been any other value meanwhile: what is positive was clipped to that one's burst.
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst, and a debt
+            # that was made at it may be as many seconds now.
+            if step.is_hidden and self.least < 0:
+                self.least = -inf
             self.least, self.most = min(self.least, 1.0), (burst + 1 if step.is_hidden else self.most)
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
@@ -454,10 +462,15 @@ class _Step:
 
 @dataclass
 class _Starving:
-    """A stream that waits and passes nothing, for as long as that is so; seconds, and seconds of the limit."""
+    """A stream that waits and passes little, for as long as that is so; seconds, and seconds of the limit.
+
+    `held_s` is as large as its first entry may be; `mine_s` is what it passed.
+    """
 
     who: str
     held_s: float
+    mine_s: float = 0.0
+    passed: int = 0
     members: int = 0
     entry_s: float = 0.0
     served_s: float = 0.0
@@ -555,11 +568,12 @@ class Account:
         self._over = [_Over(unit % 2, unit > 1, "limiter") for unit in range(len(BUCKETS))]
         self._streams = [_Over(unit, is_peak=False, basis="streams") for unit in range(2)]
         self._held = [_Held() for _ in BUCKETS]
-        self._owing = _Owing()
+        self._owing, self._perhaps = _Owing(), _Owing()
         self._before: Line | None = None
         self._until_us: int | None = None
         self._starving: _Starving | None = None
-        self._has_streams = self._differs = self._is_named = False
+        self._largest_offered = (0, 0)
+        self._has_streams = self._differs = self._is_named = self._overlaps = False
         self._minutes: dict[int, Minute] = {}
         self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
@@ -572,6 +586,7 @@ class Account:
             self._without_lines(streams)
             return
         self._has_streams = self._has_streams or bool(streams)
+        self._look_at_values(lines, streams)
         passed = _sums(lines)
         said = _sums(streams) if self._has_streams and all(line.is_in_force for line in lines) else passed
         said = self._as_entries(lines, streams, said, passed)
@@ -587,10 +602,24 @@ class Account:
             if self._differs:
                 is_last = line is lines[-1]
                 over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
-            starved_s = line.duration_s if self._starved(line, streams) else 0.0
-            self._count(line, over=over, short=self._serve(line, step, served, denied_s, starved_s))
+            besides = denied_s, line.duration_s if self._starved(line, streams) else 0.0
+            self._overlaps = any(not one.is_alone for one in streams)
+            self._count(line, over=over, short=self._serve(line, step, served, besides))
             self._before = line
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _look_at_values(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
+        """What is in force by streams' lines is in force by its own, unless it was changed just then."""
+        for one in streams:
+            self._largest_offered = (
+                max(self._largest_offered[0], one.largest_offered[0]),
+                max(self._largest_offered[1], one.largest_offered[1]),
+            )
+            is_settled = self._before and not self._notes.changes_between(self._before.seq, lines[-1].seq)
+            for unit, said in enumerate(one.said):
+                if said is not None and is_settled and all(_in_force(line, unit)[0] is None for line in lines):
+                    text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line none"
+                    self._doubt("value", text, (one, *lines))
 
     def _as_entries(
         self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
@@ -608,8 +637,16 @@ class Account:
     def close(self) -> Judged:
         """What came out."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
+        owed, perhaps = self._owing.facts(), self._perhaps.facts()
+        if (
+            self._before
+            and owed
+            and perhaps
+            and perhaps.whole_deficit_s > max(CLOCK_RESOLUTION_S, owed.whole_deficit_s)
+        ):
+            self._perhaps_reserved(self._before)
         doubts = list(self._doubts.values())
-        return Judged(windows, self._owing.facts(), self._minutes, doubts, self._when_over, self._when_short)
+        return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
     # ---- containment
 
@@ -703,30 +740,32 @@ class Account:
     # ---- entitlement
 
     def _starved(self, line: Line, streams: Sequence[Streams]) -> bool:
-        """Whether a stream has waited so long that, at equal shares, all that it held would have passed twice."""
+        """Whether a stream has waited so long that, at equal shares, twice what it was to get would have passed."""
         now = next((one.starving for one in streams if one.starving is not None), None)
         rates = [rate for rate in line.rates[:2] if rate]
         if now is None or not rates or line.mode == OBSERVED:
             self._starving = None
             return False
-        if self._starving is None or self._starving.who != now[0]:
-            held_s = max(held / rate for held, rate in zip(now[1:], line.rates[:2], strict=True) if rate)
-            self._starving = _Starving(now[0], held_s)
-        known, served = (
-            self._starving,
-            [size / rate for size, rate in zip(line.passed, line.rates, strict=False) if rate],
-        )
-        entries = [size / rate for size, rate in zip(line.largest, line.rates, strict=False) if rate]
+        who, held, mine, is_alone = now
+        if self._starving is None or self._starving.who != who:
+            self._starving = _Starving(who, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
+        known = self._starving
+        known.passed += mine[0]
+        known.mine_s += _seconds_of(line, mine)
         known.members = max(known.members, sum(one.members for one in streams))
-        known.entry_s = max(known.entry_s, *entries)
-        known.served_s += max(served)
+        known.entry_s = max(known.entry_s, _seconds_of(line, line.largest))
+        known.served_s += _seconds_of(line, line.passed)
         known.waited_s += line.duration_s
-        share_s = 2 * (known.members + 1) * (known.held_s + 2 * known.entry_s)
+        share_s = 2 * (known.members + 1) * (known.held_s + known.mine_s + 2 * known.entry_s)
         if known.waited_s < OWED_WINDOW_S or known.served_s < share_s:
             return False
-        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed nothing, while others passed"
-        self._doubt("starved", f"{said} {known.served_s:,.0f} s' worth of it", (*streams, line))
+        said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed {known.passed or 'nothing'}"
+        self._doubt("starved", f"{said}, while {known.served_s:,.0f} s' worth of it passed", (*streams, line))
         return True
+
+    def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:
+        """No larger than what came, nor than all that is held; where other limits may hold it, too, as large."""
+        return tuple(map(min, held, self._largest_offered)) if is_alone else held
 
     def _denied(self, lines: Sequence[Line], streams: Sequence[Streams]) -> float:
         """For how long, by the streams' own lines, somebody waited of whom the limiter's lines know nothing."""
@@ -744,10 +783,12 @@ class Account:
         self._doubt("waits", said, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(
-        self, line: Line, step: _Step, passed: tuple[int, ...], denied_s: float, starved_s: float
-    ) -> float | None:
-        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
+    def _serve(self, line: Line, step: _Step, passed: tuple[int, ...], besides: tuple[float, float]) -> float | None:
+        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something.
+
+        `besides` is for how long streams waited of whom the limiter knows nothing, and for how long one starved.
+        """
+        denied_s, starved_s = besides
         on: list[tuple[int, _Held]] = []
         for bucket, held in enumerate(self._held):
             held.tune(*_in_force(line, bucket), step)
@@ -755,6 +796,7 @@ class Account:
                 on.append((bucket, held))
         if not on:
             return None
+        self._look_at_refusals(line, on, passed)
         waited_s = min(line.waited_s + denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
         # What is lent at the end nobody else can have had.
@@ -768,7 +810,8 @@ class Account:
             return None
         is_told = line.idle_s is not None
         unexplained_s = max(lacking_s + min(vanished_s, waited_s), starved_s)
-        short_s = min(waited_s, unexplained_s + (line.idle_s or 0.0))
+        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
             # Within a wait that goes on, what would be lacking is what the bucket may hold.
@@ -777,9 +820,33 @@ class Account:
         is_suspect = not is_told and len(on) > 1
         surplus_s = waited_s - served_s if is_suspect else -waited_s
         unexplained_s = unexplained_s if is_told else 0.0
-        late_s = min(short_s, line.idle_s or 0.0)
         one = _Waited(line, waited_s, short_s, unexplained_s, surplus_s, passed, late_s)
-        return waited_s if self._owing.add(one, entry_s) else 0.0
+        return waited_s if self._owe(one, entry_s, starved_s) else 0.0
+
+    def _owe(self, one: _Waited, entry_s: float, certain_s: float) -> bool:
+        """Whether something is lacking for certain.
+
+        Older lines do not tell whether tokens were kept for a stream that waited on another limit, too.
+        """
+        is_perhaps = self._perhaps.add(one, entry_s)
+        if one.line.idle_s is None and self._overlaps:
+            one = _Waited(one.line, one.waited_s, certain_s, 0.0, -one.waited_s, one.passed, 0.0)
+        is_certain = self._owing.add(one, entry_s)
+        if is_perhaps and not is_certain:
+            self._perhaps_reserved(one.line)
+        return is_certain
+
+    def _perhaps_reserved(self, line: Line) -> None:
+        said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
+        self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
+
+    def _look_at_refusals(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...]) -> None:
+        """Refused is what finds some bucket without a token, or others waiting."""
+        left = min(held.least - passed[bucket % 2] for bucket, held in on)
+        if line.rejected and line.waited_s <= 0 and left >= 1:
+            self._doubt(
+                "refused", f"it refused {line.rejected:,} messages, and held {left:,.1f} tokens all the time", (line,)
+            )
 
     def _lacking(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...], closed_s: float) -> float:
         """For how long the limiter must have had tokens while somebody waited, beyond a late timer."""
@@ -816,7 +883,7 @@ class Account:
             tolerance = 0.01 + held.rate * (1e-5 + 1e-3 * held.gap_s)
             # Earned without room for it, perhaps before the line.
             least -= line.overflow[bucket]
-            missing = least - told if told < least else min(0.0, most - told)
+            missing = least - told if told < least else min(0.0, most + line.lent[bucket % 2] - told)
             expected = told + missing
         if abs(missing) <= tolerance:
             return 0.0
@@ -856,6 +923,19 @@ class Account:
 
 def _in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
     return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])
+
+
+def _lost_s(line: Line, bucket: int, held: _Held) -> float:
+    """What a bucket had no room for, or still holds at the end: tokens that only came late are not lost."""
+    told = line.tokens[bucket]
+    if told is None:
+        return inf
+    return (line.overflow[bucket] + max(0.0, told - 1 - held.rate * LATE_S)) / held.rate
+
+
+def _seconds_of(line: Line, amount: Sequence[int]) -> float:
+    """How long a line's limit takes for so many messages and bytes."""
+    return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
 def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:

@@ -182,7 +182,7 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     deficit_s: float
     """By how much more was lacking than may be, in seconds of the limit; > 0 is less than owed."""
     late_s: float
-    """Of what was lacking there: so long somebody waited, by the limit's own lines, while each bucket had a token. So the
+    """Of what was lacking there: so long somebody waited, by its own lines, while each bucket had a token. So the
     proxy was late: it had no time on its processors, as a rule."""
     passed_messages: int
     """In the lines of the worst window in which somebody waited: more was offered there than passed."""
@@ -210,11 +210,14 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     name: str
     what: str
     """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
-    it, and it has no line. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not
-    hold what it should. `starved`: a stream waited and passed nothing, while others passed much. `change`: it was
-    changed, and its value is as before. `stream`: what a stream offered is not what passed, was dropped, was rejected
-    and is held. `entries`: older lines do not tell whether an entry counts as one. `lent`:
-    it passed something in debt, and does not tell whether workers had been lent it."""
+    it, and it has no line. `value`: its streams' lines name a limit, and its own none. `outside`: a stream that bears
+    its name says that it is not under it. `waits`: a stream waited on it, and by its own line nobody did. `books`: its
+    bucket does not hold what it should. `starved`: a stream waited and passed next to nothing, while others passed
+    much. `refused`: it refused something, and had tokens. `change`: it was changed, and its value is as before.
+    `stream`: what a stream offered is not what passed, was dropped, was rejected and is held.
+
+    Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
+    too. `entries`: whether an entry counts as one. `lent`: whether what passed in debt had been lent to workers."""
     said: str
     """The first time, with both numbers."""
     start: datetime

@@ -54,6 +54,7 @@ _LINE = (
     "idle_ms",
     "reserved_ms",
     *(f"lent_{unit}" for unit in _UNITS),
+    "rejected_messages",
     *(f"tokens_{bucket}" for bucket in BUCKETS),
     *(f"overflow_{bucket}" for bucket in BUCKETS),
 )
@@ -113,8 +114,13 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     guessed = F.when(F.col("is_exempt"), F.array(F.lit("exempt"))).otherwise(
         F.array_union(F.coalesce("in_use", F.array()), F.when(has_limit, F.array("limit_level")).otherwise(F.array()))
     )
-    under = F.when(F.col("limit_levels").isNull(), guessed).when(F.col("limit_levels") == "", F.array()).otherwise(told)
+    # What names a limit is under it, whatever else it says.
+    named = F.when(has_limit, F.array("limit_level")).otherwise(F.array())
+    said = F.array_union(F.when(F.col("limit_levels") == "", F.array()).otherwise(told), named)
+    under = F.when(F.col("limit_levels").isNull(), guessed).otherwise(said)
     lines = known.withColumn("is_exempt", is_exempt()).withColumn("under", under)
+    is_other = F.col("limit_levels").isNotNull() & ~F.array_contains("under", F.lit("exempt"))
+    lines = lines.withColumn("exempt", F.when(is_other, F.lit(False)).otherwise(F.col("exempt")))
     return scoped(lines).where(F.array_contains("under", F.col("level")))
 
 
@@ -129,13 +135,14 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
         torn: Runs of which lines are missing: there nothing has to add up.
     """
     own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
+    held = {unit: F.col(f"held_{unit}") for unit in _UNITS}
     over = {
         unit: F.col(f"offered_{unit}")
         - F.col(f"passed_{unit}")
         - F.col(f"dropped_{unit}")
         - F.coalesce(f"rejected_{unit}", F.lit(0))
-        - F.col(f"held_{unit}")
-        + F.coalesce(F.lag(f"held_{unit}").over(own), F.lit(0))
+        - held[unit]
+        + F.coalesce(F.lag(held[unit]).over(own), F.lit(0))
         for unit in _UNITS
     }
     lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
@@ -195,6 +202,7 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         F.col("setting").alias("of_setting"),
         F.col("name").alias("of"),
         F.col("seq").alias("at"),
+        F.col("start").alias("changed"),
         *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
         F.inline(settings),
     ).where(F.col("of_setting") == F.col("own_setting"))
@@ -208,7 +216,8 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     both = told.join(
         F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
     ).where(own == F.col("of"))
-    is_behind = F.col("seq") > F.col("at")
+    # The proxy ends lines before it changes anything: the next line may begin a little before the change.
+    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") >= F.col("changed"))
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     behind = F.struct("value", *times, place.alias("place"))
@@ -242,6 +251,46 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     )
 
 
+_OF_ALL = ("proxy", "tenant", "namespace")
+"""Levels whose limits hold all that bear their names."""
+
+
+def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
+    """Of each limit that some stream of its name says not to be under the first such line, as `DoubtFacts`.
+
+    Args:
+        intervals: All lines of streams, on the axis.
+        limits: All lines of limiters, on the same.
+        changes: All lines of changes: in a span with one, what is said of its end may not be true of all.
+    """
+    told = F.split("limit_levels", " ")
+    said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
+    without = scoped(said, _OF_ALL).where(~F.array_contains(told, F.col("level")))
+    streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
+    is_in_force = (F.col("mode") != "observe") & (
+        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    )
+    own = limits.where(is_in_force).select(
+        *LIMITER, "start_us", "end_us", "seq", "start", "end", F.struct("file", "seq", "line").alias("place")
+    )
+    moments = F.broadcast(
+        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start").alias("at"))
+    )
+    is_changed = (
+        (F.col("proxy_id") == F.col("of_proxy_id"))
+        & (F.col("boot_id") == F.col("of_boot_id"))
+        & F.col("at").between(F.col("start"), F.col("end"))
+    )
+    found = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
+    text = F.format_string(
+        "a stream of %s passed %d messages and says that it is not under it", "topic", "passed_messages"
+    )
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
+    each = found.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
+
+
 _SETTING = ("own_setting", "own_level", "own_source")
 
 
@@ -253,9 +302,15 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
     """
     each = under_limits(intervals, levels)
-    counted = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
+    # What is published counts always, and message by message.
+    is_publish = F.col("direction") == "publish"
+    counted = {
+        unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(F.coalesce(f"charged_{unit}", f"passed_{unit}"))
+        for unit in _UNITS
+    }
+    offered = {unit: F.col(f"offered_{unit}") - F.greatest(F.col("offered_entries") - 1, F.lit(0)) for unit in _UNITS}
     is_told = F.col("limit_levels").isNotNull()
-    counts_least = F.when(is_told | F.col("charged_messages").isNotNull(), counted["messages"])
+    counts_least = F.when(is_publish | is_told | F.col("charged_messages").isNotNull(), counted["messages"])
     least = counts_least.otherwise(F.least("passed_entries", counted["messages"]))
     largest = {
         unit: F.when(count > 0, F.greatest(count - F.greatest(F.col("passed_entries") - 1, F.lit(0)), F.lit(1)))
@@ -264,11 +319,14 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     waited = F.least("throttled_ms", "duration_ms")
     is_named = (F.col("reason") == F.col("level")) & (F.col("reason_name") == F.col("name"))
     names_limit = F.col("limit_level") == F.col("level")
-    is_starving = is_named & (waited >= F.col("duration_ms")) & (F.col("passed_entries") == 0)
+    is_alone = F.size("under") == 1
+    is_starving = is_named & (waited >= F.col("duration_ms")) & (is_alone | (F.col("passed_entries") == 0))
     own_name = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
     number = F.format_string("connection %d, stream %d", "connection_id", "stream_id")
     who = F.concat_ws(", ", F.concat_ws(" of ", F.nullif(own_name, F.lit("")), "topic"), number)
-    starving = F.when(is_starving, F.struct(who.alias("who"), "held_messages", "held_bytes"))
+    amounts = (F.struct(*(F.col(f"{what}_{unit}") for unit in _UNITS)).alias(what) for what in ("held", "passed"))
+    starving = F.when(is_starving, F.struct(who.alias("who"), *amounts, is_alone.alias("is_alone")))
+    least_served = F.struct("passed_messages", "passed_bytes", "held_since", "seq")
     first = F.min_by(F.struct("file", "line", "tenant", "namespace"), "seq").alias("first")
     # The limit of bytes may be another level's, unless no limit counts messages.
     is_own = {"messages": names_limit, "bytes": names_limit & F.col("limit_messages").isNull()}
@@ -281,12 +339,13 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
         *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
-        F.coalesce(F.max(F.when(F.size("under") == 1, waited)), F.lit(0.0)).alias("only_wait_ms"),
+        *(F.max(size).alias(f"largest_offered_{unit}") for unit, size in offered.items()),
+        F.coalesce(F.max(F.when(is_alone, waited)), F.lit(0.0)).alias("only_wait_ms"),
         F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
         F.count("*").alias("members"),
         F.sum(least).alias("least_messages"),
-        F.bool_and(F.size("under") == 1).alias("is_alone"),
-        F.min_by(starving, F.when(is_starving, F.struct("held_since", "seq"))).alias("starving"),
+        F.bool_and(is_alone).alias("is_alone"),
+        F.min_by(starving, F.when(is_starving, least_served)).alias("starving"),
         F.bool_or(is_told).alias("is_told"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
@@ -394,13 +453,15 @@ def line_of(row: Mapping[str, Any]) -> Line:
         bursts=(*_both(row, "burst"), *peak_bursts),
         published=_both(row, "published"),
         passed=_both(row, "passed"),
-        largest=_both(row, "largest_entry"),
+        # No entry is larger than all that passed.
+        largest=_least(_both(row, "largest_entry"), _both(row, "passed")),
         waited_s=min(row["throttled_ms"], row["duration_ms"]) / 1e3,
         idle_s=None if idle is None else idle / 1e3,
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
         lent=tuple(count or 0 for count in _both(row, "lent")),
+        rejected=row["rejected_messages"] or 0,
     )
 
 
@@ -421,8 +482,17 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         members=row["members"],
         least_messages=row["least_messages"],
         is_alone=row["is_alone"],
-        starving=row["starving"] and tuple(row["starving"].values()),
+        largest_offered=_both(row, "largest_offered"),
+        starving=row["starving"] and _starving(row["starving"]),
     )
+
+
+def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, int], bool]:
+    return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
+
+
+def _least(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(one[0], other[0]), min(one[1], other[1])
 
 
 def _both(row: Mapping[str, Any], what: str) -> tuple[Any, Any]:

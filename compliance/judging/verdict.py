@@ -226,7 +226,8 @@ def entitlement_share(seen: Seen, least: EntitlementFacts | None) -> float:
 def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict:
     rows, containment, entitlement = seen.rows, seen.containment, seen.entitlement
     latest = max(rows, key=lambda row: row.last)
-    was_limited = any(row.was_limited for row in rows)
+    # By its own lines it may have had none in force, and by its streams' lines one.
+    was_limited = any(row.was_limited for row in rows) or any(doubt.what == "value" for doubt in seen.doubts)
     covered = min(coverage.get((row.proxy_id, row.boot_id), _NOT_KNOWN_WHOLE) for row in rows)
     worst = max(containment, key=lambda window: window.excess / (window.limit or 1), default=None)
     least = max(entitlement, key=_deficit_s, default=None)

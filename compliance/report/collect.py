@@ -18,7 +18,7 @@ from compliance.figures.proposals import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
-from compliance.judging.judge import judged_limiters, tables_of, unbalanced, without_effect
+from compliance.judging.judge import judged_limiters, outsiders, tables_of, unbalanced, without_effect
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
@@ -145,8 +145,11 @@ class Found:
             found = judged.where(F.col("facts").isNotNull())
             tables = self.limits(usage.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
-            broken = unbalanced(logs.intervals, logs.limits, torn).unionByName(
-                without_effect(logs.of("change"), logs.limits)
+            changed = logs.of("change")
+            broken = (
+                unbalanced(logs.intervals, logs.limits, torn)
+                .unionByName(without_effect(changed, logs.limits))
+                .unionByName(outsiders(logs.intervals, logs.limits, changed))
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())

@@ -270,7 +270,8 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
         yield doubted(doubt)
     blind = [limiter for limiter in limited if (limiter.unseen_percent or 0) > MOST_UNSEEN_PERCENT]
     if blind and doubt is None:
-        yield f"of {numbered(len(blind), 'limit')} up to {blind[0].unseen_percent:.0f} % less than owed would not show"
+        most = max(limiter.unseen_percent or 0 for limiter in blind)
+        yield f"of {numbered(len(blind), 'limit')} up to {most:.0f} % less than owed would not show"
     if overall.coverage < COMPLETE:
         yield f"coverage is {_covered(overall, facts)}, and missing lines might show a violation"
 

@@ -43,6 +43,7 @@ class _Hostile:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kind.window)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: the port is chosen by the target
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.bind((kind.address, 0))
         self.socket.connect_ex(address)
 

@@ -13,6 +13,7 @@ from loadgen.hostile.broker import Mood, greeting_of
 from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import (
     AuthData,
+    BaseCommand,
     CommandAuthResponse,
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -173,6 +174,43 @@ def _partial_send(_: int) -> Script:
     yield FOREVER
 
 
+def _command(kind: int, body: bytes) -> bytes:
+    """A frame whose command has a body that no encoder would write."""
+    size = len(body)
+    length = (size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80, size >> 21)
+    command = bytes((0x08, kind, kind << 3 & 0x7F | 0x82, kind >> 4, *length)) + body
+    return SIZES.pack(len(command) + 4, len(command)) + command
+
+
+def _redelivers(_: int) -> Script:
+    frame = _command(BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, b"\x08\x01" + b"\x12\x04\x08\x01\x10\x01" * 833_000)
+    yield hello(Mood.MUTE)
+    while True:
+        yield frame
+
+
+def _lacking(_: int) -> Script:
+    """Message ids without a number: each says that it lacks two."""
+    yield hello(Mood.MUTE) + _command(BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, b"\x12\x00" * 30)
+    yield _command(BaseCommand.SUBSCRIBE, b"\x52\x00" * 500_000)
+    yield FOREVER
+
+
+def _drip(_: int) -> Script:
+    yield hello() + encode(CommandProducer(topic=topic(7, HELD), producer_id=1, request_id=1))
+    yield 0.3
+    whole = _send(1, 2, 4 * MB)
+    yield _send(1, 1) * 3 + whole[:64]
+    for at in range(64, len(whole), 2):
+        yield whole[at : at + 2]
+
+
+def _pings_one_by_one(_: int) -> Script:
+    yield hello(Mood.DEAF)
+    while True:
+        yield encode(CommandPing())
+
+
 def _pings(_: int) -> Script:
     yield hello()
     pings = encode(CommandPing()) * 5000
@@ -325,6 +363,11 @@ KINDS = (
     Kind("nothing at all", _says(FOREVER), 96, 5000),
     Kind("512 KiB of a command of 5 MB", _partial_command, 384, 1500),
     Kind("half a held SEND of 4 MB", _partial_send, 384, 400),
+    Kind("a held SEND of 4 MB, two bytes at a time", _drip, 96, 30),
+    Kind("PINGs one by one, to a deaf broker", _pings_one_by_one, 96, 30),
+    Kind("commands that lack what they must have", _lacking, 64, 6, returns=True),
+    Kind("a CONNECT without its version", _says(SIZES.pack(10, 6) + b"\x08\x02\x12\x02\x20\x14"), 64, 50, returns=True),
+    Kind("messages wanted again, in 5 MB", _redelivers, 128, 4),
     Kind("PINGs without reading", _pings, 64, 10, reads=False, window=2 * KB),
     Kind("unknown commands of 5 MB", _unknown, 128, 10),
     Kind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),

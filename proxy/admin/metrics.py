@@ -93,16 +93,7 @@ class SluiceCollector(Collector):
             "Bytes sent to clients that these have not taken, of those who had some left when looked at (2 s)",
             self._engine.shared.unsent.size,
         )
-        yield _counter(
-            "sluice_fields_left_out",
-            "Clients' commands that went on without fields that this proxy does not know",
-            self._engine.counters.fields_left_out,
-        )
-        yield _counter(
-            "sluice_answers_ignored",
-            "Brokers' answers to no request of their connection, which went nowhere",
-            self._engine.counters.answers_ignored,
-        )
+        yield from _trust(self._engine.counters)
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
         yield _counter(
             "sluice_limiters_forgiven",
@@ -197,6 +188,24 @@ class _Held:
             for key, value in values.items():
                 family.add_metric(key, value)
             yield family
+
+
+def _trust(counters: Counters) -> Iterator[Metric]:
+    yield _counter(
+        "sluice_fields_left_out",
+        "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
+        counters.fields_left_out,
+    )
+    yield _counter(
+        "sluice_answers_ignored",
+        "Brokers' answers to no request of their connection, which went nowhere",
+        counters.answers_ignored,
+    )
+    yield _counter(
+        "sluice_address_overruns",
+        "Times that the connections of one address took the loop for themselves and began to be read in turns",
+        counters.address_overruns,
+    )
 
 
 def _connections(counters: Counters) -> Iterator[Metric]:

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 import structlog
 
-INTERVAL_NS = 10_000_000_000
-"""Between two lines about one kind: whoever tries tokens must not fill the log."""
+from proxy.observe.rare_lines import RareLines
 
 
 class Why(StrEnum):
@@ -58,19 +57,12 @@ class Refused:
 
     def __init__(self, counts: Counter[str], clock: Callable[[], int]) -> None:
         self._counts = counts
-        self._clock = clock
-        self._told_at: dict[Why, int] = {}
-        self._since: Counter[Why] = Counter()
+        self._lines = RareLines(clock)
         self._log = structlog.get_logger()
 
     def count(self, why: Why, detail: str, caller: str) -> None:
         """Somebody at the address `caller` was refused."""
         self._counts[why.value] += 1
-        self._since[why] += 1
-        now, told_at = self._clock(), self._told_at.get(why)
-        if told_at is not None and now - told_at < INTERVAL_NS:
-            return
-        self._told_at[why] = now
-        self._log.warning(
-            "admin address: refused", kind=why.value, detail=detail, caller=caller, refused=self._since.pop(why)
-        )
+        times = self._lines.due(why.value)
+        if times:
+            self._log.warning("admin address: refused", kind=why.value, detail=detail, caller=caller, refused=times)

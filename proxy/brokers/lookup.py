@@ -1,7 +1,7 @@
 """Lookups: the proxy follows redirects itself and answers so that the client comes back through it."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocol.commands import body_of, encode, split, text
 from protocol.errors import ProtocolError
@@ -12,7 +12,7 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopicResponse,
     ServiceNotReady,
 )
-from proxy.brokers.targets import TargetRefusedError, Targets
+from proxy.brokers.targets import LONGEST, TargetRefusedError, Targets
 from proxy.refusals import lookup_refused
 
 MOST_REDIRECTS = 10
@@ -34,11 +34,24 @@ def through_proxy(answer: CommandLookupTopicResponse) -> CommandLookupTopicRespo
     return answer
 
 
+def address_in(answer: CommandLookupTopicResponse) -> str:
+    """The broker that an answer names. What is too long for an address is cut, and still too long for one."""
+    return text(answer.broker_service_url or answer.broker_service_url_tls)[: LONGEST + 1]
+
+
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A lookup that a broker sent elsewhere."""
+    """A lookup that a broker sent elsewhere.
 
-    request: CommandLookupTopic
+    Args:
+        request_id: The client's.
+        request: As it was written: read, it takes up to ten times as much.
+        url: Where it is sent.
+        authoritative: Whether that broker is to answer for it.
+    """
+
+    request_id: int
+    request: bytes
     url: str
     authoritative: bool
 
@@ -54,32 +67,28 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
     Returns:
         The frame to answer the client with.
     """
-    request = CommandLookupTopic()
-    request.CopyFrom(redirected.request)
-    url, authoritative = redirected.url, redirected.authoritative
+    request_id = redirected.request_id
     for _ in range(MOST_REDIRECTS):
-        request.authoritative = authoritative
         try:
-            answer = await asyncio.wait_for(_ask_in_turn(request, url, connect, targets), _PATIENCE_S)
+            answer = await asyncio.wait_for(_ask_in_turn(redirected, connect, targets), _PATIENCE_S)
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
-            return lookup_refused(
-                request.request_id, ServiceNotReady, f"lookup at {url}: {str(error) or 'no answer in time'}"
-            )
+            reason = str(error) or "no answer in time"
+            return lookup_refused(request_id, ServiceNotReady, f"lookup at {redirected.url}: {reason}")
         if answer.response != CommandLookupTopicResponse.Redirect:
-            targets.learn(text(answer.broker_service_url))
+            targets.learn(address_in(answer))
             is_found = answer.response == CommandLookupTopicResponse.Connect
-            answer.request_id = request.request_id
+            answer.request_id = request_id
             return encode(through_proxy(answer) if is_found else answer)
-        url, authoritative = text(answer.broker_service_url), answer.authoritative
-        targets.learn(url)
-    return lookup_refused(request.request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
+        redirected = replace(redirected, url=address_in(answer), authoritative=answer.authoritative)
+        targets.learn(redirected.url)
+    return lookup_refused(request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
 
 
-async def _ask_in_turn(
-    request: CommandLookupTopic, url: str, connect: bytes, targets: Targets
-) -> CommandLookupTopicResponse:
+async def _ask_in_turn(redirected: Redirected, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
     async with targets.followed:
-        return await _ask(request, url, connect, targets)
+        request = CommandLookupTopic.FromString(redirected.request)
+        request.authoritative = redirected.authoritative
+        return await _ask(request, redirected.url, connect, targets)
 
 
 async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:

@@ -17,7 +17,7 @@ MOST_FOLLOWED = 200
 """Redirects of one process that are followed at once: each has a connection of its own. Others wait their turn."""
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+)):(?P<port>[0-9]{1,5})")
 """No NUL: to who resolves names they end there, so `10.0.0.1\\0.allowed` would match a pattern and lead elsewhere."""
-_LONGEST = 300
+LONGEST = 300
 """Characters of an address; a name of DNS has 253 at most."""
 
 Address = tuple[str, int]
@@ -34,8 +34,8 @@ def split_address(address: str) -> Address:
     Raises:
         ValueError: If it is none of these.
     """
-    if len(address) > _LONGEST:  # before anything is remembered: clients name what they like
-        raise ValueError(f"{address[:_LONGEST]!r}… is not host:port")
+    if len(address) > LONGEST:  # before anything is remembered: clients name what they like
+        raise ValueError(f"{address[:LONGEST]!r}… is not host:port")
     return _split(address)
 
 

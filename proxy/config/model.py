@@ -62,9 +62,9 @@ class ClientMemory(_Section):
     """How much may be kept for clients beside what is held: streams, names, requests without an answer, CONNECTs."""
 
     connection: Size = Field(
-        64 * 1024**2,
+        128 * 1024**2,
         gt=0,
-        description="bytes for one connection, some 10,000 producers or consumers; a command beyond it is refused",
+        description="bytes for one connection, some 20,000 producers or consumers; a command beyond it is refused",
     )
     total: Size = Field(
         512 * 1024**2,

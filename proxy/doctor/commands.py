@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from proxy.admin_link import AdminLink
+    from proxy.doctor.look import Looked
 
 Streams = Annotated[
     bool,
@@ -71,22 +72,37 @@ def doctor(  # noqa: PLR0913 - one for each option
     options = Options("--broker-admin", "--broker-token-file")
     try:
         url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink.of(admin)
-        count, found = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
+        looked = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
     except ImportFailed as error:
         _give_up(error.problems)
     except (AdminLinkError, TooManyError) as error:
         _give_up([str(error)])
-    for one in found:
-        typer.echo(one)
-    if found:
-        typer.echo(f"sluice: {len(found)} differences in {count} producers and consumers", err=True)
+    _tell(looked, everywhere=everywhere)
+    if looked.found:
         raise typer.Exit(1)
-    typer.echo(f"no difference in {count} producers and consumers")
+
+
+def _tell(looked: "Looked", *, everywhere: bool) -> None:
+    """What was found, and what it says nothing of."""
+    for one in looked.found:
+        typer.echo(one)
+    where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"
+    said = f"in {looked.streams} producers and consumers, on {where} ({looked.topics})"
+    if looked.found:
+        typer.echo(f"sluice: {len(looked.found)} differences {said}", err=True)
+    else:
+        typer.echo(f"no difference {said}")
+    if not everywhere:
+        typer.echo("sluice: no other topic was looked at, which --everywhere does", err=True)
+    if looked.alike:
+        typer.echo(
+            f"sluice: {looked.alike} consumers have one name with others: only their number is compared", err=True
+        )
 
 
 async def _look(
     broker: "tuple[URL, str, Any]", link: "AdminLink", tenant: str, seen_from: str, *, everywhere: bool
-) -> tuple[int, list[str]]:
+) -> "Looked":
     from proxy.doctor.look import MOST_SHOWN, look
     from proxy.importing.admin_client import connected
 

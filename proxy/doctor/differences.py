@@ -62,6 +62,11 @@ def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
     return sorted([*found, *_connections(pairs)])
 
 
+def alike(seen: Iterable[Seen]) -> int:
+    """How many have direction, topic, subscription and name in common with another: only their number is compared."""
+    return sum(len(of) for of in _by_key(seen).values() if len(of) > 1)
+
+
 def _by_key(seen: Iterable[Seen]) -> defaultdict[_Key, list[Seen]]:
     by_key: defaultdict[_Key, list[Seen]] = defaultdict(list)
     for one in seen:

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.topic_name import parse_topic
 from proxy.doctor.broker_streams import all_topics, on_topics
-from proxy.doctor.differences import Seen, differences
+from proxy.doctor.differences import Seen, alike, differences
 from proxy.importing.admin_client import BrokerAdmin
 
 AGAIN_S = 2.0
@@ -15,14 +15,30 @@ MOST_SHOWN = 10_000
 """Streams in one answer of a proxy."""
 
 
+class Looked(NamedTuple):
+    """What was seen.
+
+    Args:
+        streams: Producers and consumers of the proxy.
+        topics: On which the broker was asked who is there.
+        alike: Consumers that no name tells apart.
+        found: The differences, a line each.
+    """
+
+    streams: int
+    topics: int
+    alike: int
+    found: list[str]
+
+
 class TooManyError(Exception):
     """A proxy has more streams than it shows in one answer."""
 
 
 async def look(
     admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str = "", *, everywhere: bool = False
-) -> tuple[int, list[str]]:
-    """How many producers and consumers were looked at, and what differs at two looks.
+) -> Looked:
+    """What was looked at, and what of it differs at two looks.
 
     Args:
         admin: The broker's.
@@ -34,17 +50,17 @@ async def look(
         ImportFailed: If the broker cannot be asked.
         TooManyError: If the proxy does not show all of its streams.
     """
-    count, found = await _look(admin, streams, seen_from, everywhere=everywhere)
-    if found:
-        await asyncio.sleep(AGAIN_S)
-        _, again = await _look(admin, streams, seen_from, everywhere=everywhere)
-        found = [one for one in found if one in set(again)]
-    return count, found
+    first = await _look(admin, streams, seen_from, everywhere=everywhere)
+    if not first.found:
+        return first
+    await asyncio.sleep(AGAIN_S)
+    again = await _look(admin, streams, seen_from, everywhere=everywhere)
+    return first._replace(found=[one for one in first.found if one in set(again.found)])
 
 
 async def _look(
     admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str, *, everywhere: bool
-) -> tuple[int, list[str]]:
+) -> Looked:
     here = seen_here(await asyncio.to_thread(streams))
     topics = {one.topic for one in here}
     if everywhere:
@@ -52,7 +68,7 @@ async def _look(
     at_broker = await on_topics(admin, topics)
     if seen_from:
         at_broker = [one for one in at_broker if _host(one.connection) == seen_from]
-    return len(here), differences(at_broker, here)
+    return Looked(len(here), len(topics), alike(here), differences(at_broker, here))
 
 
 def seen_here(answer: dict[str, Any]) -> list[Seen]:

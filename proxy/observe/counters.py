@@ -41,9 +41,11 @@ class Counters:
     entries_ignored: int = 0
     """SENDs and MESSAGEs of no open producer or consumer, which went nowhere."""
     fields_left_out: int = 0
-    """Commands of clients that went on without the fields that this proxy does not know."""
+    """Commands of clients that went on without the fields that this proxy does not know, or in fewer bytes."""
     answers_ignored: int = 0
     """Brokers' answers to no request of this connection, which went nowhere."""
+    address_overruns: int = 0
+    """Times that the connections of one address began to be read in turns."""
     blocked: Words = field(default_factory=Words)
     """Connections, producers and consumers that rules refused or ended, by the rule's kind."""
     not_admitted: Words = field(default_factory=Words)

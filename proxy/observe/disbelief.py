@@ -5,9 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from proxy.observe.counters import Counters
-
-INTERVAL_NS = 10_000_000_000
-"""Between two lines: what a publisher stores once is delivered again and again."""
+from proxy.observe.rare_lines import RareLines
 
 
 class Disbelief:
@@ -20,22 +18,16 @@ class Disbelief:
 
     def __init__(self, counters: Counters, clock: Callable[[], int]) -> None:
         self._counters = counters
-        self._clock = clock
-        self._told_at: int | None = None
-        self._since = 0
+        self._lines = RareLines(clock)
 
     def met(self, messages: int, client: str) -> None:
         """A batch was delivered to `client` that says it holds so many messages; it counts as one."""
         self._counters.batches_not_believed += 1
-        self._since += 1
-        now = self._clock()
-        if self._told_at is not None and now - self._told_at < INTERVAL_NS:
-            return
-        self._told_at = now
-        structlog.get_logger().warning(
-            "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as one",
-            messages=messages,
-            client=client,
-            batches=self._since,
-        )
-        self._since = 0
+        batches = self._lines.due("batch")
+        if batches:
+            structlog.get_logger().warning(
+                "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as one",
+                messages=messages,
+                client=client,
+                batches=batches,
+            )

@@ -6,6 +6,10 @@ import sys
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
+from structlog.typing import EventDict
+
+MOST_TEXT = 5000
+"""Characters of one value of a line: of a name of 4,096 and what is said of it, of a traceback's end."""
 
 
 def set_up_operator_log() -> None:
@@ -17,10 +21,19 @@ def set_up_operator_log() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _cut,
             renderer,
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+def _cut(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """No text that somebody else had a part in makes a line long; what matters of a traceback stands at its end."""
+    for name, value in line.items():
+        if isinstance(value, str) and len(value) > MOST_TEXT:
+            line[name] = f"… {value[-MOST_TEXT:]}" if name == "exception" else f"{value[:MOST_TEXT]} …"
+    return line
 
 
 class _AsOwnLines(logging.Handler):

@@ -34,11 +34,9 @@ _ANSWERS = _OF_ANY_REQUEST | {
 
 
 class ProducerAfterCloseError(ProtocolError):
-    """A broker lets a producer in whose CLOSE it has answered before: it authorizes first, and gives the id later.
+    """A broker lets a producer in that nobody asked for here, or whose id cannot be told any more.
 
-    Or one that nobody asked for here.
-
-    By now the id may be asked for again, with another topic, and what it is at the broker can no longer be told.
+    By now the id may be asked for again, with another topic, and what it is at the broker is not known.
     """
 
     cause = "producer_after_close"

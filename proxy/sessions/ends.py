@@ -1,9 +1,12 @@
 """Why sessions end."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
+
+MOST_DETAIL = 2000
+"""Characters that are told of why a session ended."""
 
 
 class EndCause(StrEnum):
@@ -64,11 +67,23 @@ _ERRORS = {
 }
 
 
-class End(NamedTuple):
-    """Why a session ended: a fixed word for metrics, and a sentence for people."""
-
+class _End(NamedTuple):
     cause: EndCause
-    detail: str = ""
+    detail: str
+
+
+class End(_End):
+    """Why a session ended: a fixed word for metrics, and a sentence for people.
+
+    The sentence may quote a peer. It goes into the operator's log, the access log, and from a worker to its supervisor:
+    so it is cut here, for all of them.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, cause: EndCause, detail: str = "") -> Self:
+        """An end, its sentence cut."""
+        return super().__new__(cls, cause, detail[:MOST_DETAIL])
 
 
 _CLOSED = {"client": EndCause.CLIENT_CLOSED, "broker": EndCause.BROKER_CLOSED}

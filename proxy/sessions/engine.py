@@ -74,7 +74,7 @@ class Engine:
         self.counters = counters
         self.disbelief = Disbelief(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
-        self.shared = Shared()
+        self.shared = Shared(counters)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
         self.rejects = Rejects()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)

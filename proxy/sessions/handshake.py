@@ -4,10 +4,10 @@ Clients of one application say the same, byte for byte, and so do brokers of one
 what was just read is not read again.
 """
 
-from protocol.commands import SIZES, command_in, decode, encode, text
+from protocol.commands import SIZES, command_in, decode, encode, text, whole_body
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.limits import max_frame_size
-from protocol.pulsar_pb2 import BaseCommand, CommandConnected
+from protocol.pulsar_pb2 import BaseCommand, CommandConnect, CommandConnected
 from protocol.sniff import foreign_protocol
 from proxy.sessions.client_role import role_of
 from proxy.sessions.known import Known
@@ -80,7 +80,7 @@ def _greeting(own: bytes) -> Greeting:
     envelope = decode(command_in(own))
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
-    connect = envelope.connect
+    connect: CommandConnect = whole_body(envelope)
     target = text(connect.proxy_to_broker_url)[:MOST_SAID]
     connect.ClearField("proxy_to_broker_url")
     connect.DiscardUnknownFields()  # brokers might read them otherwise: protocol/walk.py

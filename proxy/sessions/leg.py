@@ -7,10 +7,11 @@ from typing import Final, Protocol, cast
 
 from protocol.errors import ProtocolError
 from proxy.sessions.read_buffer import LEAST_READ, STEPS
+from proxy.sessions.read_scheduler import AddressGroup
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Sender
 from proxy.sessions.shared import Shared
-from proxy.sessions.sockets import address_of, has_left
+from proxy.sessions.sockets import address_of, descriptor_of, has_left
 from proxy.sessions.throttle import Cause, Throttled
 
 FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
@@ -93,6 +94,7 @@ class Leg(Throttled):
 
     Attributes:
         owner: Told of everything.
+        group: All connections for clients of the same address; None before it is connected, and behind its end.
         relay: Takes what is read, in place of the owner, while there is one.
         sender: What is to be sent goes there.
 
@@ -106,10 +108,12 @@ class Leg(Throttled):
         "_abort_timer",
         "_buffer",
         "_full_reads",
+        "_is_at_end",
         "_line",
         "_step",
         "_transport",
         "bytes_read",
+        "group",
         "owner",
         "relay",
         "sender",
@@ -121,12 +125,14 @@ class Leg(Throttled):
         self.side = side
         self.bytes_read = 0
         self.relay: Relay | None = None
+        self.group: AddressGroup | None = None
         self.sender = Sender(shared.turn_end, shared.unsent if side == "client" else None)
         self.owner = owner
         self._line = shared.line
         self._buffer = shared.buffer
         self._step = 0
         self._full_reads = 0
+        self._is_at_end = False
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
 
@@ -146,14 +152,26 @@ class Leg(Throttled):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop, which has read so much."""
+        group = self.group
+        is_measured = group is not None and group.is_crowded
+        began = group.begin(self) if group is not None and is_measured else 0
         self.bytes_read += nbytes
         self.take(self._buffer.data, nbytes)
         relay = self.relay
         if relay is None:
-            return
-        if nbytes < LEAST_READ << self._step:
             self._full_reads = 0
-        elif relay.passes and self._step < STEPS:
+        elif nbytes < LEAST_READ << self._step:
+            self._full_reads = 0
+            if not relay.passes:
+                self._step = 0
+        else:
+            self._was_full(relay)
+        if group is not None and is_measured:
+            group.end(self, began)
+
+    def _was_full(self, relay: Relay) -> None:
+        """As much came as could be read at once."""
+        if relay.passes and self._step < STEPS:
             self._step += 1
         else:
             self._full_reads += 1
@@ -179,6 +197,7 @@ class Leg(Throttled):
 
     def resume_writing(self) -> None:
         """Called by the loop."""
+        self.sender.resumed()
         self.owner.writable(self, True)
 
     def not_taken(self, unsent: int, seconds: float) -> None:
@@ -187,17 +206,23 @@ class Leg(Throttled):
 
     def eof_received(self) -> bool:
         """Called by the loop; the other direction stays open."""
+        self._is_at_end = True
         self.owner.half_closed(self)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
+        group = self.group
+        began = group.clock() if group is not None else 0
+        self._leave_group()
         self._transport = None
         self.sender.shut()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
             self._abort_timer = None
         self.owner.lost(self, exc)
+        if group is not None and group.is_crowded:
+            group.charge(group.clock() - began)
 
     @property
     def address(self) -> str:
@@ -261,9 +286,41 @@ class Leg(Throttled):
         return self._transport is not None and has_left(self._transport)
 
     def resume_reading(self) -> None:
-        """Read again, if there is still no reason against it."""
-        if self._transport is not None and not self._transport.is_closing() and not self.causes:
+        """Read again, if there is still no reason against it; who has nothing more to say says so again."""
+        if self._transport is None or self._transport.is_closing() or self.causes:
+            return
+        if self._is_at_end or self.group is None or not self.group.resume(self):
+            self.start_reading()
+
+    def join(self, group: AddressGroup | None) -> None:
+        """From now on it is read as one of the connections of its client's address."""
+        self.group = group
+        if group is not None:
+            group.join(self)
+
+    def descriptor(self) -> int:
+        """The socket's descriptor; -1 if there is none, or if its readability does not show there."""
+        return descriptor_of(self._transport) if self._transport is not None else -1
+
+    def may_be_read(self) -> bool:
+        """Whether it is connected, has more to say, and no reason is against reading it."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and not self.causes and not self._is_at_end
+
+    def start_reading(self) -> None:
+        """Have the loop read it."""
+        if self._transport is not None:
             self._transport.resume_reading()
+
+    def stop_reading(self) -> None:
+        """Have the loop leave it alone."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _leave_group(self) -> None:
+        group, self.group = self.group, None
+        if group is not None:
+            group.leave(self)
 
     def close(self, patience: float) -> None:
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
@@ -277,6 +334,7 @@ class Leg(Throttled):
 
     def disown(self) -> None:
         """Drop a connection that came after its dial was cancelled; the loop may never say that it is gone."""
+        self._leave_group()
         transport, self._transport = self._transport, None
         self.sender.shut()
         if transport is not None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from protocol.commands import text
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
     CommandError,
@@ -17,7 +16,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.admission import NotAdmittedError
-from proxy.brokers.lookup import Redirected, follow, through_proxy
+from proxy.brokers.lookup import Redirected, address_in, follow, through_proxy
 from proxy.pool import Claim
 from proxy.refusals import RefusedError
 from proxy.sessions.admittance import Admittance
@@ -64,12 +63,13 @@ class SessionLookups:
         self._admittance = admittance
 
     def asked(self, command: CommandLookupTopic) -> bytes:
-        """A LOOKUP, as it goes to the broker. It is kept whole: a redirect is followed with all its fields.
+        """A LOOKUP, as it goes to the broker. It is kept as it is written: a redirect is followed with all its fields.
 
         Raises:
             RefusedError: If there are too many already, or they come too often.
         """
-        return self._ask(command, command.topic, partial(self._looked_up, _copy(command)), command.ByteSize())
+        asked = command.SerializeToString()
+        return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
 
     def asked_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
         """The question how many partitions a topic has, or for a namespace's topics; the same."""
@@ -97,20 +97,21 @@ class SessionLookups:
         return answer
 
     def _looked_up(
-        self, request: CommandLookupTopic, answer: CommandLookupTopicResponse | CommandError
+        self, request_id: int, asked: bytes, answer: CommandLookupTopicResponse | CommandError
     ) -> Message | None:
         """The broker's answer: changed, left alone (failures), or None while a redirect is followed."""
         if isinstance(answer, CommandError) or answer.response == CommandLookupTopicResponse.Failed:
             return self._answered(answer)
-        url = text(answer.broker_service_url or answer.broker_service_url_tls)
+        url = address_in(answer)
         self._engine.targets.learn(url)
         if answer.response == CommandLookupTopicResponse.Connect:
             return self._answered(through_proxy(answer))
-        self._tasks.start(self._follow(Redirected(request, url, answer.authoritative)), f"redirect to {url}")
+        redirected = Redirected(request_id, asked, url, answer.authoritative)
+        self._tasks.start(self._follow(redirected), f"redirect to {url}")
         return None
 
     async def _follow(self, redirected: Redirected) -> None:
-        size = redirected.request.ByteSize()
+        size = len(redirected.request)
         self._memory.add(size)
         try:
             frame = await follow(redirected, self._greeting, self._engine.targets)
@@ -118,10 +119,3 @@ class SessionLookups:
             self._slots.add(-1)
             self._memory.add(-size)
         self._replies.send(frame)
-
-
-def _copy(command: CommandLookupTopic) -> CommandLookupTopic:
-    """Its request id is the client's: what goes on to the broker has another one."""
-    request = CommandLookupTopic()
-    request.CopyFrom(command)
-    return request

@@ -62,10 +62,6 @@ class _Request:
         self.memory = memory
 
 
-def _unheard(_answer: Any) -> None:
-    return None
-
-
 class Requests:
     """Those of one connection that are without an answer.
 
@@ -117,10 +113,12 @@ class Requests:
         if request is not None:
             self._memory.add(-request.memory)
 
-    def disown(self, request_id: int) -> None:
-        """The client hears nothing of the answer, which may still come; `forget` follows when it can come no more."""
+    def disown(self, request_id: int, act: Answered, keeps: int) -> None:
+        """The client hears nothing of the answer, which may still come: `act`, which keeps so much, is told of it."""
         request = self._under_way[request_id]
-        request.client_id, request.act = None, _unheard
+        request.client_id, request.act = None, act
+        request.memory += keeps
+        self._memory.add(keeps)
 
     def let_go(self) -> None:
         """The connection is gone: nobody acts on an answer any more."""

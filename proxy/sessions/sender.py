@@ -15,6 +15,9 @@ Bytes = bytes | bytearray | memoryview
 WRITE_BUFFER_HIGH: Final = 512 * 1024
 WRITE_BUFFER_LOW: Final = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+MOST_PIECES: Final = 4096
+"""Pieces, of however few bytes, after which the other leg is not read until all of them are taken: each takes up to 200
+bytes of the transport's beside its own, and a peer may send byte by byte."""
 GATHER_MOST: Final = 256 * 1024
 """Bytes that wait for the end of the loop's turn, to be sent in one call."""
 _UNKNOWN: Final = -2
@@ -38,6 +41,7 @@ class Sender:
         "_gathered",
         "_gathered_size",
         "_is_watched",
+        "_pieces",
         "_sent",
         "_transport",
         "_turn_end",
@@ -49,6 +53,7 @@ class Sender:
         self._unsent = unsent
         self._is_watched = unsent is None
         self._sent: i64 = 0
+        self._pieces: i64 = 0
         self._transport: asyncio.Transport | None = None
         self._descriptor = _UNKNOWN
         self._gathered: list[Bytes] = []
@@ -127,6 +132,12 @@ class Sender:
                 _copy(transport, part, sent)
             sent = max(0, sent - len(part))
 
+    def resumed(self) -> None:
+        """So much was taken that more may wait."""
+        if self._pieces >= MOST_PIECES and self._transport is not None:
+            self._pieces = 0
+            _limit(self._transport)
+
     def rest(self) -> None:
         """All that was sent is taken: it is watched again when more is."""
         self._is_watched = False
@@ -146,10 +157,20 @@ class Sender:
 
     def _count(self, size: i64) -> None:
         self._sent += size
+        self._pieces += 1
+        if self._pieces == MOST_PIECES:
+            self._look_at_pieces()
         if not self._is_watched:
             self._is_watched = True
             if self._unsent is not None:
                 self._unsent.watch(self)
+
+    def _look_at_pieces(self) -> None:
+        """Many may wait, or all are taken and nobody has looked."""
+        if self.unsent() == 0:
+            self._pieces = 0
+        elif self._transport is not None:
+            self._transport.set_write_buffer_limits(high=0, low=0)
 
     def _gather(self, part: Bytes) -> None:
         if not self._gathered:
@@ -160,7 +181,11 @@ class Sender:
     def _begin(self, transport: asyncio.Transport) -> None:
         """There is traffic: from now on it matters how much may wait, and where the kernel takes it from."""
         self._descriptor = descriptor_of(transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+        _limit(transport)
+
+
+def _limit(transport: asyncio.Transport) -> None:
+    transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
 
 
 def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:

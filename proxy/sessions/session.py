@@ -89,11 +89,13 @@ class Session:
     def opened(self, leg: Leg) -> None:
         """A leg is connected."""
         if leg is self.broker:
+            leg.join(self.client.group)
             self._start_relaying()
         elif self.state is _ENDING:
             leg.close(0)
         else:
             self.connection.client_address = leg.address
+            leg.join(self._engine.shared.reads.group(self.connection.client_network))
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
             self._engine.dialler.begin(self)

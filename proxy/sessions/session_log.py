@@ -1,5 +1,7 @@
 """What a session tells the world: counters, access log, and the operator's log."""
 
+import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import structlog
@@ -8,6 +10,7 @@ from mypy_extensions import mypyc_attr
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Span
+from proxy.observe.rare_lines import RareLines
 from proxy.sessions.ends import End
 from proxy.sessions.throttle import Cause
 
@@ -41,13 +44,17 @@ class SessionLog:
         counters: Read by the metrics.
         intervals: Knows the time.
         access: Gets a line for each connection and each pause.
+        clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, counters: Counters, intervals: Spans, access: Lines) -> None:
+    def __init__(
+        self, counters: Counters, intervals: Spans, access: Lines, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._counters = counters
         self._intervals = intervals
         self._access = access
         self._operator = structlog.get_logger()
+        self._troubles = RareLines(clock)
         self._pauses: dict[tuple[int, str, Cause], int] = {}
 
     def opened(self, connection: Connection) -> None:
@@ -89,10 +96,17 @@ class SessionLog:
             bytes_from_broker=from_broker,
         )
         if end.cause.is_trouble:
+            self._tell_operator(connection, end)
+
+    def _tell_operator(self, connection: Connection, end: End) -> None:
+        """The first of an address in a while, and how many it had since; the access log has all of them."""
+        connections = self._troubles.due(str(end.cause), connection.client_network)
+        if connections:
             self._operator.warning(
                 "connection closed",
                 cause=str(end.cause),
                 detail=end.detail,
                 client=connection.client_address,
                 connection=connection.connection_id,
+                connections=connections,
             )

@@ -3,19 +3,19 @@
 What the proxy believes of an id must be what the broker does with it, or a client could be charged as another one:
 
     (free) ──PRODUCER, SUBSCRIBE──▶ opening ──SUCCESS──▶ open ──the client's CLOSE──▶ closing ──SUCCESS──▶ (free)
-                                       │                   ├── the broker's CLOSE, UNSUBSCRIBE's SUCCESS ──▶ (free)
+                                       │                   ├── UNSUBSCRIBE's SUCCESS ──▶ (free)
                                        ├──ERROR──▶ (free)  │
-                                       └─ the broker's CLOSE ┴─ a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
+                                       └─ the broker's CLOSE, a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
 
-An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE for an id that
-is opening may be of the stream before it, written late: so the proxy closes what may be there. Brokers authorize a
-PRODUCER before they give it its id, which may take longer than a CLOSE that comes behind it: where a producer turns out
-to be there after all, the session ends (`broker_commands.py`).
+An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE may be of the
+stream that had the id before, written late: so the proxy closes what may be there. So it does where a PRODUCER is let
+in whose CLOSE has been answered before (`given_up.py`).
 
 Source: org.apache.pulsar.broker.service.ServerCnx
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -47,6 +47,7 @@ from proxy.refusals import NO_REQUEST, TOO_MUCH_KEPT, RefusedError, request_refu
 from proxy.sessions.admittance import Admittance, error_of
 from proxy.sessions.engine import Engine
 from proxy.sessions.flows import Grants
+from proxy.sessions.given_up import GivenUp
 from proxy.sessions.late_answers import LateAnswers
 from proxy.sessions.relay import Relay
 from proxy.sessions.requests import Requests
@@ -86,6 +87,7 @@ class Streams:
         "_closing",
         "_engine",
         "_expelled",
+        "_given_up",
         "_memory",
         "_opening",
         "_reply",
@@ -120,6 +122,8 @@ class Streams:
         self._closing: dict[Stream, None] = {}
         self._expelled: dict[tuple[str, int], None] = {}
         """The ids that the proxy itself closes at the broker, which has not answered yet."""
+        self._given_up: GivenUp | None = None
+        """None as long as there was none: few sessions have any."""
 
     @staticmethod
     def name_of(command: Opening) -> tuple[StreamName, TopicName]:
@@ -161,7 +165,7 @@ class Streams:
                 for a bound of `admission`.
         """
         relay = self._to_broker if name.direction == "publish" else self._to_client
-        if name.stream_id in relay.streams or (name.direction, name.stream_id) in self._expelled:
+        if name.stream_id in relay.streams or not self._is_free(name):
             kind = "producer" if name.direction == "publish" else "consumer"
             raise RefusedError(ServiceNotReady, f"{kind} id {name.stream_id} of this connection is in use")
         if len(relay.streams) >= MOST_STREAMS:
@@ -205,9 +209,7 @@ class Streams:
         if not stream.is_open:
             return
         self._closing.pop(stream, None)
-        opening = self._opening.pop(stream, None)
-        if opening is not None:
-            self._requests.forget(opening[0])
+        self._give_up(stream)
         self._admittance.close(stream)
         self._memory.add(-_memory_of(stream.name))
         relay = self._relay_of(stream)
@@ -219,27 +221,68 @@ class Streams:
 
     def expel(self, stream: Stream) -> None:
         """Close a stream here, and at the broker by a CLOSE of the proxy's own, whose SUCCESS makes its id free."""
-        name = stream.name
-        key = name.direction, name.stream_id
-        opening = self._opening.pop(stream, None)
-        if opening is not None:
-            self._requests.disown(opening[0])
         self.close(stream)
+        self._close_at_broker(stream.name)
+
+    def _close_at_broker(self, name: StreamName, *, or_is_gone: bool = False) -> None:
+        """Its id is free when that is done; `or_is_gone`: also when the broker has none to close."""
+        key = name.direction, name.stream_id
         self._expelled[key] = None
 
         def answered(answer: CommandSuccess | CommandError) -> None:
-            if opening is not None:
-                self._requests.forget(opening[0])
-            if isinstance(answer, CommandSuccess):  # else the broker may have it still
+            if or_is_gone or isinstance(answer, CommandSuccess):  # else the broker may have it still
                 self._expelled.pop(key, None)
 
         self._to_broker.outlet.insert(self._requests.own(_close_of(name), answered))
 
+    def _is_free(self, name: StreamName) -> bool:
+        """Whether the broker has let go of an id that no stream has here."""
+        if (name.direction, name.stream_id) in self._expelled:
+            return False
+        if self._given_up is None or name.direction == "dispatch":
+            return True
+        return not self._given_up.forbids(name.stream_id, name.topic)
+
+    def _give_up(self, stream: Stream) -> None:
+        """Its opening may not be answered any more. A consumer's is not: its id is taken before it is authorized."""
+        name, opening = stream.name, self._opening.pop(stream, None)
+        if opening is None:
+            return
+        request_id, _client_id = opening
+        if name.direction == "dispatch":
+            self._requests.forget(request_id)
+            return
+        self._given_up = self._given_up or GivenUp()
+        self._requests.disown(request_id, partial(self._answered_late, name, request_id), _size_of(name.topic))
+        forgotten = self._given_up.add(name.stream_id, name.topic, request_id)
+        if forgotten is not None:
+            self._requests.forget(forgotten)
+
+    def _answered_late(self, name: StreamName, request_id: int, answer: Message) -> None:
+        """A producer that was given up is there after all, or is refused.
+
+        Who has its id by now is on the same topic; but while that is opening it may be refused, and the former stays.
+        What the proxy closes by now was there before it did.
+        """
+        if self._given_up is not None:
+            self._given_up.answered(name.stream_id, request_id)
+        if isinstance(answer, CommandError) or (name.direction, name.stream_id) in self._expelled:
+            return
+        stream = self.producer(name.stream_id)
+        if stream is None:
+            self._close_at_broker(name)
+        elif stream in self._opening:
+            self.closed_by_broker(stream)
+
     def closed_by_broker(self, stream: Stream) -> None:
-        """The broker closed the stream of this id; while it is opening, perhaps the one before it."""
+        """The broker closed the stream of this id, or perhaps the one before it: who has it now is not said.
+
+        Older brokers refuse a CLOSE of what they have closed already.
+        """
         opening = self._opening.get(stream)
         if opening is None:
             self.close(stream)
+            self._close_at_broker(stream.name, or_is_gone=True)
             return
         self.expel(stream)
         self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
@@ -383,22 +426,28 @@ class Streams:
 
 
 def _bounded(what: str, name: str | bytes) -> str:
-    """A name as text.
+    """A name that is the same here and at the broker.
 
     Raises:
-        RefusedError: If it is too long.
+        RefusedError: If it is too long, or no UTF-8: of that, decoders make different text.
     """
-    size = len(name.encode()) if isinstance(name, str) else len(name)
+    if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
+        raise RefusedError(NotAllowedError, f"the {what}'s name is not UTF-8")
+    size = len(name.encode())
     if size > MOST_NAME_BYTES:
         raise RefusedError(NotAllowedError, f"the {what}'s name has {size} bytes, {MOST_NAME_BYTES} are allowed")
-    return text(name)
+    return name
 
 
 def _memory_of(name: StreamName) -> int:
     """Bytes that its stream takes."""
     names = name.topic, name.producer_name, name.subscription, name.consumer_name
-    # One character above the first 65,536 makes all of a text as wide as it is: four bytes each.
-    return STREAM_MEMORY + _COPIES * sum(len(one) if one.isascii() else 4 * len(one) for one in names)
+    return STREAM_MEMORY + _COPIES * sum(map(_size_of, names))
+
+
+def _size_of(name: str) -> int:
+    """Bytes of a text: one character above the first 65,536 makes all of it as wide as it is, four bytes each."""
+    return len(name) if name.isascii() else 4 * len(name)
 
 
 def _close_of(name: StreamName) -> CommandCloseProducer | CommandCloseConsumer:

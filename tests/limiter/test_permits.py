@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from limiter.permit_meter import PermitMeter
-from limiter.permits import Permits
+from limiter.permits import MOST_ASKED, Permits
 from limiter.testing import ManualClock
 from limiter.under_way import RULES, DispatchRules
 from limiter.usage import StreamUsage
@@ -57,6 +57,18 @@ def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
     assert consumer.granted == 20, "portions are worth a frame: a quarter of the horizon"
     consumer.receive(1)
     assert consumer.granted == 25
+
+
+def test_what_a_consumer_asks_for_is_bounded_as_its_broker_counts() -> None:
+    """Without an end it would be written in ever more FLOWs, all at once, when its limit goes."""
+    consumer = Asking(PermitMeter(20))
+    for _ in range(3):
+        consumer.ask(2**31)
+    assert consumer.permits.asked == MOST_ASKED
+    consumer.permits.ask_again(2**31)
+    consumer.permits.rewire(())
+    assert consumer.permits.asked == 0
+    assert consumer.granted == MOST_ASKED + 20
 
 
 def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
@@ -295,3 +307,14 @@ def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_recei
         consumer.receive(batch)
         received += rest
         consumer.ask(rest)
+
+
+def test_no_more_is_withheld_than_a_broker_can_count() -> None:
+    """Else who asks a million times for all there is gets a million FLOWs at once when its limit goes."""
+    consumer = Asking(PermitMeter(20))
+    for _ in range(10):
+        consumer.ask(2**32 - 1)
+        consumer.permits.ask_again(2**31)
+    assert consumer.permits.asked == MOST_ASKED
+    consumer.permits.rewire(())
+    assert consumer.granted == 20 + MOST_ASKED

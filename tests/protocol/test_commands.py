@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from protocol.commands import body_of, command_in, decode, encode, encode_with_payload, read, split, wrap
 from protocol.errors import MalformedFrame, ProtocolError
-from protocol.pulsar_pb2 import BaseCommand, CommandFlow, CommandPing, CommandProducer, CommandSeek, CommandSend
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandFlow,
+    CommandPing,
+    CommandProducer,
+    CommandSeek,
+    CommandSend,
+)
 from tests.protocol import fields as wire
 from tests.protocol.streams import frame, u32
 
@@ -96,5 +103,12 @@ def test_a_string_that_is_not_utf_8_comes_as_bytes() -> None:
 def test_a_command_that_lacks_what_it_must_have_is_malformed() -> None:
     whole = CommandSeek(consumer_id=7, request_id=5)
     assert read(encode(whole)[8:]) == whole
-    with pytest.raises(MalformedFrame, match="CommandSeek lacks request_id"):
+    with pytest.raises(MalformedFrame, match="CommandSeek lacks a field"):
         read(b"\x08\x1c\xe2\x01\x02\x08\x07")
+
+
+def test_a_command_that_lacks_much_is_told_in_few_words() -> None:
+    ids = wire.delimited(2, b"") * 10_000
+    with pytest.raises(MalformedFrame) as error:
+        read(b"\x08\x14" + wire.delimited(20, b"\x08\x07" + ids))
+    assert len(str(error.value)) < 100

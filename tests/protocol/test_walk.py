@@ -145,6 +145,23 @@ def test_the_type_of_every_command_is_found(kind: int, value: bytes) -> None:
     assert read_command(command, 0, len(command), other) == (kind, -1, 0)
 
 
+@pytest.mark.parametrize(
+    "within",
+    [
+        b"\x22\x04\x0a\x00\x12\x02",  # a property, whose value runs over its end
+        b"\x6a\x04\x0a\x00\x12\x02",  # a key
+        b"\x6a\x06\x1a\x04\x0a\x00\x12\x02",  # a key's metadata
+    ],
+)
+def test_what_runs_over_the_end_of_a_message_in_metadata_goes_with_it(within: bytes) -> None:
+    """As at the broker (LightProto), which counts permits by what stands behind it."""
+    hidden = b"\x7a\x04" + b"\x58\xa0\x9c\x01"
+    metadata = within + hidden
+    assert messages_in_metadata(metadata, 0, len(metadata)) == 20_000
+    sound = within[:-1] + b"\x00" + hidden
+    assert messages_in_metadata(sound, 0, len(sound)) == 1
+
+
 def test_unreadable_metadata_counts_what_was_read_before() -> None:
     batch_of_five = wire.tag(11, 0) + wire.varint(5)
     assert messages_in_metadata(batch_of_five + b"\xff", 0, 3) == 5
@@ -219,6 +236,19 @@ def test_a_client_cannot_hide_a_command_in_another(command: bytes) -> None:
 def test_a_field_with_a_length_may_end_a_send() -> None:
     command = b"\x08\x06" + wire.delimited(6, b"\x08\x02\x10\x01\x4a\x04\x08\x01\x10\x02")
     assert walked(command, SEND) == (SEND, 2, 1)
+
+
+@pytest.mark.parametrize("size", [65_536, 65_537])
+def test_a_send_is_small_beside_its_entry(size: int) -> None:
+    """Else a client could have millions of fields stepped over, and read where a limit refuses."""
+    body = b"\x08\x02\x10\x01" + b"\x78\x01" * ((size - 8) // 2)
+    command = b"\x08\x06" + wire.delimited(6, body + wire.delimited(100, bytes(size - len(body) - 3)))
+    assert len(command) == size + 6
+    if size <= 65_536:
+        assert walked(command, SEND) == (SEND, 2, 1)
+    else:
+        with pytest.raises(MalformedFrame, match="beside its entry"):
+            walked(command, SEND)
 
 
 def test_a_command_without_a_body_is_one() -> None:

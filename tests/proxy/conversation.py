@@ -37,7 +37,7 @@ from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.file_limits import policies_of
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.manual_loop import Dial, ManualLoop
-from tests.proxy.request_ids import RequestIds, is_answer
+from tests.proxy.request_ids import RequestIds, is_answer, is_own
 from tests.proxy.wire import (
     as_frame,
     body,
@@ -52,6 +52,7 @@ from tests.proxy.wire import (
     told,
 )
 
+_CLOSES = {"CLOSE_PRODUCER", "CLOSE_CONSUMER"}
 NOTHING: list[bytes | str] = []
 BROKER = ("127.0.0.1", 6651)
 WALL_START_NS = 1_700_000_000_000_000_000
@@ -129,18 +130,34 @@ def _lines(title: str, frames: list[Any]) -> list[str]:
 
 
 class Broker(Peer):
-    """A broker: what it hears and says of requests is told under the client's request ids."""
+    """A broker: what it hears and says of requests is told under the client's request ids.
+
+    Attributes:
+        lets_go: It answers at once, and nobody is told, when the proxy closes what it has just closed itself.
+    """
 
     def __init__(self, name: str, transport: FakeTransport, loop: ManualLoop) -> None:
         super().__init__(name, transport, loop)
+        self.lets_go = True
         self._ids = RequestIds()
         self._heard: list[bytes] = []
 
     def __rshift__(self, said: Said | list[bytes]) -> None:
         frames = [as_frame(frame) for frame in (said if isinstance(said, list) else [said])]
-        if any(map(is_answer, frames)):
+        closes = self.lets_go and not _CLOSES.isdisjoint(map(name_of, frames))
+        if closes or any(map(is_answer, frames)):
             self.hear()
+        heard = len(self._heard)
         self.send_bytes(b"".join(map(self._ids.as_answered, frames)))
+        if closes:
+            self._let_go(heard)
+
+    def _let_go(self, heard: int) -> None:
+        self.hear()
+        for frame in self._heard[heard:]:
+            if name_of(frame) in _CLOSES and is_own(body(frame).request_id):
+                self._heard.remove(frame)
+                self.send_bytes(self._ids.as_answered(success(body(frame).request_id)))
 
     def heard(self) -> list[bytes]:
         self.hear()
@@ -201,7 +218,7 @@ class World:
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = NearEngine(self.config, policies, self.counters, self.intervals.activity, self.clock)
-        self.session_log = SessionLog(self.counters, self.intervals, self.access)
+        self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
         self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
@@ -219,12 +236,12 @@ class World:
         self.loop.run(transport.connect, session.client)
         return peer
 
-    def dialled(self) -> Peer:
+    def dialled(self) -> Broker:
         """The broker that the proxy connected to last."""
         dial = self.dials[-1]
         return Broker(f"broker at {dial.address[0]}:{dial.address[1]}", dial.transport, self.loop)
 
-    def accept(self) -> Peer:
+    def accept(self) -> Broker:
         """Let the pending attempt to connect succeed."""
         self.loop.run(self.dials[-1].accept)
         return self.dialled()
@@ -233,7 +250,7 @@ class World:
         """Let the pending attempt to connect fail."""
         self.loop.run(self.dials[-1].fail, error)
 
-    def pair(self, target: str | None = None, address: str = "192.0.2.7", **greeting: Any) -> tuple[Peer, Peer]:
+    def pair(self, target: str | None = None, address: str = "192.0.2.7", **greeting: Any) -> tuple[Peer, Broker]:
         """A client and its broker, past the handshake; `greeting` are fields of its CONNECT."""
         client = self.client(address)
         client >> connect(target, **greeting)

@@ -95,3 +95,8 @@ def is_answer(frame: bytes) -> bool:
     except ProtocolError:
         return False
     return envelope.type in _ANSWERS and not rest
+
+
+def is_own(request_id: int) -> bool:
+    """Whether it stands for a request of the proxy's own."""
+    return 2**63 < request_id <= OWN

@@ -32,9 +32,10 @@ class TcpPeer:
         return self._frames.pop(0)
 
 
-async def connect_to(address: str) -> TcpPeer:
+async def connect_to(address: str, whence: str | None = None) -> TcpPeer:
     host, _, port = address.rpartition(":")
-    return TcpPeer(*await asyncio.open_connection(host, int(port)))
+    local = (whence, 0) if whence else None
+    return TcpPeer(*await asyncio.open_connection(host, int(port), local_addr=local))
 
 
 def _answer(frame: bytes) -> bytes | None:

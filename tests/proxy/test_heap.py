@@ -1,6 +1,7 @@
 """Memory that came free goes back to the system."""
 
 from proxy.heap import WHILE_S, Heap
+from proxy.observe.counters import Counters
 from proxy.runtime import give_back_memory
 from proxy.sessions.shared import Shared
 from proxy.shared_budget import Share, SharedBudget
@@ -44,7 +45,7 @@ def test_what_cannot_be_given_back_once_may_be_the_next_time(loop: ManualLoop) -
 
 
 def test_what_all_connections_share_gives_back_to_the_system() -> None:
-    assert Shared().heap._give_back is give_back_memory
+    assert Shared(Counters()).heap._give_back is give_back_memory
 
 
 def _told_of(limit: int) -> tuple[SharedBudget, Share, list[int]]:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import itertools
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,7 @@ from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.server import DOORS, Server
 from proxy.sessions.leg import Leg
+from proxy.sessions.read_scheduler import MANY, SLICE_NS
 from proxy.sessions.relay import Relay
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
@@ -28,7 +30,7 @@ from proxy.sessions.state import State
 from proxy.sessions.streams import Streams
 from proxy.sessions.traffic import Traffic
 from tests.proxy.file_limits import policies_of
-from tests.proxy.tcp import broker_on_loopback, connect_to
+from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.wire import (
     PING,
     connect,
@@ -63,6 +65,40 @@ async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
         assert [await client.hear() for client in clients] == [None] * 3
         for client in clients:
             client.writer.close()
+
+
+async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it() -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = TcpPeer(reader, writer)
+        assert await peer.hear() == connect()
+        peer.send(connected())
+        while (frame := await peer.hear()) is not None:
+            heard.put_nowait(frame)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as broker:
+        server = make_server(f"127.0.0.1:{broker.sockets[0].getsockname()[1]}")
+        times = itertools.count(0, SLICE_NS // 10)  # each read takes two looks at the clock: ten fill the slice
+        reads = server._engine.shared.reads
+        reads.clock = lambda: next(times)
+        address = await server.start()
+        crowd = [await connect_to(address, "127.0.0.66") for _ in range(2 * MANY + 2)]
+        clients = [*crowd, await connect_to(address)]
+        for client in clients:
+            client.send(connect())
+            assert await client.hear() == connected()
+        for client in crowd:
+            client.send(unknown_command())
+        clients[-1].send(PING)
+        order = [await asyncio.wait_for(heard.get(), 10) for _ in clients]
+        assert order.index(PING) <= len(crowd) // 2
+        assert server._engine.counters.address_overruns
+        for client in clients:
+            client.writer.close()
+        await server.stop(5)
+        assert not reads._groups
 
 
 async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_are_there() -> None:

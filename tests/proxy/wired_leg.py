@@ -2,6 +2,7 @@
 
 from limiter.testing import ManualClock
 from protocol.errors import ProtocolError
+from proxy.observe.counters import Counters
 from proxy.sessions.leg import Leg
 from proxy.sessions.shared import Shared
 from proxy.sessions.throttle import Cause
@@ -55,7 +56,7 @@ class Wired:
     def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        shared = Shared()
+        shared = Shared(Counters())
         self.line = shared.line
         self.leg = Leg("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))

@@ -2,78 +2,79 @@ import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.pulsar.common.api.proto.BaseCommand;
-import org.apache.pulsar.common.api.proto.CommandCloseConsumer;
-import org.apache.pulsar.common.api.proto.CommandCloseProducer;
-import org.apache.pulsar.common.api.proto.CommandFlow;
-import org.apache.pulsar.common.api.proto.CommandProducer;
-import org.apache.pulsar.common.api.proto.CommandRedeliverUnacknowledgedMessages;
-import org.apache.pulsar.common.api.proto.CommandSend;
-import org.apache.pulsar.common.api.proto.CommandSubscribe;
-import org.apache.pulsar.common.api.proto.CommandUnsubscribe;
 
 /** Reads a command in hexadecimal from each line of its input as a broker would, and prints what it gets to see. */
 public class ReadCommands {
 
+    private static final List<String> FIELDS = List.of("ProducerId", "ConsumerId", "RequestId", "SequenceId",
+            "NumMessages", "MessagePermits", "Topic", "Namespace", "Subscription", "ProducerName", "ConsumerName",
+            "ConsumerEpoch");
+    private static Map<BaseCommand.Type, Method> ACCESSORS;
+
     public static void main(String[] arguments) throws Exception {
+        ACCESSORS = accessors();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             System.out.println(read(HexFormat.of().parseHex(line)));
         }
     }
 
-    private static String read(byte[] command) {
+    private static String read(byte[] command) throws ReflectiveOperationException {
         ByteBuf buffer = Unpooled.wrappedBuffer(command);
         BaseCommand envelope = new BaseCommand();
         try {
             envelope.parseFrom(buffer, command.length);
             return told(envelope);
-        } catch (RuntimeException error) {
+        } catch (InvocationTargetException | RuntimeException error) {
             return "none";
         }
     }
 
-    private static String told(BaseCommand envelope) {
-        switch (envelope.getType()) {
-            case PRODUCER:
-                CommandProducer producer = envelope.getProducer();
-                return said("5", producer.getProducerId(), producer.getRequestId(), producer.getTopic(),
-                        producer.hasProducerName() ? producer.getProducerName() : "");
-            case SUBSCRIBE:
-                CommandSubscribe subscribe = envelope.getSubscribe();
-                return said("4", subscribe.getConsumerId(), subscribe.getRequestId(), subscribe.getTopic(),
-                        subscribe.getSubscription(), subscribe.hasConsumerName() ? subscribe.getConsumerName() : "");
-            case SEND:
-                CommandSend send = envelope.getSend();
-                return said("6", send.getProducerId(), send.getSequenceId(), send.getNumMessages());
-            case FLOW:
-                CommandFlow flow = envelope.getFlow();
-                return said("11", flow.getConsumerId(), flow.getMessagePermits());
-            case UNSUBSCRIBE:
-                CommandUnsubscribe unsubscribe = envelope.getUnsubscribe();
-                return said("12", unsubscribe.getConsumerId(), unsubscribe.getRequestId());
-            case CLOSE_PRODUCER:
-                CommandCloseProducer closeProducer = envelope.getCloseProducer();
-                return said("15", closeProducer.getProducerId(), closeProducer.getRequestId());
-            case CLOSE_CONSUMER:
-                CommandCloseConsumer closeConsumer = envelope.getCloseConsumer();
-                return said("16", closeConsumer.getConsumerId(), closeConsumer.getRequestId());
-            case REDELIVER_UNACKNOWLEDGED_MESSAGES:
-                CommandRedeliverUnacknowledgedMessages redeliver = envelope.getRedeliverUnacknowledgedMessages();
-                return said("20", redeliver.getConsumerId(), redeliver.hasConsumerEpoch() ? redeliver.getConsumerEpoch() : "");
-            default:
-                return "none";
+    /** The type, and what of `FIELDS` the command of that type has. */
+    private static String told(BaseCommand envelope) throws ReflectiveOperationException {
+        Object command = ACCESSORS.get(envelope.getType()).invoke(envelope);
+        StringBuilder text = new StringBuilder().append(envelope.getType().getValue());
+        for (String field : FIELDS) {
+            Method get = method(command, "get" + field);
+            if (get != null) {
+                Method has = method(command, "has" + field);
+                boolean isThere = field.equals("NumMessages") || has == null || (boolean) has.invoke(command);
+                text.append(' ').append(field).append('=').append(isThere ? shown(get.invoke(command)) : shown(""));
+            }
+        }
+        return text.toString();
+    }
+
+    private static Method method(Object of, String name) {
+        try {
+            return of.getClass().getMethod(name);
+        } catch (NoSuchMethodException error) {
+            return null;
         }
     }
 
-    private static String said(String type, Object... values) {
-        StringBuilder text = new StringBuilder(type);
-        for (Object value : values) {
-            text.append(' ').append(shown(value));
+    /** By type; the names of some do not follow from the type's. */
+    private static Map<BaseCommand.Type, Method> accessors() throws ReflectiveOperationException {
+        Map<BaseCommand.Type, Method> found = new HashMap<>();
+        for (BaseCommand.Type type : BaseCommand.Type.values()) {
+            String name = Arrays.stream(type.name().split("_"))
+                    .map(word -> word.charAt(0) + word.substring(1).toLowerCase()).collect(Collectors.joining());
+            String get = "get" + name.replace("PartitionedMetadata", "PartitionMetadata");
+            found.put(type, BaseCommand.class.getMethod(
+                    get.equals("getLookup") || get.equals("getLookupResponse")
+                            ? get.replace("Lookup", "LookupTopic") : get));
         }
-        return text.toString();
+        return found;
     }
 
     /** Numbers of 64 bits have no sign; text may hold whatever would end a line. */

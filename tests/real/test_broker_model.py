@@ -159,6 +159,47 @@ def _ways(pipeline: list[Said]) -> set[tuple[tuple[tuple[int, Any], ...], frozen
     return found
 
 
+TRIALS, SENDS = 10, 500
+
+
+def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, namespace: str, rest: PulsarRest) -> None:
+    """Answers to publishes behind its own CLOSE of the producer, and deliveries behind the SUCCESS of the client's.
+
+    So neither says that Sluice and the broker differ. A client's CLOSE of a producer waits for all of its answers.
+    """
+    behind: Counter[tuple[str, int]] = Counter()
+    sends = b"".join(Said("SEND", ((1, 1), (2, number)), payload=10).encoded() for number in range(SENDS))
+    for trial in range(TRIALS):
+        topic = topic_name(namespace, f"closed-{trial}")
+        rest.create_topic(topic)
+        with RawClient(real_broker.service_url) as publisher, RawClient(real_broker.service_url) as consumer:
+            consumer.say(_command("SUBSCRIBE", topic, 1).encoded())
+            consumer.hear(1)
+            publisher.say(_command("PRODUCER", topic, 1).encoded())
+            publisher.hear(1)
+            publisher.say(sends + _command("CLOSE_PRODUCER", topic, 2).encoded())
+            behind.update(_behind("the client's", publisher, c.SUCCESS))
+            consumer.say(Said("FLOW", ((1, 1), (2, 1000))).encoded())
+            consumer.hear(1 + 5 * trial)
+            consumer.say(_command("CLOSE_CONSUMER", topic, 2).encoded())
+            behind.update(_behind("the client's", consumer, c.SUCCESS))
+            publisher.say(_command("PRODUCER", topic, 3).encoded())
+            publisher.hear(1)
+            publisher.say(sends * 10)
+            rest.unload(topic)
+            publisher.say(sends)
+            behind.update(_behind("the broker's", publisher, c.CLOSE_PRODUCER))
+    assert behind["the client's", c.SEND_RECEIPT] == 0
+    assert behind["the client's", c.MESSAGE] > 0
+    assert behind["the broker's", c.SEND_RECEIPT] + behind["the broker's", c.SEND_ERROR] > 0
+
+
+def _behind(whose: str, client: RawClient, close: int) -> Counter[Any]:
+    """What comes behind an answer of this type, by type."""
+    kinds = [kind for kind, _fields in (*client.hear_all(), *client.hear(20_000, 0.5))]
+    return Counter((whose, kind) for kind in kinds[kinds.index(close) :])
+
+
 @pytest.mark.parametrize("number", c.FUTURE)
 def test_a_command_of_the_future_ends_the_connection(client: RawClient, number: int) -> None:
     client.say(Said("FUTURE_1" if number == c.FUTURE[0] else "FUTURE_2", ((1, 1),)).encoded())

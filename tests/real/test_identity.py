@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from loadgen.real.standalone import StandaloneBroker
+from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import Said, Words, said
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.raw_client import RawClient
@@ -39,6 +40,8 @@ WORDS = Words(
     exclusive=0,
 )
 ROUNDS, CLIENTS, WRITES = 4, 12, 40
+ASKED = 1000
+"""A request id that no client says by itself."""
 DEADLY = {"FUTURE_1", "FUTURE_2"}
 """Brokers of today end the connection for these."""
 
@@ -79,6 +82,21 @@ class Crowd:
         while self.sluice.get("/sluice/streams?held=1")["totals"]["held_streams"] and time.monotonic() < deadline:
             time.sleep(0.1)
 
+    def unaccounted(self, lines: list[str]) -> list[str]:
+        """What differs, without consumers that the broker's connection has, and no topic.
+
+        So it is with one that subscribed while its topic was being unloaded: the topic that it is on is gone.
+        """
+        streams = self.sluice.get("/sluice/streams")["streams"]
+        return [line for line in lines if not any(self._has(stream) for stream in _only_here(streams, line))]
+
+    def _has(self, consumer: dict[str, Any]) -> bool:
+        """Whether the broker's own connection says that it has it."""
+        (client,) = [one for one in self.clients if one.address == consumer["client_address"]]
+        client.say(Said("GET_LAST_MESSAGE_ID", ((1, consumer["stream_id"]), (2, ASKED))).encoded())
+        heard = [*client.hear_all(), *client.hear(100, 1)]
+        return any(kind == c.GET_LAST_MESSAGE_ID_RESPONSE and fields["request"] == ASKED for kind, fields in heard)
+
     def explained(self, lines: list[str]) -> list[str]:
         """What was said and heard of the ids that differ."""
         told: list[str] = []
@@ -88,6 +106,17 @@ class Crowd:
                 told += [f"{stream['direction']} {stream['stream_id']} of {stream['topic']}:"]
                 told += [line for one in speakers for line in one.log[-200:]]
         return told
+
+
+def _only_here(streams: list[dict[str, Any]], line: str) -> list[dict[str, Any]]:
+    """The consumers that a line may mean which says that only Sluice has one."""
+    return [
+        one
+        for one in streams
+        if line.startswith("only Sluice has consumer")
+        and f"(connection {one['connection_id']})" in line
+        and f"{one['subscription']!r} on {one['topic']} " in line
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +140,7 @@ def test_what_sluice_believes_is_what_a_real_broker_has(
                 sluice_proxy.send("DELETE", f"/sluice/blocks?kind=topic&name={FREE}")
             crowd.be_quiet()
             code, lines = doctor(sluice_proxy, real_broker, "--everywhere")
-            assert code == 0, [*lines, *crowd.explained(lines)]
+            assert code == 0 or not crowd.unaccounted(lines), [*lines, *crowd.explained(lines)]
             seen += sluice_proxy.get("/sluice/streams")["totals"]["streams"]
     assert crowd.said > 2000
     assert seen > ROUNDS * CLIENTS / 2, "there are producers and consumers to be compared"

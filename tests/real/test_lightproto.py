@@ -1,6 +1,8 @@
-"""The model's reader of commands, held against the one that brokers have: the same bytes, the same fields."""
+"""The model's reader of commands, and Sluice's, held against the brokers' own: the same bytes, the same fields."""
 
 import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,74 +11,225 @@ import pytest
 
 from loadgen.real.jars import jars
 from loadgen.real.java import require_java
+from protocol.commands import command_in, encode, read
+from protocol.errors import ProtocolError
+from protocol.flow import FLOW, read_flow
+from protocol.kinds import SEND
+from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
+from protocol.scanner import FrameScanner
+from proxy.observe.counters import Counters
+from proxy.refusals import RefusedError
+from proxy.sessions.client_commands import ClientCommands
+from proxy.sessions.streams import Opening, Streams
 from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import Said, fields_of
-from tests.proxy.identity.forms import FORMS
-from tests.proxy.identity.lightproto import Unreadable, read_command, taken_apart
+from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
+from tests.proxy.identity.forms import FORMS, hidden
+from tests.proxy.identity.lightproto import FieldList, Schema, Unreadable, frame, message, read_command, taken_apart
 
 pytestmark = [pytest.mark.real, pytest.mark.jdk]
 
 SOURCE = Path(__file__).with_name("ReadCommands.java")
 NAMES = (
-    *("PRODUCER", "SUBSCRIBE", "SEND", "FLOW", "UNSUBSCRIBE", "CLOSE_PRODUCER", "CLOSE_CONSUMER"),
-    *("REDELIVER", "PING", "FUTURE_1"),
+    *("PRODUCER", "SUBSCRIBE", "SEND", "FLOW", "UNSUBSCRIBE", "CLOSE_PRODUCER", "CLOSE_CONSUMER", "REDELIVER"),
+    *("ACK", "SEEK", "LOOKUP", "PARTITIONED_METADATA", "GET_TOPICS", "PING", "FUTURE_1"),
 )
-SHOWN = {
-    c.PRODUCER: ("id", "request", "topic", "name"),
-    c.SUBSCRIBE: ("id", "request", "topic", "subscription", "name"),
-    c.SEND: ("id", "sequence", "messages"),
-    c.FLOW: ("id", "permits"),
-    c.UNSUBSCRIBE: ("id", "request"),
-    c.CLOSE_PRODUCER: ("id", "request"),
-    c.CLOSE_CONSUMER: ("id", "request"),
-    c.REDELIVER: ("id", "epoch"),
+_JAVA = {
+    "id": ("ProducerId", "ConsumerId"),
+    "request": ("RequestId",),
+    "sequence": ("SequenceId",),
+    "messages": ("NumMessages",),
+    "permits": ("MessagePermits",),
+    "topic": ("Topic",),
+    "namespace": ("Namespace",),
+    "subscription": ("Subscription",),
+    "name": ("ProducerName", "ConsumerName"),
+    "epoch": ("ConsumerEpoch",),
 }
-DEFAULTS = {"name": "", "messages": 1, "epoch": ""}
+"""The model's name of a field, and Java's."""
+_PROTOBUF = {
+    "producer_id": "ProducerId",
+    "consumer_id": "ConsumerId",
+    "request_id": "RequestId",
+    "topic": "Topic",
+    "namespace": "Namespace",
+    "subscription": "Subscription",
+    "producer_name": "ProducerName",
+    "consumer_name": "ConsumerName",
+    "consumer_epoch": "ConsumerEpoch",
+}
+"""Protobuf's name of it, and Java's."""
+TEXT = replace(WORDS, names=("", "loud"), subscriptions=("one", "two"))
+"""Of `ED A0 80` Java makes other text than Python."""
+_SHOWN = {KINDS[name] for name in NAMES} - {c.FUTURE[0]}
+_KNOWN = dict.fromkeys((*range(2, 41), *range(50, 69)), Schema()) | c.SCHEMAS | c.OTHERS
+"""All types that the broker knows."""
+Read = tuple[int, dict[str, str]] | None
+"""A command's type and fields; None if it cannot be read."""
+
+
+def read_by_broker(commands: Iterable[bytes]) -> list[Read]:
+    lines = "\n".join(command.hex() for command in commands)
+    java = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(SOURCE)]
+    done = subprocess.run(java, input=lines, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [_parsed(line) for line in done.stdout.splitlines()]
+
+
+def _parsed(line: str) -> Read:
+    if line == "none":
+        return None
+    kind, *fields = line.split(" ")
+    return int(kind), dict(field.split("=") for field in fields)
+
+
+def _as_java(value: str | int) -> str:
+    """Text may hold whatever would end a line."""
+    return '"' + value.encode().hex() if isinstance(value, str) else str(value)
+
+
+def changed(random: Random, command: bytes) -> bytes:
+    """With one byte changed."""
+    place = random.randrange(len(command))
+    return command[:place] + bytes([random.randrange(256)]) + command[place + 1 :]
+
+
+# ---- the model's reader
 
 
 def test_the_model_reads_every_form_as_brokers_do() -> None:
     """Twisted forms, and each with one byte changed: where brokers read on, they read the same."""
     random = Random(27)
-    commands = [command for _ in range(4000) for command in forms(random)]
-    lines = "\n".join(command.hex() for command in commands)
-    java = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(SOURCE)]
-    done = subprocess.run(java, input=lines, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    told = done.stdout.splitlines()
+    whole = [_twisted(random, random.choice(NAMES)) for _ in range(4000)]
+    commands = [*whole, *(changed(random, command) for command in whole if command)]
+    theirs = [found if found is not None and found[0] in _SHOWN else None for found in read_by_broker(commands)]
     different = [
-        (command.hex(), ours, theirs)
-        for command, theirs in zip(commands, told, strict=True)
-        if (ours := read(command)) != theirs
+        (command.hex(), ours, found)
+        for command, found in zip(commands, theirs, strict=True)
+        if (ours := _read_by_model(command, found)) != found
     ]
     assert different == []
-    assert len({line.split()[0] for line in told}) == len(SHOWN) + 1, "each kind, and unreadable ones"
+    assert {found[0] for found in theirs if found is not None} == _SHOWN
 
 
-def forms(random: Random) -> tuple[bytes, bytes]:
-    name = random.choice(NAMES)
-    said = Said(name, fields_of(random, name), random.choice(("", *FORMS)), fields_of(random, name))
-    command = bytearray(taken_apart(said.encoded())[0])
-    whole = bytes(command)
-    if command:
-        command[random.randrange(len(command))] = random.randrange(256)
-    return whole, bytes(command)
+def _twisted(random: Random, name: str) -> bytes:
+    said = Said(name, fields_of(random, name, TEXT), random.choice(("", *FORMS)), fields_of(random, name, TEXT))
+    return taken_apart(said.encoded())[0]
 
 
-def read(command: bytes) -> str:
+def _read_by_model(command: bytes, theirs: Read) -> Read:
+    """Of what the broker shows; what is not there has its default."""
     try:
-        kind, fields = read_command(command, c.SCHEMAS | c.OTHERS)
+        kind, fields = read_command(command, _KNOWN)
     except Unreadable:
-        return "none"
-    if kind not in SHOWN:
-        return "none"
-    known: dict[str, Any] = DEFAULTS | fields
-    values = [known[name] for name in SHOWN[kind]]
-    return " ".join([str(kind), *map(_as_java, values, SHOWN[kind])])
+        return None
+    if kind not in _SHOWN:
+        return None
+    known: dict[str, Any] = ({"messages": 1} if kind == c.SEND else {}) | fields
+    shown = {"NumMessages": _signed(known)} if kind == c.SEND else {}
+    shown |= {"MessagePermits": _signed(known)} if kind == c.FLOW else {}
+    names = {java: name for name, javas in _JAVA.items() for java in javas}
+    told = theirs[1] if theirs is not None else {}
+    return kind, {java: shown.get(java) or _as_java(known.get(names[java], "")) for java in told}
 
 
-def _as_java(value: Any, name: str) -> str:
-    """Text may hold whatever would end a line; Java's numbers of 32 bits have a sign."""
-    if isinstance(value, str):
-        return '"' + value.encode().hex()
-    is_signed = name in {"messages", "permits"} and value >= 2**31
-    return str(value - 2**32 if is_signed else value)
+def _signed(fields: dict[str, Any]) -> str:
+    """Java's numbers of 32 bits have a sign."""
+    number: int = fields["permits"] if "permits" in fields else fields["messages"]
+    return str(number - 2**32 if number >= 2**31 else number)
+
+
+# ---- Sluice's reader
+
+
+class Believed:
+    """What Sluice reads of a client's frame, by its own handlers, and what of it goes on to the broker."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(ClientCommands, "_HANDLERS", dict.fromkeys(ClientCommands._HANDLERS, self._followed))
+        nobody: Any = None
+        self._commands = ClientCommands(nobody, nobody, nobody, nobody, lambda _refusal: None, Counters())
+        self._fields: dict[str, str] = {}
+
+    def read(self, whole: bytes) -> tuple[Read, bytes]:
+        """None if it is refused, or ends the connection."""
+        scanner, self._fields = FrameScanner(SEND, 2**20), {}
+        try:
+            data, (piece,) = scanner.cut(whole)
+            if piece.kind == SEND:
+                self._fields = {"ProducerId": str(piece.owner % 2**64)}
+                self._fields |= {"NumMessages": str(piece.messages)} if piece.messages > 1 else {}
+                return (SEND, self._fields), command_in(data)
+            handle = self._flow if piece.kind == FLOW else self._commands.handle
+            goes = handle(piece.kind, command_in(data), data)
+        except ProtocolError:
+            goes = None
+        return (None, b"") if goes is None else ((piece.kind, self._fields), command_in(goes))
+
+    def _followed(self, _commands: ClientCommands, command: Any) -> bytes:
+        if isinstance(command, Opening):
+            Streams.name_of(command)
+        elif hasattr(command, "topic") and not isinstance(command.topic, str):
+            raise RefusedError(InvalidTopicName, "Lookups and Admittance read it")
+        values = {java: getattr(command, name) for name, java in _PROTOBUF.items() if hasattr(command, name)}
+        optional = {java: "" for name, java in _PROTOBUF.items() if java in values and not command.HasField(name)}
+        self._fields = {java: _as_java(value) for java, value in (values | optional).items() if _is_said(value)}
+        return encode(command)
+
+    def _flow(self, _kind: int, command: bytes, whole: bytes) -> bytes:
+        """As `Flows.handle`, whose consumers only a session has."""
+        consumer_id, permits = read_flow(command)
+        if consumer_id < 0:
+            flow = read(command)
+            consumer_id, permits, whole = flow.consumer_id, flow.message_permits, encode(flow)
+        self._fields = {"ConsumerId": str(consumer_id)} | ({"MessagePermits": str(permits)} if permits < 2**31 else {})
+        return whole
+
+
+def _is_said(value: Any) -> bool:
+    """Namespaces may be no text: whoever lists their topics gets what the broker makes of them."""
+    return not isinstance(value, bytes)
+
+
+def test_what_sluice_reads_is_what_brokers_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every type, in every form, hidden in every other, and with one byte changed; or it is refused."""
+    random, believed = Random(28), Believed(monkeypatch)
+    said: list[tuple[bytes, Read, bytes]] = []
+    for _ in range(6000):
+        command = _any_type(random)
+        said += [(one, *believed.read(frame(one))) for one in (command, changed(random, command))]
+    went = [(command, ours, goes) for command, ours, goes in said if ours is not None]
+    different = [
+        (command.hex(), ours, theirs)
+        for (command, ours, _goes), theirs in zip(went, read_by_broker(goes for *_, goes in went), strict=True)
+        if theirs is not None and not _agree(ours, theirs)
+    ]
+    assert different == []
+    assert {ours[0] for _command, ours, _goes in went if ours is not None} >= set(_KINDS)
+    assert len(said) / 5 < len(went) < len(said) * 4 / 5, "much is refused, and much is not"
+
+
+_KINDS = (*BaseCommand.Type.values(), c.FUTURE[0])
+_NAME_OF = {kind: name for name, kind in KINDS.items()}
+
+
+def _any_type(random: Random) -> bytes:
+    kind = random.choice(_KINDS)
+    fields, decoy = _any_fields(random, kind), _any_fields(random, kind)
+    twist = random.choice(("", *FORMS, "hidden"))
+    if twist == "hidden":
+        return hidden(random.choice(_KINDS), kind, fields, decoy)
+    return FORMS[twist](kind, fields, decoy) if twist else message([(1, kind), (kind, fields)])
+
+
+def _any_fields(random: Random, kind: int) -> FieldList:
+    if kind in _NAME_OF and kind not in c.FUTURE:
+        fields = fields_of(random, _NAME_OF[kind])
+        return [(n, v.encode(errors="surrogateescape") if isinstance(v, str) else v) for n, v in fields]
+    values = (1, 2, 2**64 - 1, "text", [(1, 1), (2, 1)])
+    return [(number, random.choice(values)) for number in range(1, random.randrange(2, 7))]
+
+
+def _agree(ours: Read, theirs: Read) -> bool:
+    assert ours is not None
+    assert theirs is not None
+    return ours[0] == theirs[0] and ours[1].items() <= theirs[1].items()

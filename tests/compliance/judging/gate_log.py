@@ -158,24 +158,35 @@ class GateLog:
             is_told=not self.older,
             said=(None, None),
             members=len(members),
+            is_alone=all(self._is_alone(stream) for stream, _ in members),
+            largest_offered=(self._largest(members, "messages"), self._largest(members, "bytes")),
             starving=self._starving(limiter, members, span),
         )
 
+    @staticmethod
+    def _largest(members: list[tuple[Stream, dict[str, Any]]], unit: str) -> int:
+        return max(int(said[f"offered_{unit}"] - max(0, said["offered_entries"] - 1)) for _, said in members)
+
     def _starving(
         self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
-    ) -> tuple[str, int, int] | None:
+    ) -> tuple[str, tuple[int, int], tuple[int, int], bool] | None:
         waiting = [
-            (stream.held[0].since, stream.name.stream_id, said)
+            (said["passed_messages"], said["passed_bytes"], stream.held[0].since, stream.name.stream_id, stream, said)
             for stream, said in members
             if stream.last_reason == limiter.scope.level
             and said["throttled_ms"] * MS >= span[1] - span[0]
-            and not said["passed_entries"]
+            and (self._is_alone(stream) or not said["passed_entries"])
             and stream.held
         ]
         if not waiting:
             return None
-        _, number, said = min(waiting, key=lambda one: one[:2])
-        return str(number), said["held_messages"], said["held_bytes"]
+        messages, size, _, number, stream, said = min(waiting, key=lambda one: one[:4])
+        held = said["held_messages"], said["held_bytes"]
+        return str(number), held, (messages, size), self._is_alone(stream)
+
+    def _is_alone(self, stream: Stream) -> bool:
+        """Of lines that do not tell what a stream is under, it may be all levels."""
+        return len({level for level, _ in self.limiters}) == 1 if self.older else len(stream.chain) == 1
 
     def _line(self, limiter: Limiter, fields: dict[str, Any], span: tuple[int, int]) -> Line:
         limit = limiter.limit

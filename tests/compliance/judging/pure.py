@@ -58,7 +58,7 @@ def row_of(line: Any) -> dict[str, Any]:
 
 def levels_of(line: IntervalLine, in_use: set[str]) -> list[str]:
     if line.limit_levels is not None:
-        return line.limit_levels.split()
+        return list(dict.fromkeys([*line.limit_levels.split(), *({line.limit_level} - {""})]))
     if line.topic.endswith("/__change_events"):
         return ["exempt"]
     return sorted(in_use | ({line.limit_level} - {""}))
@@ -83,6 +83,8 @@ def name_at(line: IntervalLine, level: str) -> str:
 
 
 def counted(line: IntervalLine, unit: str) -> int:
+    if line.direction == "publish":
+        return int(getattr(line, f"passed_{unit}"))
     charged = getattr(line, f"charged_{unit}")
     return int(getattr(line, f"passed_{unit}") if charged is None else charged)
 
@@ -115,28 +117,39 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         members=len(lines),
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
-        starving=starving(level, name, lines),
+        largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
+        starving=starving(level, name, members),
     )
 
 
 def least_counted(line: IntervalLine) -> int:
-    is_told = line.limit_levels is not None or line.charged_messages is not None
+    is_told = line.direction == "publish" or line.limit_levels is not None or line.charged_messages is not None
     return counted(line, "messages") if is_told else min(line.passed_entries, counted(line, "messages"))
 
 
-def starving(level: str, name: str, lines: list[IntervalLine]) -> tuple[str, int, int] | None:
-    """Who has waited longest of those that waited on it in all of the span."""
+def largest_offered(lines: list[IntervalLine], unit: str) -> int:
+    return max(int(getattr(line, f"offered_{unit}")) - max(line.offered_entries - 1, 0) for line in lines)
+
+
+def starving(
+    level: str, name: str, members: list[tuple[IntervalLine, list[str]]]
+) -> tuple[str, tuple[int, int], tuple[int, int], bool] | None:
+    """Who got least of those that waited on it in all of the span."""
     waiting = [
-        line
-        for line in lines
+        (line, len(under) == 1)
+        for line, under in members
         if (line.reason, line.reason_name) == (level, name)
         and line.throttled_ms >= line.duration_ms
-        and not line.passed_entries
+        and (len(under) == 1 or not line.passed_entries)
     ]
-    first = min(waiting, key=lambda line: (line.held_since or line.start, line.seq), default=None)
-    if first is None:
+    if not waiting:
         return None
-    return f"{first.connection_id}/{first.stream_id}", first.held_messages, first.held_bytes
+    line, is_alone = min(
+        waiting,
+        key=lambda one: (one[0].passed_messages, one[0].passed_bytes, one[0].held_since or one[0].start, one[0].seq),
+    )
+    held, passed = ((line.held_messages, line.held_bytes), (line.passed_messages, line.passed_bytes))
+    return f"{line.connection_id}/{line.stream_id}", held, passed, is_alone
 
 
 def excess(found: Judged) -> float:

@@ -148,10 +148,12 @@ def test_streams_before_the_limit_was_set_are_not_held_against_it():
 
 def test_what_does_not_count_against_limits_is_not_held_against_them():
     log = PlantedLog()
-    log.interval(1000, charged_messages=60, charged_bytes=6000, limit_levels="topic")
-    log.interval(500, charged_messages=0, charged_bytes=0, limit_levels="topic")
-    log.limit(60, limit_bytes=1e6, burst_bytes=1e5)
-    assert doubts(judged(log)) == set()
+    log.interval(1000, charged_messages=60, charged_bytes=6000, limit_levels="topic", direction="dispatch")
+    log.interval(500, charged_messages=0, charged_bytes=0, limit_levels="topic", direction="dispatch")
+    log.limit(60, limit_bytes=1e6, burst_bytes=1e5, direction="dispatch")
+    assert doubts(verdicts(log.lines)["dispatch", "topic", TOPIC]) == set()
+    published = [replaced(line, direction="publish") for line in log.lines]
+    assert doubts(verdicts(published)["publish", "topic", TOPIC]) == {"streams"}
 
 
 def test_lines_of_streams_and_limits_need_not_have_the_same_spans():
@@ -336,11 +338,77 @@ def test_up_to_the_moment_of_a_change_what_was_before_is_in_force(late, is_over)
 def test_of_older_lines_it_is_not_known_whether_an_entry_counts_as_one_and_so_nobody_is_accused():
     log = PlantedLog()
     for _ in range(5):
-        log.interval(300, passed_entries=50)
-        log.limit(50, rate=50.0, **CALM)
+        log.interval(300, passed_entries=50, direction="dispatch")
+        log.limit(50, rate=50.0, direction="dispatch", **CALM)
         log.second += 1
-    found = judged(log)
+    found = verdicts(log.lines)["dispatch", "topic", TOPIC]
     assert (excess(found) < 0, doubts(found)) == (True, {"entries"})
     log.lines[::2] = [replaced(line, limit_levels="topic") for line in log.lines[::2]]
-    found = judged(log)
+    found = verdicts(log.lines)["dispatch", "topic", TOPIC]
     assert (excess(found) > 0, doubts(found)) == (True, {"streams"})
+
+
+# ---- what an auditor planted
+
+
+def cross_checked(seconds=20, stream=None, **own):
+    """Streams that are told to be under a limit of 100/s, and its own lines."""
+    log = PlantedLog()
+    for _ in range(seconds):
+        log.interval(100, **({"limit_levels": "topic"} | (stream or {})))
+        log.limit(100, **(CALM | own))
+        log.second += 1
+    return log
+
+
+@pytest.mark.parametrize("own", [{"rate": None}, {"mode": "observe"}])
+def test_a_limit_that_its_streams_name_and_its_own_lines_do_not_is_not_known(own):
+    assert doubts(judged(cross_checked())) == set()
+    assert doubts(judged(cross_checked(**own))) == {"value"}
+
+
+@pytest.mark.parametrize("more", [{"limit_levels": ""}, {"limit_levels": "topic", "exempt": True}])
+def test_a_stream_that_names_a_limit_is_under_it_whatever_else_it_says(more):
+    log = PlantedLog()
+    for _ in range(20):
+        log.interval(500, **more)
+        log.second += 1
+    found = judged(log)
+    assert (excess(found) > 0, doubts(found)) == (True, {"no lines"})
+
+
+def test_no_entry_is_larger_than_all_that_passed():
+    assert excess(judged(lines(*[(300, {"largest_entry_messages": 20_000} | CALM)] * 5))) > 0
+
+
+def test_a_limit_that_refuses_with_tokens_at_hand_is_not_known_to_owe_nothing():
+    told = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": 300} | CALM
+    full = {"tokens_messages": 10.0, "overflow_messages": 100.0}
+    assert doubts(judged(lines((0, told | full), (0, told | full)))) == {"refused"}
+    assert (
+        doubts(judged(lines((110, told | {"tokens_messages": 0.0}), (100, told | {"tokens_messages": 0.0})))) == set()
+    )
+
+
+def starved(victims, backlog=1600, seconds=60):
+    """Three streams wait all the time, and one of them gets what it gets in each second."""
+    log = PlantedLog()
+    for second in range(seconds):
+        mine = victims(second)
+        for stream, passed in ((1, mine), (2, 50), (3, 50 - mine)):
+            held = backlog if stream == 1 else 500
+            waits = HELD | {"limit_levels": "topic", "stream_id": stream, "held_since": log.begin}
+            log.interval(passed, passed + 100, held_messages=held, **waits)
+        log.limit(100, idle_ms=0.0, tokens_messages=0.5)
+        log.second += 1
+    return log
+
+
+@pytest.mark.parametrize("victims", [lambda _second: 0, lambda second: int(second % 10 == 9)])
+def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victims):
+    found = judged(starved(victims))
+    assert (deficit_s(found) > 0, "starved" in doubts(found)) == (True, True)
+
+
+def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():
+    assert "starved" not in doubts(judged(starved(lambda _second: 20)))

@@ -1,13 +1,15 @@
 """What a proxy of several workers would have logged: their letters take a while, and count when they are heard."""
 
+from dataclasses import replace
 from random import Random
 
 from limiter.levels import Setting
-from limiter.rates import NANOS_PER_SECOND, Limit
+from limiter.rates import NANOS_PER_SECOND, Limit, Mode
 from limiter.stream import Stream
 from tests.compliance.judging.gate_log import GateLog, some_limit
 from tests.limiter.workers.together import Worker, Workers
 
+MODES: tuple[Mode, ...] = ("enforce", "enforce", "observe", "reject")
 REPORT_NS = 100_000_000
 """So often workers tell what only counts."""
 MOST_UNDER_WAY_NS = 3_000_000
@@ -23,8 +25,10 @@ class WorkersLog(GateLog):
         self.live: list[tuple[Worker, Stream]] = []
         self.reports_at = REPORT_NS
 
-    def limit(self, setting: Setting, name: str, limit: Limit) -> None:
-        """A change ends the lines that are under way."""
+    def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:
+        """A change ends the lines that are under way. Nothing is: what was told late would count for what is new."""
+        for worker in self.world.workers:
+            worker.up.extend(worker.deputy.report())
         self.world.deliver_all()
         self.write()
         self.changes.append(self.seq)
@@ -79,10 +83,11 @@ class WorkersLog(GateLog):
 def play_workers(log: WorkersLog, seconds: int) -> None:
     """Anything happens for so long."""
     chance = log.chance
-    for topic in "ab":
-        log.limit(Setting.TOPIC, f"persistent://t/n/{topic}", some_limit(chance))
-    if chance.random() < 0.6:
-        log.limit(Setting.NAMESPACE, "t/n", some_limit(chance))
+    places = [(Setting.TOPIC, f"persistent://t/n/{topic}") for topic in "ab"]
+    places.append((Setting.NAMESPACE, "t/n"))
+    modes = {place: chance.choice(MODES) for place in places}
+    for place in places[:2]:
+        log.limit(*place, replace(some_limit(chance), mode=modes[place]))
     by_entry = chance.random() < 0.2
     end = log.world.clock.now + seconds * NANOS_PER_SECOND
     while log.world.clock.now < end:
@@ -96,6 +101,10 @@ def play_workers(log: WorkersLog, seconds: int) -> None:
             messages, size = chance.choice((1, 1, 1, 10, 100, 1000)), chance.choice((1, 1, 10, 100, 5000))
             for _ in range(chance.choice((1, 1, 5, 50))):
                 log.send(which, messages, size * messages)
+        elif what < 0.72:
+            place = chance.choice(places)
+            limit = replace(some_limit(chance), mode=modes[place]) if chance.random() < 0.8 else None
+            log.limit(*place, limit)
         else:
             log.advance(chance.choice((1, 30, 300, 1000, 3000)) * 1000 * chance.randrange(1, 1000))
     log.advance(NANOS_PER_SECOND)

@@ -42,7 +42,27 @@ async def doctor(admin: Admin, broker: BrokerAdmin, *more: str) -> Result:
 async def test_nothing_differs(make_admin: Any) -> None:
     async with broker_admin() as broker:
         done = await doctor(await make_admin(), broker)
-    assert (done.exit_code, done.stdout) == (0, "no difference in 0 producers and consumers\n")
+    told = "no difference in 0 producers and consumers, on the topics that the proxy knows of (0)\n"
+    assert (done.exit_code, done.stdout) == (0, told)
+    assert done.stderr == "sluice: no other topic was looked at, which --everywhere does\n"
+
+
+async def test_who_looks_everywhere_is_told_of_nothing_left_out(make_admin: Any) -> None:
+    async with broker_admin() as broker:
+        done = await doctor(await make_admin(), broker, "--everywhere")
+    told = "no difference in 0 producers and consumers, on all topics of the proxy's namespaces (0)\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, told, "")
+
+
+async def test_what_no_name_tells_apart_is_counted(make_admin: Any) -> None:
+    admin: Admin = await make_admin()
+    open_stream(admin)
+    open_stream(admin)
+    of_broker = {"persistent/acme/shop/orders/stats": {"publishers": [{"producerName": "p", "producerId": 1}] * 2}}
+    async with broker_admin(**of_broker) as broker:
+        done = await doctor(admin, broker, "--everywhere")
+    assert done.exit_code == 0
+    assert done.stderr == "sluice: 2 consumers have one name with others: only their number is compared\n"
 
 
 async def test_what_differs_is_listed(make_admin: Any) -> None:

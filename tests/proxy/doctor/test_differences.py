@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from proxy.doctor.differences import Seen, differences
+from proxy.doctor.differences import Seen, alike, differences
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
 AT_BROKER = Seen("publish", A, "", "p", "10.0.0.7:1", 1)
@@ -32,6 +32,7 @@ def test_another_subscription_is_told() -> None:
 def test_consumers_of_one_name_are_counted() -> None:
     two = [CONSUMER, replace(CONSUMER, connection="10.0.0.7:2")]
     assert differences(two, [CONSUMER_HERE, replace(CONSUMER_HERE, connection="4")]) == []
+    assert (alike(two), alike([CONSUMER, AT_BROKER])) == (2, 0)
     assert differences(two, [CONSUMER_HERE]) == [f"only the broker has 1 more of {CONSUMER}"]
 
 

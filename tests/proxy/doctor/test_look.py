@@ -35,7 +35,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def looked(*pages: dict[str, Any], of_broker: dict[str, Any], **more: Any) -> tuple[int, list[str]]:
     answers = iter(pages)
     async with broker_admin(**of_broker) as broker, connected(URL(broker.url), "") as admin:
-        return await look(admin, lambda: next(answers), **more)
+        seen = await look(admin, lambda: next(answers), **more)
+    return seen.streams, seen.found
 
 
 async def test_without_a_difference_one_look_is_enough() -> None:

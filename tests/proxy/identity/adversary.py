@@ -25,8 +25,8 @@ class Words:
         *("persistent://free/space/\udcff", "no topic//", "public"),
     )
     namespace: str = "acme/shop"
-    names: tuple[str, ...] = ("", "", "", "", "loud", "quiet")
-    subscriptions: tuple[str, ...] = ("one", "two")
+    names: tuple[str, ...] = (*[""] * 8, "loud", "loud", "quiet", "quiet", "\udcff\udced\udca0\udc80")
+    subscriptions: tuple[str, ...] = (*["one", "two"] * 5, "\udcff\udced\udca0\udc80")
     numbers: tuple[int, ...] = (1, 1, 1, 2, 2, 3)
     requests: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 2**64 - 1, 2**64 - 2, 2**64 - 3, 2**63)
     odd: float = 0.03
@@ -73,6 +73,10 @@ _LIKELY = (
 )
 
 
+_TWISTS = [[name] for name in FORMS if not name.startswith("hidden in")]
+_TWISTS.append([name for name in FORMS if name.startswith("hidden in")])
+"""Each as likely; those that do the same with different commands as one."""
+_WITH_DECOY = {"scalars twice", "body twice", "hidden fields"}
 _METADATA = b"\x00\x00\x00\x07" + message([(1, "p"), (2, 1), (3, 1)])
 """Of a message, behind its size: what a broker wants of it."""
 
@@ -122,7 +126,7 @@ def some_words(random: Random) -> Words:
         topics=tuple(random.sample(WORDS.topics, random.randrange(2, len(WORDS.topics)))),
         numbers=random.choice(((1,), (1, 2), WORDS.numbers)),
         requests=random.choice((WORDS.requests, WORDS.requests[:8])),
-        odd=random.choice((0, 0, 0.02, 0.1)),
+        odd=random.choice((0, 0, 0.01, 0.2)),
         likely=tuple(name for name in _LIKELY for _ in range(often[name])) or _LIKELY,
     )
 
@@ -131,8 +135,8 @@ def said(random: Random, name: str = "", words: Words = WORDS) -> Said:
     """One command that comes to the client's mind."""
     name = name or random.choice(words.likely or _LIKELY)
     fields = fields_of(random, name, words)
-    twist = random.choice(list(FORMS)) if random.random() < words.odd else ""
-    decoy = fields_of(random, name, words) if twist in {"scalars twice", "body twice"} else ()
+    twist = random.choice(random.choice(_TWISTS)) if random.random() < words.odd else ""
+    decoy = fields_of(random, name, words) if twist in _WITH_DECOY else ()
     return Said(name, fields, twist, decoy, random.choice((0, 10, 10, 100)) if name == "SEND" else 0)
 
 

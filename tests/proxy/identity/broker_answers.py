@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.proxy.identity import commands as c
-from tests.proxy.identity.lightproto import Field, FieldList, command, frame, message, read_command
+from tests.proxy.identity.lightproto import FieldList, command, frame, message, read_command
 
 
 class Answers:
@@ -23,7 +23,7 @@ class Answers:
         self.out.append(command(c.ERROR, [(1, request), (2, kind), (3, text)]))
 
     def _look_up(self, fields: dict[str, Any]) -> None:
-        found: FieldList = [(1, "pulsar://127.0.0.1:6651"), (3, c.CONNECT), (4, fields["request"])]
+        found: FieldList = [(1, "pulsar://127.0.0.1:6651"), (3, c.CONNECT_THERE), (4, fields["request"])]
         failed: FieldList = [(3, c.FAILED_LOOKUP), (4, fields["request"]), (6, c.SERVICE_NOT_READY), (7, "no")]
         self.out.append(command(c.LOOKUP_RESPONSE, failed if fields["request"] % 3 == 2 else found))
 
@@ -63,7 +63,5 @@ def message_frame(consumer_id: int, entry: int, messages: int, size: int) -> byt
 
 def entry_of(data: bytes) -> int:
     """The entry id in the command of such a frame."""
-    _, fields = read_command(data, {c.MESSAGE: {1: Field("id", "u64"), 2: Field("message_id", "many")}})
-    numbers = Field("ledger", "u64"), Field("entry", "u64")
-    _, ids = read_command(message([(1, 2), (2, fields["message_id"][0])]), {2: dict(enumerate(numbers, start=1))})
-    return int(ids["entry"])
+    _, fields = read_command(data, c.OTHERS)
+    return int(fields["of"][0]["entry"])

@@ -28,7 +28,7 @@ class Held:
 
 @dataclass(eq=False)
 class Task:
-    """What the broker does later; `what` is `authorize`, `create`, `close`, `unsubscribe`, `seek` or `stale`."""
+    """What the broker does later: `authorize`, `create`, `answer`, `close`, `unsubscribe`, `seek` or `stale`."""
 
     what: str
     held: Held

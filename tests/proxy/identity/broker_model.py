@@ -182,8 +182,6 @@ class ModelBroker(Answers):
 
     def _end_create(self, task: Task, outcome: int) -> None:
         held, of = task.held, self._map_of(task.held)
-        for stale in [each for each in self.tasks if each.what == "stale" and each.held.number == held.number]:
-            self.complete(stale, outcome)
         if held.state == "failed":  # it was closed meanwhile, and its creation has no answer
             self._remove(held)
         elif outcome == 2:
@@ -198,7 +196,13 @@ class ModelBroker(Answers):
         else:
             assert of[held.number] is held
             held.state = "created"
-            self._answer_created(task)
+            if outcome == 1:  # other commands are handled before another thread has written that
+                self.tasks.append(Task("answer", held, task.request))
+            else:
+                self._answer_created(task)
+
+    def _end_answer(self, task: Task, _outcome: int) -> None:
+        self._answer_created(task)
 
     def _end_close(self, task: Task, _outcome: int) -> None:
         self._success(task.request)
@@ -207,8 +211,8 @@ class ModelBroker(Answers):
             self.tasks.append(Task("stale", task.held, NO_REQUEST))
 
     def _end_stale(self, task: Task, outcome: int) -> None:
-        """Its end may have begun on another thread when the client's own close came."""
-        if outcome == 3:
+        """Its end may have begun on another thread when the client's own close came, however late it is written."""
+        if outcome != 0:
             self._tell_closed(task.held)
 
     def _end_unsubscribe(self, task: Task, outcome: int) -> None:

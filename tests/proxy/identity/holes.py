@@ -1,20 +1,23 @@
 """Ways to take one client's stream for another's, each put back into the product for as long as a test runs.
 
-What is patched here is not compiled: `streams.py`, `requests.py`, `broker_commands.py` and `topic_name.py`.
+What is patched here is not compiled: `streams.py`, `given_up.py`, `requests.py` and `topic_name.py`. The others
+are in `compiled_holes.py`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from limiter.stream import Stream, StreamName
-from protocol.commands import encode, read
-from protocol.pulsar_pb2 import BaseCommand
+from protocol.commands import encode
 from protocol.topic_name import TopicName
-from proxy.sessions.broker_commands import BrokerCommands
+from proxy.sessions.given_up import GivenUp
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
+from tests.proxy.identity.adversary import FREE, HELD, Said
+from tests.proxy.identity.duel import Step
 
 Hole = Callable[[pytest.MonkeyPatch], None]
 
@@ -81,7 +84,21 @@ def a_suffix_is_cut_off_whatever_follows_it(patch: pytest.MonkeyPatch) -> None:
 
 def a_brokers_close_frees_what_is_opening(patch: pytest.MonkeyPatch) -> None:
     """It may be of the stream before."""
-    patch.setattr(Streams, "closed_by_broker", Streams.close)
+    _free_if(patch, lambda streams, stream: stream in streams._opening)
+
+
+def a_brokers_close_frees_what_is_open(patch: pytest.MonkeyPatch) -> None:
+    """It may be so late that the next one is there already."""
+    _free_if(patch, lambda streams, stream: stream not in streams._opening)
+
+
+def _free_if(patch: pytest.MonkeyPatch, may: Callable[[Streams, Stream], bool]) -> None:
+    sound = Streams.closed_by_broker
+
+    def closed_by_broker(self: Streams, stream: Stream) -> None:
+        (self.close if may(self, stream) else partial(sound, self))(stream)
+
+    patch.setattr(Streams, "closed_by_broker", closed_by_broker)
 
 
 def what_the_proxy_closes_is_free_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -96,15 +113,16 @@ def what_the_proxy_closes_is_free_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def a_producer_that_comes_after_its_close_is_passed_over(patch: pytest.MonkeyPatch) -> None:
     """The broker authorizes before it claims the id."""
-    sound = BrokerCommands._answer
 
-    def answer(self: BrokerCommands, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        is_success = kind == BaseCommand.PRODUCER_SUCCESS
-        if is_success and read(command).request_id not in self._requests._under_way:
-            return None
-        return sound(self, kind, command, frame)
+    def answered_late(self: Streams, name: StreamName, request_id: int, _answer: Any) -> None:
+        if self._given_up is not None:
+            self._given_up.answered(name.stream_id, request_id)
 
-    patch.setattr(BrokerCommands, "_answer", answer)
+    patch.setattr(Streams, "_answered_late", answered_late)
+
+
+def an_id_whose_producer_may_still_come_is_given_to_another_topic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GivenUp, "forbids", lambda _self, _producer_id, _topic: False)
 
 
 def a_refused_unsubscribing_frees_the_id(patch: pytest.MonkeyPatch) -> None:
@@ -139,10 +157,39 @@ HOLES: dict[Hole, set[str]] = {
     the_proxys_own_ids_can_be_guessed: {"identity", "request id"},
     a_suffix_is_cut_off_whatever_follows_it: {"limits"},
     a_brokers_close_frees_what_is_opening: {"identity", "quiet"},
+    a_brokers_close_frees_what_is_open: {"identity", "quiet"},
     what_the_proxy_closes_is_free_at_once: {"identity", "quiet"},
-    a_producer_that_comes_after_its_close_is_passed_over: {"identity"},
+    a_producer_that_comes_after_its_close_is_passed_over: {"identity", "quiet"},
+    an_id_whose_producer_may_still_come_is_given_to_another_topic: {"identity"},
     a_refused_unsubscribing_frees_the_id: {"identity", "quiet"},
     a_closes_answer_ends_whoever_has_the_id_by_then: {"identity", "quiet"},
     the_name_that_a_broker_gives_is_not_heard: {"name"},
 }
 """Each with the rules that break by it."""
+
+
+def _says(*said: Said) -> Step:
+    return Step("client_says", (said, 1.0))
+
+
+def _producer(topic: str, request: int) -> Said:
+    return Said("PRODUCER", ((1, topic), (2, 1), (3, request)))
+
+
+_CLOSE = Said("CLOSE_PRODUCER", ((1, 1), (2, 2)))
+_READS, _WRITES = Step("broker_reads", (100,)), Step("broker_writes", (100, 0))
+
+RARE: dict[Hole, list[Step]] = {
+    a_closes_answer_ends_whoever_has_the_id_by_then: [
+        *(_says(_producer(FREE, 1)), _READS, Step("broker_does", (0, 0)), _WRITES),
+        *(_says(_CLOSE), _READS, Step("broker_closes", (0,)), _WRITES, _READS, _WRITES),
+        *(_says(_producer(HELD, 3)), _READS, Step("broker_does", (1, 0)), _WRITES),
+        *(Step("broker_does", (0, 0)), _WRITES),
+    ],
+    an_id_whose_producer_may_still_come_is_given_to_another_topic: [
+        *(Step("broker_authorizes", (True,)), _says(_producer(FREE, 1), _CLOSE), _READS, _WRITES),
+        *(_says(_producer(HELD, 3)), Step("broker_does", (0, 0)), Step("broker_does", (0, 1))),
+        *(Step("broker_authorizes", (False,)), _READS, _WRITES),
+    ],
+}
+"""Those that need so many steps in a row that none of a thousand seeds has them; the steps that find them."""

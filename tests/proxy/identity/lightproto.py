@@ -1,20 +1,23 @@
 """Commands as a broker reads them, and by hand in every form that the wire allows.
 
 Brokers read with LightProto, which is not protobuf: a message that comes twice replaces the former (protobuf merges the
-two), the last scalar wins, a message's length only says when its reader stops looking for a further field, numbers are
-cut to their width, a bool is true only as 1, and a field that is missing ends the connection.
+two), the last scalar wins, numbers are cut to their width, a bool is true only as 1, and a field that is missing ends
+the connection. A message's length, at every depth, only says when its reader stops looking for a further field: what
+that field runs over goes with it, and the reader outside goes on behind.
 
 Source: `parseFrom` of org.apache.pulsar.common.api.proto.BaseCommand, CommandProducer and LightProtoCodec, 4.0.8
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 FieldList = list[tuple[int, Any]]
 """Numbers and values of a message's fields, in the order in which they stand on the wire."""
 
-VARINT, LENGTH = 0, 2
-_WIRE_TYPE = {"text": LENGTH, "many": LENGTH}
+VARINT, LENGTH, GROUP, END_OF_GROUP, FIXED = 0, 2, 3, 4, 5
+_WIRE_TYPE = {"text": LENGTH, "many": LENGTH, "packed": LENGTH}
 
 
 class Unreadable(Exception):
@@ -27,18 +30,31 @@ class Field:
 
     Args:
         name: As in the command's class.
-        kind: `u64`, `i32`, `bool`, `enum`, `text`, `many` (messages that nobody looks into).
+        kind: `u64`, `i32`, `bool`, `enum`, `text`, `many` (messages), `packed` (numbers, several in one field).
         required: Whether the command is unreadable without it.
         words: Of an enum, how many values there are, from 0 on; any other is as if it were not there.
+        inside: Of messages, what is in one.
     """
 
     name: str
     kind: str
     required: bool = False
     words: int = 0
+    inside: "Schema | None" = None
 
 
-Schema = dict[int, Field]
+class Schema(dict[int, Field]):
+    """The fields of a message, by number."""
+
+    @cached_property
+    def by_tag(self) -> dict[int, Field]:
+        """As they stand on the wire; with another wire type a field is unknown."""
+        return {number << 3 | _WIRE_TYPE.get(known.kind, VARINT): known for number, known in self.items()}
+
+    @cached_property
+    def required(self) -> list[str]:
+        """Names of those without which it is unreadable."""
+        return [known.name for known in self.values() if known.required]
 
 
 def varint(number: int, width: int = 1) -> bytes:
@@ -51,16 +67,35 @@ def varint(number: int, width: int = 1) -> bytes:
     return bytes([*encoded, number])
 
 
-def message(fields: FieldList, width: int = 1) -> bytes:
-    """Encode fields: numbers, text, bytes, and lists of fields for messages."""
+def message(fields: FieldList, width: int = 1, head_width: int = 1) -> bytes:
+    """Encode fields: numbers, text, bytes, and lists of fields for messages.
+
+    Args:
+        fields: Of the message.
+        width: Bytes that a number takes at least.
+        head_width: Bytes that a tag and a length take at least.
+    """
     parts = []
     for number, value in fields:
         if isinstance(value, int):
-            parts += [varint(number << 3 | VARINT), varint(value, width)]
+            parts += [varint(number << 3 | VARINT, head_width), varint(value, width)]
             continue
         content = message(value) if isinstance(value, list) else value.encode() if isinstance(value, str) else value
-        parts += [varint(number << 3 | LENGTH), varint(len(content)), content]
+        parts += [varint(number << 3 | LENGTH, head_width), varint(len(content), head_width), content]
     return b"".join(parts)
+
+
+def overrunning(number: int, before: bytes, content: bytes) -> bytes:
+    """A message whose last field runs over its length, up to `content`: a field, for all who cut it off there.
+
+    Args:
+        number: Of the field that holds it.
+        before: What stands in it before that last field.
+        content: What readers find behind it that do not cut.
+    """
+    wrapper = varint(998 << 3 | LENGTH) + varint(len(content))
+    inside = before + varint(200 << 3 | LENGTH) + varint(len(wrapper))
+    return varint(number << 3 | LENGTH) + varint(len(inside)) + inside + wrapper + content
 
 
 def frame(command: bytes, payload: bytes = b"") -> bytes:
@@ -124,20 +159,30 @@ class _Reader:
 
 def _read(reader: _Reader, end: int, schema: Schema) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    tags = {number << 3 | _WIRE_TYPE.get(known.kind, VARINT): known for number, known in schema.items()}
     while reader.at < end:
         tag = reader.number(32)
-        known = tags.get(tag)
+        known = schema.by_tag.get(tag)
         if known is None:
             reader.skip_unknown(tag)
-        elif known.kind == "many":
-            found.setdefault(known.name, []).append(reader.skip(reader.length()))
+        elif known.inside is not None:
+            size = reader.length()
+            found.setdefault(known.name, []).append(_read(reader, reader.at + size, known.inside))
+        elif known.kind == "packed":
+            size = reader.length()
+            found[known.name] = _numbers(reader, reader.at + size)
         elif (value := _value(reader, known)) is not None:
             found[known.name] = value
-    missing = [known.name for known in schema.values() if known.required and known.name not in found]
+    missing = [name for name in schema.required if name not in found]
     if missing:
         raise Unreadable(f"required fields are missing: {missing}")
     return found
+
+
+def _numbers(reader: _Reader, end: int) -> list[int]:
+    numbers = []
+    while reader.at < end:
+        numbers.append(reader.number(64))
+    return numbers
 
 
 def _value(reader: _Reader, known: Field) -> int | str | None:
@@ -153,7 +198,7 @@ def _value(reader: _Reader, known: Field) -> int | str | None:
             return reader.number(64 if known.kind == "u64" else 32)
 
 
-def read_command(data: bytes, schemas: dict[int, Schema]) -> tuple[int, dict[str, Any]]:
+def read_command(data: bytes, schemas: Mapping[int, Schema]) -> tuple[int, dict[str, Any]]:
     """The type of a BaseCommand, and the fields of the command of that type.
 
     Args:

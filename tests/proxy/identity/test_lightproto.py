@@ -7,7 +7,7 @@ import pytest
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandProducer
 from tests.proxy.identity import commands as c
-from tests.proxy.identity.adversary import KINDS, fields_of
+from tests.proxy.identity.adversary import KINDS, Said, fields_of
 from tests.proxy.identity.forms import FORMS
 from tests.proxy.identity.lightproto import Unreadable, command, message, read_command, taken_apart
 
@@ -60,7 +60,6 @@ def test_a_type_that_is_none_is_none() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_everything_that_a_client_says_in_the_usual_form_is_read(name: str) -> None:
     fields = fields_of(Random(1), name)
-    plain = [(number, value.encode() if isinstance(value, str) else value) for number, value in fields]
-    kind, found = read_command(taken_apart(command(KINDS[name], plain))[0], c.OF_THE_FUTURE)
+    kind, found = read_command(taken_apart(Said(name, fields).encoded())[0], c.OF_THE_FUTURE)
     assert kind == KINDS[name]
     assert len(found) >= len(fields) - 1, "all but a CONSUMER_STATS's and WATCH_CLOSE's further fields"

@@ -136,6 +136,24 @@ def test_deliveries_to_nobody_go_nowhere(world: World) -> None:
     assert world.counters.entries_ignored == 2
 
 
+@pytest.mark.parametrize("kind", [c.SEND_RECEIPT, c.SEND_ERROR])
+def test_answers_to_a_producer_that_is_gone_end_nothing(world: World, kind: int) -> None:
+    """A broker writes some behind its CLOSE (`tests/real/test_broker_model.py`); others' clients give them no heed."""
+    client, broker = publisher(world)
+    client >> send(0)
+    broker << send(0)
+    broker >> command(c.CLOSE_PRODUCER, [(1, 1), (2, NO_REQUEST)])
+    client << "CLOSE_PRODUCER"
+    late = [
+        command(kind, [(1, number), (2, 0), (3, 1), (4, "gone")][: 2 if kind == c.SEND_RECEIPT else 4])
+        for number in (1, 9)
+    ]
+    broker >> late
+    client << late
+    client >> producer(request_id=7)
+    assert not client.is_gone
+
+
 def test_half_a_million_small_answers_are_taken_as_they_come(world: World) -> None:
     """Nothing of them is kept, whoever they are for, and the client hears those that may be its own."""
     client, broker = world.pair()

@@ -2,7 +2,8 @@ from structlog.testing import capture_logs
 
 from limiter.testing import ManualClock
 from proxy.observe.counters import Counters
-from proxy.observe.disbelief import INTERVAL_NS, Disbelief
+from proxy.observe.disbelief import Disbelief
+from proxy.observe.rare_lines import INTERVAL_NS
 
 
 def test_all_are_counted_and_a_flood_of_them_is_one_line_in_ten_seconds() -> None:

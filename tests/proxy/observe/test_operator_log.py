@@ -9,7 +9,7 @@ import pytest
 import structlog
 from aiohttp.http_exceptions import LineTooLong
 
-from proxy.observe.operator_log import admin_logger, set_up_operator_log
+from proxy.observe.operator_log import MOST_TEXT, admin_logger, set_up_operator_log
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +55,19 @@ def test_an_exception_is_told_with_its_traceback_in_the_same_line(capsys: pytest
         structlog.get_logger().exception("failed")
     (text,) = capsys.readouterr().err.splitlines()
     assert "ValueError: invalid literal" in json.loads(text)["exception"]
+
+
+def test_no_text_makes_a_line_long(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    try:
+        float("x" * 1_000_000 + "what matters")
+    except ValueError:
+        structlog.get_logger().exception("failed", error="x" * 1_000_000, number=7)
+    (text,) = capsys.readouterr().err.splitlines()
+    line = json.loads(text)
+    assert (line["error"], line["number"]) == ("x" * MOST_TEXT + " …", 7)
+    assert line["exception"].endswith("what matters'")
+    assert len(text) < 3 * MOST_TEXT
 
 
 def test_an_error_at_the_admin_address_is_a_line_of_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:

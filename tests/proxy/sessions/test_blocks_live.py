@@ -140,6 +140,7 @@ def test_what_the_broker_closed_while_it_was_opened_is_not_told_of_again(world: 
     client >> producer()
     broker.heard()
     closed = encode(CommandCloseProducer(producer_id=1, request_id=NO_REQUEST))
+    broker.lets_go = False
     broker >> [closed, producer_success(name="p")]
     client << [error(101, ServiceNotReady, "the broker closed it while it was being opened"), closed]
     broker << close_to_broker()

@@ -1,10 +1,22 @@
 """What the proxy does with a client's commands. The long stories are told in test_session_publish and …_dispatch."""
 
 import pytest
+from google.protobuf.message import Message
 
-from protocol.commands import SIZES, encode
-from protocol.pulsar_pb2 import CommandProducer, InvalidTopicName, ServiceNotReady, TooManyRequests
+from protocol import commands
+from protocol.commands import SIZES, body_of, command_in, encode, framed, wrap
+from protocol.pulsar_pb2 import (
+    CommandCloseProducer,
+    CommandProducer,
+    CommandSeek,
+    CommandUnsubscribe,
+    InvalidTopicName,
+    ServiceNotReady,
+    TooManyRequests,
+)
 from proxy.sessions import requests
+from proxy.sessions.client_commands import MOST_READ
+from tests.protocol import fields as wire
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
     TOPIC,
@@ -107,6 +119,40 @@ def test_fields_that_the_proxy_does_not_know_do_not_go_on(world: World) -> None:
     client >> SIZES.pack(len(command) + 4, len(command)) + command
     broker << encode(known)
     assert world.counters.fields_left_out == 1
+
+
+def test_messages_that_are_wanted_again_by_name_are_not_read(world: World) -> None:
+    """A client may name a million of them in one command; of what stands in it, nothing matters here."""
+    client, broker = consumer(world)
+    command = b"\x08\x14" + wire.delimited(20, b"\x08\x07" + bytes(100_000))
+    named = SIZES.pack(len(command) + 4, len(command)) + command
+    client >> named
+    broker << named
+    assert not client.is_gone
+
+
+@pytest.mark.parametrize("length", [0, 1])
+@pytest.mark.parametrize(
+    ("most", "command"),
+    [
+        (MOST_READ, CommandSeek(consumer_id=7, request_id=1)),
+        (MOST_READ, CommandCloseProducer(producer_id=1, request_id=1)),
+        (MOST_READ, CommandUnsubscribe(consumer_id=7, request_id=1)),
+        (commands.MOST_READ, CommandProducer(topic=TOPIC, producer_id=1, request_id=1)),
+    ],
+    ids=["seek", "close", "unsubscribe", "producer"],
+)
+def test_what_is_to_be_read_has_a_bound(world: World, most: int, command: Message, length: int) -> None:
+    client, _ = world.pair()
+    beside = 0
+    for padding in (most - 100, most + length):  # of the first, what there is beside it is told
+        envelope = wrap(command)
+        body_of(envelope).MergeFromString(wire.delimited(100, bytes(padding - beside)))
+        beside = envelope.ByteSize() - padding
+    assert len(command_in(framed(envelope))) == most + length
+    client >> framed(envelope)
+    assert client.is_gone == bool(length)
+    assert +world.counters.frame_errors == ({"client too_large": 1} if length else {})
 
 
 def test_what_was_sent_before_passes_before_the_close(world: World) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
-from proxy.sessions.ends import End, EndCause, end_by_peer
+from proxy.sessions.ends import MOST_DETAIL, End, EndCause, end_by_peer
 
 
 @pytest.mark.parametrize("side", ["client", "broker"])
@@ -35,3 +35,7 @@ def test_the_error_says_whether_to_come_again(cause: EndCause, error: ServerErro
 
 def test_an_end_needs_no_sentence() -> None:
     assert End(EndCause.SHUTDOWN).detail == ""
+
+
+def test_what_a_peer_said_is_cut() -> None:
+    assert len(End(EndCause.FRAME_ERROR, "x" * 1_000_000).detail) == MOST_DETAIL

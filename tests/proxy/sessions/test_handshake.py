@@ -107,6 +107,7 @@ def test_half_a_greeting_is_none_yet() -> None:
         (struct.pack(">II", 20, 17), "malformed"),
         (struct.pack(">II", 0, 0), "malformed"),
         (struct.pack(">II", 7, 3) + b"\xff\xff\xff", "malformed"),
+        (struct.pack(">II", 10, 6) + b"\x08\x02\x12\x02\x20\x14", "malformed"),  # names no version
         (PING, "no_connect"),
         (send(0), "no_connect"),
         (unknown_command(), "no_connect"),

@@ -1,8 +1,10 @@
 """Lookups in conversation: answers lead back to the proxy, redirects are followed here."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from google.protobuf.message import Message
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import (
@@ -73,6 +75,26 @@ def test_a_failed_answer_passes_as_it_came_and_teaches_nothing(world: World, by_
     stranger = world.client()
     stranger >> connect("192.0.2.9:6650")
     assert stranger.is_gone
+
+
+def test_a_question_is_kept_as_it_was_written(world: World) -> None:
+    """Read, one with many small properties takes ten times as much as is counted for it."""
+    client, _ = world.pair()
+    client >> lookup(properties=[KeyValue(key="", value="")] * 1000)
+    traffic = world.sessions[-1].traffic
+    assert traffic is not None
+    (request,) = traffic._requests._under_way.values()
+    assert isinstance(request.act, partial)
+    kept = [one for one in request.act.args if isinstance(one, bytes)]
+    assert [len(one) > 6000 for one in kept] == [True]
+    assert not any(isinstance(one, Message) for one in request.act.args)
+
+
+def test_of_an_address_that_is_none_only_the_beginning_is_kept_and_told(world: World) -> None:
+    client, broker = world.pair()
+    client >> lookup()
+    broker >> lookup_answer(REDIRECT, "pulsar://" + "x" * 100_000 + ":6650")
+    assert len(only_answer(client).message) < 1000
 
 
 def test_a_redirect_is_followed_with_every_field_of_the_request(world: World) -> None:

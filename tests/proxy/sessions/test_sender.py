@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.runtime import LARGE
-from proxy.sessions.sender import GATHER_MOST
+from proxy.sessions.sender import GATHER_MOST, MOST_PIECES, WRITE_BUFFER_HIGH
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wired_leg import Wired
@@ -268,3 +268,32 @@ def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_
     told = [what for what in wired.owner.told if what[0] == "writable"]
     assert told == [("writable", False), ("writable", True)] * (len(told) // 2)
     wired.close()
+
+
+def test_of_what_is_sent_byte_by_byte_and_not_taken_only_so_many_pieces_wait(slow: Wired) -> None:
+    """Each takes much more of the transport's memory than the byte that is in it."""
+    write = slow.leg.sender.write
+    write(bytes(WRITE_BUFFER_HIGH // 2))
+    slow.loop.run(slow.transport.take, WRITE_BUFFER_HIGH // 4)
+    for _ in range(MOST_PIECES - 2):
+        write(b"x")
+    assert ("writable", False) not in slow.owner.told
+    write(b"x")
+    assert slow.owner.told[-1] == ("writable", False)
+    waiting = slow.transport.get_write_buffer_size()
+    slow.loop.run(slow.transport.take, waiting - 1)
+    assert slow.owner.told[-1] == ("writable", False), "the pieces are the last to go"
+    slow.loop.run(slow.transport.take_all)
+    assert slow.owner.told[-1] == ("writable", True)
+    write(bytes(WRITE_BUFFER_HIGH))
+    assert slow.owner.told[-1] == ("writable", True), "the bound is that of bytes again"
+
+
+def test_pieces_that_are_taken_stop_nobody(slow: Wired) -> None:
+    slow.transport.peer_reads = True
+    for _ in range(3 * MOST_PIECES):
+        slow.leg.sender.write(b"x")
+        slow.loop.run(slow.transport.take_all)
+    slow.transport.peer_reads = False
+    slow.leg.sender.write(bytes(WRITE_BUFFER_HIGH // 2))
+    assert slow.owner.told == [("opened",)]

@@ -274,7 +274,7 @@ def test_what_arrives_behind_the_end_goes_nowhere(world: World) -> None:
     broker.stop_reading()
     client >> PING
     world.loop.run(session.shut_down)
-    world.loop.run(session.arrived, Leg("client", session, Shared()), PING)
+    world.loop.run(session.arrived, Leg("client", session, Shared(world.counters)), PING)
     broker.read_on()
     broker << PING
     broker << NOTHING

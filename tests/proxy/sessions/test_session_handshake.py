@@ -220,6 +220,7 @@ def test_a_client_that_half_closes_before_it_greets_is_over(world: World) -> Non
         (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", "proxy_protocol"),
         (b"\xff" * 64, "too_large"),
         (PING, "no_connect"),
+        (b"\x00\x00\x00\x0a\x00\x00\x00\x06\x08\x02\x12\x02\x20\x14", "malformed"),  # a CONNECT of no version
     ],
 )
 def test_strangers_are_closed_with_one_line_and_a_count(world: World, hello: bytes, cause: str) -> None:

@@ -25,7 +25,7 @@ ONE = {"publish": {"messages": 1}}
 
 def publishers(world: World, *topics: str, **login: Any) -> list[tuple[Peer, Peer]]:
     """A client of its own for each topic, with producer 1."""
-    found = []
+    found: list[tuple[Peer, Peer]] = []
     for topic in topics:
         client = world.client()
         client >> connect(f"{BROKER[0]}:{BROKER[1]}", **login)

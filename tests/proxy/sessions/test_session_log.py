@@ -59,3 +59,23 @@ def test_only_trouble_is_the_operators_business(world: World, cause: str, *, is_
         assert (logs[0]["cause"], logs[0]["detail"], logs[0]["log_level"]) == (cause, "because", "warning")
     (line,) = world.lines(ConnectionLine)
     assert (line.end_cause, line.detail, line.bytes_from_client, line.bytes_from_broker) == (cause, "because", 10, 20)
+
+
+def test_who_floods_the_proxy_with_trouble_does_not_flood_the_operators_log(world: World) -> None:
+    """Each is counted, and in the access log."""
+
+    def trouble(number: int, host: str) -> None:
+        connection = Connection(number, f"{host}:{number}")
+        world.session_log.opened(connection)
+        world.session_log.ended(connection, End(EndCause.FRAME_ERROR, "because"), (10, 20), 0)
+
+    with capture_logs() as logs:
+        for number in range(1000):
+            trouble(number, "192.0.2.1")
+        trouble(1000, "192.0.2.2")
+        world.advance(10)
+        trouble(1001, "192.0.2.1")
+    told = [(line["client"], line["connections"]) for line in logs]
+    assert told == [("192.0.2.1:0", 1), ("192.0.2.2:1000", 1), ("192.0.2.1:1001", 1000)]
+    assert +world.counters.connections_ended == {"frame_error": 1002}
+    assert len(world.lines(ConnectionLine)) == 1002

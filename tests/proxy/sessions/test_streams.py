@@ -7,7 +7,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Limit, rate
-from limiter.stream import Stream
+from limiter.stream import Stream, StreamName
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
@@ -23,6 +23,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.budget import Budget
+from proxy.config.model import ClientMemory
 from proxy.observe.connection import Connection
 from proxy.pool import Claim, Pool
 from proxy.refusals import NO_REQUEST, RefusedError
@@ -182,20 +183,21 @@ def test_an_id_is_refused_until_the_broker_is_known_to_have_let_go_of_it(opened:
     opened.streams.close_answered(CommandSuccess(), opening)
     opened.streams.close(opened.open(command))
     opened.streams.answered(CommandError(), opened.open(command, is_answered=False))
-    opened.streams.closed_by_broker(opened.open(command))
     assert opened.open(command).is_open
 
 
+@pytest.mark.parametrize("is_answered", [False, True], ids=["opening", "open"])
 @pytest.mark.parametrize("command", [_producer(7), _consumer(7)], ids=["producer", "consumer"])
-def test_what_a_broker_closes_while_it_is_opening_is_closed_by_the_proxy_before_its_id_is_free(
-    opened: Opened, command: Opening
+def test_what_a_broker_closes_is_closed_by_the_proxy_before_its_id_is_free(
+    opened: Opened, command: Opening, *, is_answered: bool
 ) -> None:
     """The broker may mean the stream before it: its CLOSE was on its way."""
-    stream = opened.open(command, is_answered=False)
+    stream = opened.open(command, is_answered=is_answered)
     opened.streams.closed_by_broker(stream)
     assert not stream.is_open
     (close,) = [body(frame) for frame in opened.asked.parts]
-    assert (name_of(opened.told[0]), body(opened.told[0]).request_id) == ("ERROR", 17)
+    refused = [] if is_answered else [("ERROR", 17)]
+    assert [(name_of(frame), body(frame).request_id) for frame in opened.told] == refused
     _is_refused(opened, command, ServiceNotReady, "in use")
     opened.requests.answered(13, CommandSuccess(request_id=close.request_id))
     assert opened.open(command).is_open
@@ -206,6 +208,14 @@ def test_an_id_that_the_broker_would_not_close_stays_in_use(opened: Opened) -> N
     (close,) = [body(frame) for frame in opened.asked.parts]
     opened.requests.answered(14, CommandError(request_id=close.request_id))
     _is_refused(opened, _producer(), ServiceNotReady, "in use")
+
+
+def test_an_id_that_the_broker_closed_and_has_not_any_more_is_free(opened: Opened) -> None:
+    """Older brokers refuse to close what is not there."""
+    opened.streams.closed_by_broker(opened.producer())
+    (close,) = [body(frame) for frame in opened.asked.parts]
+    opened.requests.answered(14, CommandError(request_id=close.request_id))
+    assert opened.producer().is_open
 
 
 def test_a_client_hears_of_a_close_of_no_request() -> None:
@@ -262,6 +272,20 @@ def test_names_are_bounded_in_bytes(opened: Opened, command: Opening, what: str)
     _is_refused(opened, command, NotAllowedError, f"the {what}'s name has 4097 bytes, 4096 are allowed")
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (_producer(name="mine"), "producer"),
+        (_consumer(subscription="mine"), "subscription"),
+        (_consumer(name="mine"), "consumer"),
+    ],
+)
+def test_a_name_that_decoders_read_differently_is_refused(opened: Opened, command: Opening, what: str) -> None:
+    """Java makes one unknown character of `ED A0 80`, Python three."""
+    odd = command.SerializeToString().replace(b"mine", b"\xed\xa0\x80e")
+    _is_refused(opened, type(command).FromString(odd), NotAllowedError, f"the {what}'s name is not UTF-8")
+
+
 def test_their_number_is_bounded_for_each_direction(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST_STREAMS", 1)
     opened.producer(1)
@@ -278,6 +302,12 @@ def test_what_is_kept_of_them_is_bounded_and_given_back(opened: Opened, world: W
     opened.streams.close(opened.streams.producer(1) or opened.producer(9))
     opened.streams.close(opened.streams.producer(2) or opened.producer(9))
     assert opened.memory.held == 0
+
+
+def test_a_client_of_ten_thousand_partitions_has_room_for_its_streams() -> None:
+    topic = "persistent://some-tenant/some-namespace/some-topic-partition-10000"
+    name = StreamName("dispatch", "some-tenant", "some-namespace", topic, 1, "", "some-subscription", "some-consumer")
+    assert 12_000 * streams._memory_of(name) <= ClientMemory().connection
 
 
 def test_a_long_name_counts_with_every_copy_also_when_it_is_the_brokers(opened: Opened) -> None:
