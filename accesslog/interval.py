@@ -59,7 +59,8 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     charged_messages: int | None = None
     """What of `passed_messages` counts against the limits that there are. An entry may count as one, whatever it holds
     (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
-    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null, and so in lines of older proxies: all of it."""
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). With workers, in the first lines behind a change of limits, what
+    passed before its worker heard of that does not count, either. Null, and so in lines of older proxies: all of it."""
     charged_bytes: int | None = None
     """The same of `passed_bytes`."""
     dropped_messages: int

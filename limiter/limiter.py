@@ -137,21 +137,30 @@ class Limiter:
         _give_back(self._counting, messages)
         _give_back(self._weighing, size)
 
+    def release(self, messages: int, size: int) -> None:
+        """What was charged for so much leaves later; see `TokenBucket`."""
+        for bucket in self._counting:
+            bucket.release(messages)
+        for bucket in self._weighing:
+            bucket.release(size)
+
+    def gone(self, messages: int, size: int, now: int) -> None:
+        """So much of that has left."""
+        for bucket in self._counting:
+            bucket.gone(messages, now)
+        for bucket in self._weighing:
+            bucket.gone(size, now)
+        if self._idle_from >= 0:
+            self._waited_on_until(now, is_reserved=self._is_reserved)
+
     def lend(self, messages: int, size: int) -> None:
-        """What was charged for so much is not used yet; see `TokenBucket`."""
+        """What was charged for so much was lent to a worker, and is not used yet."""
+        self.ahead_messages += messages
+        self.ahead_size += size
         for bucket in self._counting:
             bucket.lend(messages)
         for bucket in self._weighing:
             bucket.lend(size)
-
-    def lend_ahead(self, messages: int, size: int) -> None:
-        """Likewise, to a worker."""
-        self.ahead_messages += messages
-        self.ahead_size += size
-        for bucket in self._counting:
-            bucket.lend_ahead(messages)
-        for bucket in self._weighing:
-            bucket.lend_ahead(size)
 
     def come_back(self, used: Amount, unused: Amount, now: int) -> None:
         """Of what was lent, these messages and bytes were used, and those will not be."""

@@ -24,7 +24,7 @@ class TokenBucket:
     Until he says what became of them they fill the bucket as if they were in it: so what he uses and what is taken
     here are, over any interval, no more than one bucket would have let pass.
 
-        balance + lent ≤ capacity        (always, so `lend` and `come_back` change nothing but where tokens are)
+        balance + lent ≤ capacity     (always, so `lend`, `come_back` … change nothing but where tokens are)
 
     Args:
         rate: Tokens per period, and the capacity.
@@ -32,6 +32,7 @@ class TokenBucket:
 
     Attributes:
         lent: Tokens that were taken and not used yet, as far as is known.
+        going: Those of entries that are counted as passed, and have not left yet, as far as is known.
         ahead: Those that were lent to workers, and are neither counted as passed nor given back.
     """
 
@@ -45,6 +46,7 @@ class TokenBucket:
         "_per_ns",
         "_per_token",
         "ahead",
+        "going",
         "lent",
         "rate",
     )
@@ -52,6 +54,7 @@ class TokenBucket:
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
         self.lent = 0
+        self.going = 0
         self.ahead = 0
         self._per_ns, self._per_token = _parts(rate)
         self._capacity = _capacity(rate)
@@ -94,14 +97,24 @@ class TokenBucket:
         self._balance += tokens * self._per_token
 
     def lend(self, tokens: int) -> None:
-        """Tokens that have just been taken are not used yet."""
+        """Tokens that have just been taken are not used yet: he who has them says when they are, or gives them back."""
         self.lent += tokens
+        self.ahead += tokens
         self._capacity -= tokens * self._per_token
 
-    def lend_ahead(self, tokens: int) -> None:
-        """The same, and they are counted as passed only when he who has them says so, who may give them back, too."""
-        self.lend(tokens)
-        self.ahead += tokens
+    def release(self, tokens: int) -> None:
+        """Tokens were taken for what has passed, and leaves later."""
+        self.lent += tokens
+        self.going += tokens
+        self._capacity -= tokens * self._per_token
+
+    def gone(self, tokens: int, now: int) -> None:
+        """So much of that has left; but what passed at another rate is gone with that."""
+        tokens = min(tokens, self.going)
+        self._earn(now)
+        self.going -= tokens
+        self.lent -= tokens
+        self._capacity += tokens * self._per_token
 
     def come_back(self, used: int, unused: int, now: int) -> None:
         """Of what was lent, so much has been used, and so much will not be; nobody can give back more than he has.
@@ -109,8 +122,8 @@ class TokenBucket:
         Until now there was no room for it: what is earned up to now is earned first.
         """
         self._earn(now)
-        used = min(used, self.lent)
-        unused = min(unused, self.lent - used, self.ahead)
+        used = min(used, self.lent - self.going)
+        unused = min(unused, self.lent - self.going - used, self.ahead)
         self.lent -= used + unused
         self.ahead -= unused
         self._capacity += (used + unused) * self._per_token
@@ -158,13 +171,15 @@ class TokenBucket:
 
     def _held(self, now: int) -> int:
         """What is there or lent: what is lent is no debt, however much more it is than the bucket holds now."""
-        return self._earn(now) + self.lent * self._per_token
+        return self._earn(now) + (self.lent - self.going) * self._per_token
 
     def _go_on(self, rate: Rate, held: int) -> None:
         self.rate = rate
         before = self._per_token
         self._per_ns, self._per_token = _parts(rate)
         self._overflow = self._overflow * self._per_token // before
+        self.lent -= self.going
+        self.going = 0
         lent = self.lent * self._per_token
         self._capacity = _capacity(rate) - lent
         self._balance = min(held - lent, self._capacity)

@@ -66,7 +66,7 @@ class Lending:
         loan.messages += messages or 0
         loan.size += size or 0
         limiter.charge(messages or 0, size or 0, now)
-        limiter.lend_ahead(messages or 0, size or 0)
+        limiter.lend(messages or 0, size or 0)
         ahead = self._ahead.setdefault(limiter, [0, 0])
         ahead[0] += messages or 0
         ahead[1] += size or 0

@@ -19,7 +19,7 @@ def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, st
         now += span
         if what == "lend" and bucket.holds(tokens, now):
             bucket.take(tokens, now)
-            bucket.lend_ahead(tokens)
+            bucket.lend(tokens)
         elif what == "take" and bucket.holds(1, now):
             bucket.take(tokens, now)
         elif what == "used":
@@ -35,7 +35,7 @@ def test_what_is_there_and_what_is_lent_are_never_more_than_fits(value: Rate, st
 def test_what_could_not_be_earned_while_tokens_were_lent_is_not_earned_afterwards() -> None:
     bucket = TokenBucket(rate(100, burst=40), 0)
     bucket.take(10, 0)
-    bucket.lend_ahead(10)
+    bucket.lend(10)
     bucket.come_back(10, 0, 60 * SECOND)
     assert bucket.tokens(60 * SECOND) == 30
 
@@ -43,7 +43,7 @@ def test_what_could_not_be_earned_while_tokens_were_lent_is_not_earned_afterward
 def test_another_rate_leaves_what_is_lent_lent() -> None:
     bucket = TokenBucket(rate(100, burst=40), 0)
     bucket.take(20, 0)
-    bucket.lend_ahead(20)
+    bucket.lend(20)
     bucket.change(rate(50, burst=30), 0)
     assert bucket.tokens(60 * SECOND) == 10
     bucket.come_back(0, 20, 60 * SECOND)
@@ -53,15 +53,26 @@ def test_another_rate_leaves_what_is_lent_lent() -> None:
 def test_only_what_it_lent_itself_is_given_back() -> None:
     bucket = TokenBucket(rate(100, burst=40), 0)
     bucket.take(20, 0)
-    bucket.lend(20)
+    bucket.release(20)
     bucket.come_back(0, 20, 0)
-    assert bucket.tokens(0) == 20, "that was another's, which this one followed; these entries are on their way"
+    assert bucket.tokens(0) == 20, "that was another's, in whose place this one stands; these entries are on their way"
+
+
+def test_what_passed_at_another_rate_takes_no_room_at_this_one() -> None:
+    bucket = TokenBucket(rate(3000, burst=300), 0)
+    bucket.take(299, 0)
+    bucket.release(200)
+    bucket.change(rate(30, burst=3), 0)
+    assert bucket.tokens(0) == 1
+    bucket.release(1)
+    bucket.gone(200, 0)
+    assert (bucket.lent, bucket.tokens(SECOND)) == (0, 3)
 
 
 def test_what_is_counted_beyond_what_was_lent_is_taken_then() -> None:
     bucket = TokenBucket(rate(100, burst=40), 0)
     bucket.take(10, 0)
-    bucket.lend_ahead(10)
+    bucket.lend(10)
     assert bucket.told(0)[0] == 40
     bucket.count_lent(15, 15, 0)
     assert bucket.told(0)[0] == bucket.tokens(0) == 25
