@@ -59,7 +59,8 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     charged_messages: int | None = None
     """What of `passed_messages` counts against the limits that there are. An entry may count as one, whatever it holds
     (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
-    (dispatchThrottlingOnNonBacklogConsumerEnabled). Null, and so in lines of older proxies: all of it."""
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). With workers, in the first lines behind a change of limits, what
+    passed before its worker heard of that does not count, either. Null, and so in lines of older proxies: all of it."""
     charged_bytes: int | None = None
     """The same of `passed_bytes`."""
     dropped_messages: int
@@ -74,10 +75,6 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     """Messages held at the end of the interval."""
     held_bytes: int
     """Bytes held at the end of the interval."""
-    behind_messages: int = 0
-    """What of `held_messages` came to one of the proxy's workers, and counts as offered in a later line."""
-    behind_bytes: int = 0
-    """The bytes of those."""
     held_since: datetime | None = None
     """Since when something of the stream has been held without a break; null if nothing is at the end."""
     throttled_ms: float

@@ -98,7 +98,12 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
 
 
 class ChangeLine(LineHead, kw_only=True, tag="change"):
-    """Something came into force at this moment: the span is empty. Lines of limiters end before it and begin after it.
+    """Something came into force at this moment: the span is empty. Where limits change, all lines end then.
+
+    If more than 100 limiters or streams are concerned, the others follow in slices, as soon as may be. The lines of
+    each, and those of its streams, end once more when its own value changes, and have the value of before until then. A
+    limit that goes has no line behind that. Where much changes at once some of these lines here come later, behind
+    those of new values: `start` is right.
 
     Texts are cut at 1,000 characters; the whole of what was set at run time is in the policy store's audit log. What
     operators wrote stands here as they wrote it, addresses too: no hash is put in their place.

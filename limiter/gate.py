@@ -21,6 +21,7 @@ from limiter.lines import Lines
 from limiter.passage import Passage
 from limiter.stream import Entry, Stream
 from limiter.turns import next_turn, obstacle_of, refusing
+from limiter.usage import Passed
 
 MOST_TURNS: Final = 1000
 """Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
@@ -112,7 +113,7 @@ class Gate(Passage):
         usage.held_messages += entry.messages
         usage.held_size += entry.size
         stream.held.append(entry)
-        self._note(stream)
+        self.note(stream)
         if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
             self._settle(stream, now)
@@ -147,10 +148,10 @@ class Gate(Passage):
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
         """Forget what is held of a stream, and give it back."""
-        messages, size = stream.usage.held_messages, stream.usage.held_size
         dropped = self.take_back(stream, now)
         if dropped:
-            self.count_dropped(stream, messages, size)
+            sizes = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
+            self.count_dropped(stream, *sizes)
         return dropped
 
     # ---- counting
@@ -174,18 +175,36 @@ class Gate(Passage):
         if stream.observed is not None:
             stream.observed.count_admitted(counts, largest)
 
+    def count_charged(
+        self, stream: Stream, limiters: tuple[Limiter, ...], counts: Passed, largest: tuple[int, int]
+    ) -> None:
+        """Note the same of a stream whose limits were others when it was admitted: those that charged it.
+
+        What is nobody's limit any more counts nothing; nor does one that a stream is within only now.
+        """
+        entries, messages, size = counts
+        self._count_offered(stream, entries, messages, size)
+        stream.usage.add_passed(entries, messages, size)
+        charged = stream.charged(entries, messages)
+        for limiter in limiters:
+            if limiter.streams:
+                limiter.usage.add_passed(entries, charged, size)
+                limiter.usage.met(stream.charged(1, largest[0]), largest[1])
+        if any(limiter not in limiters for limiter in stream.chain):
+            stream.usage.add_spared(counts)
+
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
         """Note an entry that was refused because of `limiter`."""
         stream.usage.add_rejected(messages, size)
         stream.last_reason = limiter.scope.level
         limiter.usage.add_rejected(messages, size)
-        self._note(stream)
+        self.note(stream)
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Note what arrived of a stream that ended before it could be held."""
         stream.usage.dropped_messages += messages
         stream.usage.dropped_size += size
-        self._note(stream)
+        self.note(stream)
 
     def _settle(self, stream: Stream, now: int) -> None:
         """Pass what may pass of a stream that waits nowhere, then let it wait where it is refused."""
@@ -226,7 +245,7 @@ class Gate(Passage):
         usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
         usage.delays.add(now - entry.since, entry.messages)
         self._pass(stream, entry.messages, entry.size, now)
-        self._note(stream)
+        self.note(stream)
         stream.is_passing = True
         try:
             stream.release(stream, entry)
@@ -252,8 +271,9 @@ class Gate(Passage):
 
     def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
         stream.usage.add_offered(entries, messages, size)
-        self._note(stream)
+        self.note(stream)
 
-    def _note(self, stream: Stream) -> None:
+    def note(self, stream: Stream) -> None:
+        """It did something, and so did its limiters."""
         if not stream.is_noted:
             self.journal.note(stream)

@@ -22,6 +22,15 @@ class Notes(Protocol):
     def ended(self, stream: "Stream") -> None:
         """A stream is over."""
 
+    def rewired(self, stream: "Stream", now: int) -> None:
+        """Policies changed: other limits are about to apply to a stream."""
+
+    def retuned(self, limiter: "Limiter", now: int) -> None:
+        """A limiter is about to have another value."""
+
+    def left(self, limiter: "Limiter", now: int) -> None:
+        """Policies changed: the last stream of a limiter has left it."""
+
     def forgotten(self, limiter: "Limiter") -> None:
         """A limiter is not used any more."""
 
@@ -36,12 +45,15 @@ class Journal:
 
     Attributes:
         early: Called with a stream that is over, or a limiter that is forgotten, which does not wait for that time.
+        cut: Called with a stream or limiter for which other values hold from a moment on, whether or not it is in the
+            journal: what it has to report ends then, and more may come behind it.
     """
 
     def __init__(self, woken: Callable[[], None]) -> None:
         self.streams: dict[Stream, None] = {}
         self.limiters: dict[Limiter, None] = {}
         self.early: Callable[[Stream | Limiter], None] = _nobody_reads
+        self.cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
         self._ended = 0
         self._woken = woken
 
@@ -71,6 +83,22 @@ class Journal:
             stream.is_noted = False
             self.early(stream)
 
+    def rewired(self, stream: "Stream", now: int) -> None:
+        """Policies changed: what a stream reports of the limits that were its own ends here."""
+        self.cut(stream, now)
+
+    def retuned(self, limiter: "Limiter", now: int) -> None:
+        """A limiter is about to have another value: no report mixes two, neither its own nor those of its streams."""
+        self.cut(limiter, now)
+        for stream in limiter.streams:
+            if stream in self.streams:
+                self.cut(stream, now)
+
+    def left(self, limiter: "Limiter", now: int) -> None:
+        """Policies changed, and the last stream of a limiter has left it: it reports nothing behind that."""
+        self.cut(limiter, now)
+        self.limiters.pop(limiter, None)
+
     def forgotten(self, limiter: "Limiter") -> None:
         """A limiter is not used any more: what it has to report does not wait."""
         if limiter in self.limiters:
@@ -90,3 +118,7 @@ class Journal:
 
 def _nobody_reads(_one: "Stream | Limiter") -> None:
     """Without a reader nothing is reported."""
+
+
+def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
+    """The same."""

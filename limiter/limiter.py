@@ -109,6 +109,23 @@ class Limiter:
         if self._idle_from >= 0:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
+    def count_lent(self, passed: Amount, lent: Amount, now: int) -> None:
+        """So much is counted as passed, of what was lent to workers; tokens for more are taken now.
+
+        More it is where the worker did not know yet that bytes are limited, too, or a peak.
+        """
+        for bucket in self._counting:
+            bucket.count_lent(passed[0], lent[0], now)
+        for bucket in self._weighing:
+            bucket.count_lent(passed[1], lent[1], now)
+
+    def give_up_lent(self, lent: Amount) -> None:
+        """So much of what was lent to workers will never be counted, and is gone."""
+        for bucket in self._counting:
+            bucket.ahead -= min(bucket.ahead, lent[0])
+        for bucket in self._weighing:
+            bucket.ahead -= min(bucket.ahead, lent[1])
+
     def _take(self, messages: int, size: int, now: int) -> None:
         for bucket in self._counting:
             bucket.take(messages, now)
@@ -120,8 +137,26 @@ class Limiter:
         _give_back(self._counting, messages)
         _give_back(self._weighing, size)
 
+    def release(self, messages: int, size: int) -> None:
+        """What was charged for so much leaves later; see `TokenBucket`."""
+        for bucket in self._counting:
+            bucket.release(messages)
+        for bucket in self._weighing:
+            bucket.release(size)
+
+    def gone(self, messages: int, size: int, now: int) -> None:
+        """So much of that has left."""
+        for bucket in self._counting:
+            bucket.gone(messages, now)
+        for bucket in self._weighing:
+            bucket.gone(size, now)
+        if self._idle_from >= 0:
+            self._waited_on_until(now, is_reserved=self._is_reserved)
+
     def lend(self, messages: int, size: int) -> None:
-        """What was charged for so much is not used yet; see `TokenBucket`."""
+        """What was charged for so much was lent to a worker, and is not used yet."""
+        self.ahead_messages += messages
+        self.ahead_size += size
         for bucket in self._counting:
             bucket.lend(messages)
         for bucket in self._weighing:
@@ -194,19 +229,8 @@ class Limiter:
         self.is_waited_on(now, is_reserved=is_reserved)
 
     def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
-        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None.
-
-        Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
-        """
-        ahead = self.ahead_messages, self.ahead_messages, self.ahead_size, self.ahead_size
-        told: list[tuple[float, float] | None] = []
-        for bucket, more in zip(self._buckets, ahead, strict=True):
-            if bucket is None:
-                told.append(None)
-            else:
-                held, overflow = bucket.told(now)
-                told.append((held + more, overflow))
-        return tuple(told)
+        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None."""
+        return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
         """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""

@@ -1,7 +1,7 @@
 """The limiters at work, by what they limit."""
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from limiter.limiter import Limiter, Scope
 from limiter.permit_meter import PermitMeter, horizon_of
@@ -23,6 +23,7 @@ class Limiters:
 
     Args:
         relative: The limits that are relative to publish rates.
+        retuned: Called with each that is about to have another value, and the time.
 
     Attributes:
         by_scope: All of them.
@@ -30,12 +31,13 @@ class Limiters:
         forgiven: How many were forgotten although tokens were taken of them, as there were too many.
     """
 
-    def __init__(self, relative: RelativeLimits) -> None:
+    def __init__(self, relative: RelativeLimits, retuned: Callable[[Limiter, int], None]) -> None:
         self.by_scope: dict[Scope, Limiter] = {}
         self.tuned: dict[Limiter, None] = {}
         self.forgiven = 0
         self._kept = KEPT
         self._relative = relative
+        self._retuned = retuned
         self._resting: OrderedDict[Scope, None] = OrderedDict()
         """Those without streams, and some that streams have come back to."""
 
@@ -47,8 +49,10 @@ class Limiters:
         if limiter is None:
             limiter = self.by_scope[entry.scope] = Limiter(entry.scope, limit, entry.source, now)
         elif limiter.is_observed != (limit.mode == "observe"):
+            self._retuned(limiter, now)
             limiter = self._in_place_of(limiter, limit, entry.source, now)
         elif limiter.limit != limit or limiter.source != entry.source:
+            self._retuned(limiter, now)
             limiter.retune(limit, entry.source, now)
             if limiter.streams:
                 self.tuned[limiter] = None
@@ -59,6 +63,7 @@ class Limiters:
         """Give them values that were measured anew."""
         changed = [self.by_scope[scope] for scope in limits]
         for limiter in changed:
+            self._retuned(limiter, now)
             limiter.retune(limits[limiter.scope], limiter.source, now)
             limiter.meters = _meters(limiter)
         return changed

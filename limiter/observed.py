@@ -146,5 +146,14 @@ class _Beside:
     def ended(self, stream: Stream) -> None:
         """What is played ends with the stream itself."""
 
+    def rewired(self, stream: Stream, now: int) -> None:
+        """What the stream itself reports ends then, too."""
+
+    def retuned(self, limiter: Limiter, now: int) -> None:
+        """The journal itself is told."""
+
+    def left(self, limiter: Limiter, now: int) -> None:
+        """The journal itself is told."""
+
     def forgotten(self, limiter: Limiter) -> None:
         """The journal itself is told."""

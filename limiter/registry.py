@@ -63,7 +63,7 @@ class Registry:
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
-        self._limiters = Limiters(self.relative)
+        self._limiters = Limiters(self.relative, gate.journal.retuned)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -155,7 +155,7 @@ class Registry:
             if self._to_tune:
                 self._tune(self._to_tune.popitem()[0], now)
             elif self._to_rewire:
-                self._rewire(self._to_rewire.popitem()[0], now)
+                self._follow(self._to_rewire.popitem()[0], now)
             else:
                 break
         self._serve(self._limiters.take_tuned(), now)
@@ -239,7 +239,20 @@ class Registry:
             if stream in self._live:  # what one lets pass may end another
                 self._rewire(stream, now)
 
+    def _follow(self, stream: Stream, now: int) -> None:
+        """Policies changed for a stream: what it reports ends here, and that of limiters that nobody is left to."""
+        self._gate.journal.rewired(stream, now)
+        left = self._wire(stream, now)
+        for limiter in left:
+            if not limiter.streams:
+                self._gate.journal.left(limiter, now)
+        self._rest(left, now)
+
     def _rewire(self, stream: Stream, now: int) -> None:
+        self._rest(self._wire(stream, now), now)
+
+    def _wire(self, stream: Stream, now: int) -> tuple[Limiter, ...]:
+        """Put a stream within the limits that apply to it; returns those that it was within."""
         before = _all_of(stream)
         chain, observed = self._chains(stream, now)
         self._observe(stream, observed, now)  # first: what goes because its limit is only observed now counts there
@@ -247,8 +260,8 @@ class Registry:
             self._gate.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
-        self._rest(before, now)
         self.wired(stream, now)
+        return before
 
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
         """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""

@@ -24,11 +24,16 @@ class TokenBucket:
     Until he says what became of them they fill the bucket as if they were in it: so what he uses and what is taken
     here are, over any interval, no more than one bucket would have let pass.
 
-        balance + lent ≤ capacity        (always, so `lend` and `come_back` change nothing but where tokens are)
+        balance + lent ≤ capacity     (always, so `lend`, `come_back` … change nothing but where tokens are)
 
     Args:
         rate: Tokens per period, and the capacity.
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
+
+    Attributes:
+        lent: Tokens that were taken and not used yet, as far as is known.
+        going: Those of entries that are counted as passed, and have not left yet, as far as is known.
+        ahead: Those that were lent to workers, and are neither counted as passed nor given back.
     """
 
     __slots__ = (
@@ -40,6 +45,8 @@ class TokenBucket:
         "_paid_at",
         "_per_ns",
         "_per_token",
+        "ahead",
+        "going",
         "lent",
         "rate",
     )
@@ -47,6 +54,8 @@ class TokenBucket:
     def __init__(self, rate: Rate, now: int) -> None:
         self.rate = rate
         self.lent = 0
+        self.going = 0
+        self.ahead = 0
         self._per_ns, self._per_token = _parts(rate)
         self._capacity = _capacity(rate)
         self._balance = rate.burst * self._per_token
@@ -88,9 +97,24 @@ class TokenBucket:
         self._balance += tokens * self._per_token
 
     def lend(self, tokens: int) -> None:
-        """Tokens that have just been taken are not used yet."""
+        """Tokens that have just been taken are not used yet: he who has them says when they are, or gives them back."""
         self.lent += tokens
+        self.ahead += tokens
         self._capacity -= tokens * self._per_token
+
+    def release(self, tokens: int) -> None:
+        """Tokens were taken for what has passed, and leaves later."""
+        self.lent += tokens
+        self.going += tokens
+        self._capacity -= tokens * self._per_token
+
+    def gone(self, tokens: int, now: int) -> None:
+        """So much of that has left; but what passed at another rate is gone with that."""
+        tokens = min(tokens, self.going)
+        self._earn(now)
+        self.going -= tokens
+        self.lent -= tokens
+        self._capacity += tokens * self._per_token
 
     def come_back(self, used: int, unused: int, now: int) -> None:
         """Of what was lent, so much has been used, and so much will not be; nobody can give back more than he has.
@@ -98,11 +122,19 @@ class TokenBucket:
         Until now there was no room for it: what is earned up to now is earned first.
         """
         self._earn(now)
-        used = min(used, self.lent)
-        unused = min(unused, self.lent - used)
+        used = min(used, self.lent - self.going)
+        unused = min(unused, self.lent - self.going - used, self.ahead)
         self.lent -= used + unused
+        self.ahead -= unused
         self._capacity += (used + unused) * self._per_token
         self._balance += unused * self._per_token
+
+    def count_lent(self, tokens: int, lent: int, now: int) -> None:
+        """So many are counted as passed; those that it did not lend of `lent`, and the others, are taken now."""
+        lent = min(lent, self.ahead)
+        self.ahead -= lent
+        if tokens > lent:
+            self.take(tokens - lent, now)
 
     def wait_ns(self, tokens: int, now: int) -> int:
         """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
@@ -139,21 +171,26 @@ class TokenBucket:
 
     def _held(self, now: int) -> int:
         """What is there or lent: what is lent is no debt, however much more it is than the bucket holds now."""
-        return self._earn(now) + self.lent * self._per_token
+        return self._earn(now) + (self.lent - self.going) * self._per_token
 
     def _go_on(self, rate: Rate, held: int) -> None:
         self.rate = rate
         before = self._per_token
         self._per_ns, self._per_token = _parts(rate)
         self._overflow = self._overflow * self._per_token // before
+        self.lent -= self.going
+        self.going = 0
         lent = self.lent * self._per_token
         self._capacity = _capacity(rate) - lent
         self._balance = min(held - lent, self._capacity)
         self._paid_at = self._earned_at + max(0, -(held // self._per_ns))
 
     def told(self, now: int) -> tuple[float, float]:
-        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before."""
-        held, overflow = self._earn(now), self._overflow
+        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before.
+
+        Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
+        """
+        held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow
         self._overflow = 0
         return held / self._per_token, overflow / self._per_token
 

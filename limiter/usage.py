@@ -69,6 +69,12 @@ class Spared:
         total, self._total = self._total, (0, 0, 0)
         return total
 
+    def add(self, passed: Passed) -> None:
+        """So much of what it passed while limits were to hold was not charged to them, either."""
+        if self._since is None:
+            total = self._total
+            self._total = total[0] + passed[0], total[1] + passed[1], total[2] + passed[2]
+
     def _count(self, passed: Passed) -> None:
         if self._since is not None:
             total, since, self._since = self._total, self._since, passed
@@ -136,13 +142,11 @@ class StreamUsage:
 
     `withheld` runs while permits are asked for that have not been passed on to the broker.
     `spared` is there once the stream was without a backlog where those that have none are to go unlimited.
-    `behind` are messages and bytes of what is held that came to a worker, and are not counted as offered yet.
     `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared` and
     `delays`.
     """
 
     __slots__ = (
-        "behind",
         "delay_max_ns",
         "delays",
         "dropped_messages",
@@ -186,7 +190,6 @@ class StreamUsage:
         self.throttled = Stopwatch()
         self.withheld = Stopwatch()
         self.spared: Spared | None = None
-        self.behind = 0, 0
 
     def add_offered(self, entries: int, messages: int, size: int) -> None:
         """So many entries came, with so many messages and bytes in all."""
@@ -209,6 +212,12 @@ class StreamUsage:
     def passed(self) -> Passed:
         """What was passed in all."""
         return self.passed_entries, self.passed_messages, self.passed_size
+
+    def add_spared(self, passed: Passed) -> None:
+        """So much of what was passed was charged to no limit that is its own now."""
+        if self.spared is None:
+            self.spared = Spared()
+        self.spared.add(passed)
 
     def spare(self) -> None:
         """What passes from now on is charged to no limit."""

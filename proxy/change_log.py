@@ -12,7 +12,6 @@ from typing import TypeVar
 from limiter.policies import Value
 from proxy.blocking.config import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
-from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Span
 from proxy.policies.layers import FilePolicies, Place
 from proxy.policies.sections import section_of, section_text
@@ -22,6 +21,8 @@ from proxy.policies.who import Who
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
 """Parts of a file's change that are made into text; more would not fit."""
 
+Told = tuple[str | None, str | None]
+"""What one says that is not the same, and what the other says there."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -39,12 +40,10 @@ class ChangeLog:
 
     Args:
         access: The access log.
-        intervals: Ends the lines that are under way.
     """
 
-    def __init__(self, access: AccessLog, intervals: Intervals) -> None:
+    def __init__(self, access: AccessLog) -> None:
         self._access = access
-        self._intervals = intervals
 
     def changed(self, change: Change, who: Who, at_ns: int) -> None:
         """Something set at run time came into force at `at_ns`, nanoseconds since 1970."""
@@ -60,19 +59,19 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, said: str | None, says: str | None, who: Who) -> None:
+    def reloaded(self, told: Told, who: Who, at_ns: int) -> None:
         """Another file comes into force, see `difference`; nothing is written if it says the same.
 
         Args:
-            said: What differed before.
-            says: What differs now.
+            told: What differed before, and what differs now.
             who: Who asked for it, or what caused it, without an address.
+            at_ns: When, nanoseconds since 1970.
         """
+        said, says = told
         if said is None and says is None:
             return
-        self._intervals.flush()
         self._access.change(
-            self._intervals.moment(),
+            Span(at_ns, at_ns, 0),
             who=who.name,
             address=who.address,
             what="file",
@@ -81,10 +80,6 @@ class ChangeLog:
             before=said,
             after=says,
         )
-
-
-Told = tuple[str | None, str | None]
-"""What one says that is not the same, and what the other says there."""
 
 
 def difference(before: FileSays, after: FileSays) -> Told:

@@ -60,16 +60,22 @@ class NearEngine(Engine):
         """What a session asks whether its client, its lookups and its streams may come in."""
         return NearAdmittance(self.admission, connection, self.rejects)
 
-    def policies_changed(self, changes: Iterable[Change] | None = None) -> None:
-        """Put changed policies in force on live streams, soon; None: all are others, and they are in force at once."""
+    def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
+        """Put changed policies in force on live streams, as of now, those of many soon.
+
+        Args:
+            changes: What changed; None: all are others, and they are in force at once.
+            now: A moment behind which nothing has passed yet; None: this one.
+        """
+        now = self.clock() if now is None else now
         changed = None if changes is None else list(changes)
         if changed is None or any(change.about == "subscribe" for change in changed):
             self.admission.subscribe_rates_changed()
         if changed is None:
-            self.registry.apply(self.clock())
+            self.registry.apply(now)
             return
         try:
-            self.registry.change(changed, self.clock())
+            self.registry.change(changed, now)
         finally:
             self._go_on_soon()
 

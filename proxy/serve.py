@@ -92,7 +92,7 @@ class Proxy:
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
-        self._changes = ChangeLog(self.access, self.intervals)
+        self._changes = ChangeLog(self.access)
         self.engine = NearEngine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
@@ -149,9 +149,9 @@ class Proxy:
         async def take(who: Who) -> bool:
             blocks_changed = False
 
-            def take_blocks(told: Told) -> None:
+            def take_blocks(told: Told, at_ns: int) -> None:
                 nonlocal blocks_changed
-                self._changes.reloaded(*told, who)
+                self._changes.reloaded(told, who, at_ns)
                 blocks_changed = self.engine.blocklist.reload(rules)
                 self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
 

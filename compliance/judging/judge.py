@@ -135,8 +135,7 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
         torn: Runs of which lines are missing: there nothing has to add up.
     """
     own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
-    # What is held behind is offered later.
-    held = {unit: F.col(f"held_{unit}") - F.coalesce(f"behind_{unit}", F.lit(0)) for unit in _UNITS}
+    held = {unit: F.col(f"held_{unit}") for unit in _UNITS}
     over = {
         unit: F.col(f"offered_{unit}")
         - F.col(f"passed_{unit}")

@@ -109,9 +109,10 @@ class Account:
         """Whether something is lent of every limit, so that nobody is known to wait there."""
         return not self.by_ticket and all(purse.is_open for purse in self.purses)
 
-    def behind_sums(self) -> tuple[int, int]:
-        """Messages and bytes that wait without tickets."""
-        return sum([entry.messages for entry in self.behind]), sum([entry.size for entry in self.behind])
+    def behind_sums(self) -> tuple[int, int, int]:
+        """Entries, messages and bytes that wait without tickets."""
+        behind = self.behind
+        return len(behind), sum([entry.messages for entry in behind]), sum([entry.size for entry in behind])
 
     def take(self, messages: int, size: int) -> bool:
         """Take so much of what was lent of every limit, if all of it fits; else nothing."""
@@ -133,6 +134,8 @@ class Account:
 
     def take_passed(self) -> Passed:
         """What that was since the last time."""
-        passed = Passed(self.number, self.entries, self.messages, self.size, self.largest_messages, self.largest_size)
+        limiters = [purse.number for purse in self.purses]
+        largest = self.largest_messages, self.largest_size
+        passed = Passed(self.number, self.entries, self.messages, self.size, *largest, limiters)
         self.entries = self.messages = self.size = self.largest_messages = self.largest_size = 0
         return passed

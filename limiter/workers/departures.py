@@ -26,7 +26,7 @@ class Departures:
     def add(self, limiters: Iterable[Limiter], messages: int, size: int) -> None:
         """An entry that was charged to these is told to go."""
         for limiter in limiters:
-            limiter.lend(messages, size)
+            limiter.release(messages, size)
             going = self._going.setdefault(limiter, [0, 0])
             going[0] += messages
             going[1] += size
@@ -53,4 +53,4 @@ class Departures:
 
 def _gone(batch: dict[Limiter, list[int]], now: int) -> None:
     for limiter, (messages, size) in batch.items():
-        limiter.come_back((messages, size), (0, 0), now)
+        limiter.gone(messages, size, now)

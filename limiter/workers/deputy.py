@@ -192,6 +192,7 @@ class Deputy(Passage):
                 if number in self._streams:
                     account = self._accounts[self._streams[number]]
                     account.by_ticket, account.is_metered, account.is_rejected = by_ticket, is_metered, is_rejected
+                    self._mail.settle(account)
                     self._purses.use(account, limiters)
                     if is_rejected:
                         self._tickets.send_due(account)

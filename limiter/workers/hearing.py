@@ -26,8 +26,8 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912
             judge.offered(number, messages, size, (min(since, now), now), must_wait=must_wait)
         case Confirmed(batch):
             judge.confirmed(batch, now)
-        case Passed(number, entries, messages, size, largest_messages, largest_size):
-            judge.passed(number, (entries, messages, size), (largest_messages, largest_size))
+        case Passed(number, entries, messages, size, largest_messages, largest_size, limiters):
+            judge.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters, now)
         case Spent():
             judge.spent(letter, now)
         case Asked(number, permits, is_granted):
@@ -40,8 +40,8 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912
             judge.forgone(number)
         case Discarded(number, entries, messages, size):
             judge.discarded(number, (entries, messages, size))
-        case Behind(number, messages, size):
-            judge.behind(number, messages, size)
+        case Behind(number, entries, messages, size):
+            judge.behind(number, (entries, messages, size))
         case Question(number):
             judge.asked_about(number)
         case Closed(number):

@@ -17,6 +17,7 @@ from limiter.limiter import Amount, Limiter
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream
 from limiter.turns import lent_in_the_way, refusal_of, rejecting
+from limiter.usage import Passed
 from limiter.workers.court import Court
 from limiter.workers.departures import Departures
 from limiter.workers.lending import Lending
@@ -83,7 +84,7 @@ class Judge:
         mirror = self._mirrors.pop(number, None)
         if mirror is None:
             return
-        mirror.hold_behind(0, 0)
+        self._drop_behind(mirror)
         del self._by_stream[mirror.stream]
         self._verdicts.forget(mirror)
         self._court.close(mirror.stream)
@@ -98,6 +99,7 @@ class Judge:
         stream, gate, (since, now) = mirror.stream, self._gate, when
         mirror.tickets += 1
         gate.count_offered(stream, 1, messages, size)
+        mirror.comes_up(1, messages, size)
         if now - since < NO_DELAY_NS and gate.pass_entry(stream, messages, size, now):
             self._let_go(mirror, stream.charged(1, messages), size)
         else:
@@ -108,18 +110,18 @@ class Judge:
         elif mirror.rejected_from is None:
             self._lend(stream.chain, now)
 
-    def behind(self, number: int, messages: int, size: int) -> None:
-        """So much is held of a stream besides."""
+    def behind(self, number: int, counts: Passed) -> None:
+        """So many entries, messages and bytes are held of a stream besides."""
         mirror = self._mirrors.get(number)
         if mirror is not None:
-            mirror.hold_behind(messages, size)
+            mirror.hold_behind(counts)
+            self._gate.note(mirror.stream)
 
     def withdrawn(self, number: int, asked: int, now: int) -> None:
         """What waits of a stream is dropped; the client of a consumer still counts on `asked` messages of it."""
         mirror = self._mirrors.get(number)
         if mirror is None:
             return
-        mirror.hold_behind(0, 0)
         dropped = self._gate.drop_held(mirror.stream, now)
         self._court.close(mirror.stream)
         self._verdicts.settle(mirror)
@@ -130,16 +132,21 @@ class Judge:
             permits.dropped(len(dropped), messages, size, ask_again=False)
             permits.ask_again(asked)
 
-    def passed(self, number: int, counts: tuple[int, int, int], largest: Amount) -> None:
-        """So many entries, messages and bytes passed by what was lent."""
+    def passed(self, number: int, counts: Passed, largest: Amount, limiters: list[int], now: int) -> None:
+        """So many entries, messages and bytes passed by what was lent of these limits."""
         mirror = self._mirrors.get(number)
         if mirror is None:
             return
         stream, mirror.is_followed = mirror.stream, False
-        self._gate.count_admitted(stream, counts, largest)
+        charged = tuple([self._limiters[limiter] for limiter in limiters if limiter in self._limiters])
+        if charged == stream.chain:
+            self._gate.count_admitted(stream, counts, largest)
+        else:
+            self._gate.count_charged(stream, charged, counts, largest)
         entries, messages, size = counts
-        for limiter in stream.chain:
-            self.lending.counted(limiter, stream.charged(entries, messages), size)
+        mirror.comes_up(entries, messages, size)
+        for limiter in charged:
+            self.lending.counted(limiter, stream.charged(entries, messages), size, now)
         if stream.permits is not None:
             stream.permits.crossed(*counts)
 
@@ -155,6 +162,7 @@ class Judge:
         if mirror is not None:
             stream, (_, messages, size) = mirror.stream, counts
             self._gate.count_offered(stream, *counts)
+            mirror.comes_up(*counts)
             if stream.permits is not None:
                 stream.permits.dropped(*counts, ask_again=False)
             self._gate.count_dropped(stream, messages, size)
@@ -236,6 +244,14 @@ class Judge:
         for limiter in limiters:
             self._court.returned(limiter, now)
         return lost
+
+    def _drop_behind(self, mirror: Mirror) -> None:
+        """What was behind the tickets of a worker that is no more."""
+        entries, messages, size = mirror.behind
+        if entries:
+            self._gate.count_offered(mirror.stream, entries, messages, size)
+            mirror.comes_up(entries, messages, size)
+            self._gate.count_dropped(mirror.stream, messages, size)
 
     def _refuse_or_hold(self, mirror: Mirror, entry: Entry, now: int) -> None:
         """An entry may not pass, or has waited already. Refused is what comes while a limit refuses, and no other."""

@@ -67,7 +67,9 @@ class Lending:
         loan.size += size or 0
         limiter.charge(messages or 0, size or 0, now)
         limiter.lend(messages or 0, size or 0)
-        self._goes_ahead(limiter, messages or 0, size or 0)
+        ahead = self._ahead.setdefault(limiter, [0, 0])
+        ahead[0] += messages or 0
+        ahead[1] += size or 0
         return messages, size
 
     def recall(self, limiter: Limiter) -> bool:
@@ -89,32 +91,36 @@ class Lending:
         if loan is None:
             return
         loan.come_back(limiter, used, unused, now)
-        self.counted(limiter, *unused)
+        self._not_ahead(limiter, *unused)
         if is_answer:
             loan.is_recalled = False
         if not loan.is_recalled and loan.messages == loan.size == 0:
             del self.loans[limiter]
             limiter.borrowers -= 1
 
-    def counted(self, limiter: Limiter, messages: int, size: int) -> None:
-        """So much of what was lent is counted as passed now, or was given back."""
+    def counted(self, limiter: Limiter, messages: int, size: int, now: int) -> None:
+        """So much is counted as passed now."""
+        lent = self._not_ahead(limiter, messages, size)
+        limiter.count_lent((messages, size), lent, now)
+
+    def _not_ahead(self, limiter: Limiter, messages: int, size: int) -> Amount:
+        """Of so much, what the worker has ahead, and has not from now on."""
         ahead = self._ahead.get(limiter)
-        if ahead is not None:
-            self._goes_ahead(limiter, -min(messages, ahead[0]), -min(size, ahead[1]))
+        if ahead is None:
+            return 0, 0
+        lent = min(messages, ahead[0]), min(size, ahead[1])
+        ahead[0] -= lent[0]
+        ahead[1] -= lent[1]
+        limiter.ahead_messages -= lent[0]
+        limiter.ahead_size -= lent[1]
+        if ahead[0] == ahead[1] == 0:
+            del self._ahead[limiter]
+        return lent
 
     def all_is_counted(self, limiter: Limiter) -> None:
         """The worker has told all that passed of a loan: what is left of it was counted for other limits."""
         if limiter not in self.loans:
-            self.counted(limiter, *self._ahead.get(limiter, (0, 0)))
-
-    def _goes_ahead(self, limiter: Limiter, messages: int, size: int) -> None:
-        ahead = self._ahead.setdefault(limiter, [0, 0])
-        ahead[0] += messages
-        ahead[1] += size
-        limiter.ahead_messages += messages
-        limiter.ahead_size += size
-        if ahead[0] == ahead[1] == 0:
-            del self._ahead[limiter]
+            limiter.give_up_lent(self._not_ahead(limiter, *self._ahead.get(limiter, (0, 0))))
 
     def lose(self, now: int) -> Amount:
         """The worker is no more: what it was lent counts as used. Returns that."""

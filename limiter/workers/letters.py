@@ -64,7 +64,10 @@ class Discarded(Letter, tag=5):
 
 
 class Passed(Letter, tag=6):
-    """So much passed by what was lent, or without any limit; and the largest entry's messages and bytes."""
+    """So much passed by what was lent, or without any limit; and the largest entry's messages and bytes.
+
+    `limiters`: those that it knew the stream to be within, and took tokens of.
+    """
 
     stream: int
     entries: int
@@ -72,6 +75,7 @@ class Passed(Letter, tag=6):
     size: int
     largest_messages: int
     largest_size: int
+    limiters: list[int]
 
 
 class Spent(Letter, tag=7):
@@ -117,9 +121,10 @@ class Confirmed(Letter, tag=11):
 
 
 class Behind(Letter, tag=12):
-    """So many messages and bytes are held of a stream behind those that have tickets."""
+    """So many entries, messages and bytes are held of a stream behind those that have tickets."""
 
     stream: int
+    entries: int
     messages: int
     size: int
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from limiter.limiter import Limiter
 from limiter.stream import Stream
+from limiter.usage import Passed
 from limiter.workers.letters import Wired
 
 
@@ -17,6 +18,7 @@ class Mirror:
     Attributes:
         tickets: Entries that waited so far.
         settled: How many of them, from the first, were released, refused or withdrawn.
+        behind: Entries, messages and bytes behind these of which it was told so far, and which have not come up since.
         limiters: Those that the worker knows it to be within.
         rejected_from: Since when some of them refuses what is over it, as far as the worker knows; None if none does.
         is_followed: Whether the worker knows the last message under way, behind whose receipt an error has its place:
@@ -24,7 +26,7 @@ class Mirror:
             refused.
     """
 
-    __slots__ = ("is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
+    __slots__ = ("behind", "is_followed", "limiters", "number", "rejected_from", "settled", "stream", "tickets")
 
     def __init__(self, number: int, stream: Stream) -> None:
         self.number = number
@@ -34,14 +36,24 @@ class Mirror:
         self.limiters: tuple[Limiter, ...] = ()
         self.rejected_from: int | None = None
         self.is_followed = True
+        self.behind: Passed = (0, 0, 0)
 
-    def hold_behind(self, messages: int, size: int) -> None:
-        """So much is held besides of which there are no tickets yet."""
-        usage = self.stream.usage
-        before = usage.behind
-        usage.held_messages += messages - before[0]
-        usage.held_size += size - before[1]
-        usage.behind = messages, size
+    def hold_behind(self, behind: Passed) -> None:
+        """So many entries, messages and bytes are held besides of which there are no tickets yet; all were offered."""
+        self._offer_behind(behind[0] - self.behind[0], behind[1] - self.behind[1], behind[2] - self.behind[2])
+
+    def comes_up(self, entries: int, messages: int, size: int) -> None:
+        """So much more was offered; but first of all that comes what was behind, which is counted already."""
+        if entries >= self.behind[0]:
+            entries, messages, size = self.behind
+        self._offer_behind(-entries, -messages, -size)
+
+    def _offer_behind(self, entries: int, messages: int, size: int) -> None:
+        usage, behind = self.stream.usage, self.behind
+        usage.add_offered(entries, messages, size)
+        usage.held_messages += messages
+        usage.held_size += size
+        self.behind = behind[0] + entries, behind[1] + messages, behind[2] + size
 
     def heed_modes(self, now: int) -> None:
         """Its limits may have other modes now; the worker is told them."""

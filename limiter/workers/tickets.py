@@ -67,8 +67,7 @@ class Tickets:
             account.settled = account.tickets
             self._mail.tell(Withdrawn(account.number, 0))
         if account.behind:
-            messages, size = account.behind_sums()
-            self._mail.tell(Discarded(account.number, len(account.behind), messages, size))
+            self._mail.tell(Discarded(account.number, *account.behind_sums()))
             account.behind.clear()
 
     def when_decided(self, accounts: Iterable[Account], then: Callable[[], None]) -> None:

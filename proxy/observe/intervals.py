@@ -4,6 +4,9 @@ The timer is set by the first activity, for the next boundary of the wall clock;
 heartbeat's. Limits that are relative to publish rates change here, between two spans: no line mixes two values. While
 there are any, the timer fires once a second at least, and goes on until the publish rates have come to rest.
 
+A change of limits ends everybody's lines at one moment, which is the change's, too. Of many limits some get their
+values later: their lines, and those of their streams, end once more then.
+
 Everybody's counts are taken at the boundary; lines are made of them in slices, so that nobody waits for a thousand.
 """
 
@@ -13,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from limiter.journal import Journal
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Scope
 from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
 from limiter.stream import Stream
@@ -28,6 +31,8 @@ HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
 SLICE = 50
 """Lines that are made in one go: about a millisecond's work."""
+Moment = tuple[int, int]
+"""Nanoseconds since 1970, and of the monotonic clock."""
 
 
 class Intervals:
@@ -62,6 +67,8 @@ class Intervals:
         self._due = 0
         self._ended = (self._wall(), self._clock())
         self._beaten = self._ended
+        self._cut_at: dict[Stream | Scope, Moment] = {}
+        """Who gets other values within an interval: his next line begins there."""
         self._untold: deque[tuple[Span, TakenStream | TakenLimiter]] = deque()
         self._telling: asyncio.Handle | None = None
         self._heart: asyncio.TimerHandle | None = None
@@ -71,31 +78,35 @@ class Intervals:
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
         journal.early = self._tell_early
+        journal.cut = self._cut
         self._beat(last=False)
 
     def activity(self) -> None:
         """Something happened: there will be a line at the next boundary."""
         if self._timer is None:
             wall, now = self._wall(), self._clock()
-            since_boundary = min(wall % self._interval, now - self._ended[1])
-            self._ended = (wall - since_boundary, now - since_boundary)
+            since_boundary = wall % self._interval
+            if since_boundary < now - self._ended[1]:
+                self._ended = (wall - since_boundary, now - since_boundary)
             self._due = now + _to_boundary(wall, self._interval)
             self._sleep()
 
-    def flush(self) -> None:
-        """End the running interval now, because a value is about to change."""
+    def flush(self) -> Moment:
+        """End the running interval now, because values are about to change: as of the moment that is returned."""
         self._tell_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
-            return
+            return self._ended
         assert self._journal is not None, "start() comes first"
         assert self._registry is not None, "start() comes first"
         self._timer.cancel()
         self._timer = None
         self._registry.published(self._journal.streams, self._clock())
         self._report()
+        ended = self._ended
         self._tell_all()
         self._go_on()
+        return ended
 
     def settle(self) -> None:
         """Bring the totals up to now, because somebody wants to see them; the running interval goes on."""
@@ -117,11 +128,6 @@ class Intervals:
         """From a monotonic moment until now."""
         wall, now = self._wall(), self._clock()
         return Span(wall - (now - started_at), wall, now - started_at)
-
-    def moment(self) -> Span:
-        """Now."""
-        wall = self._wall()
-        return Span(wall, wall, 0)
 
     def _sleep(self) -> None:
         """Until the boundary; while limits follow publish rates, for about a second at most."""
@@ -169,12 +175,12 @@ class Intervals:
 
     def _report(self) -> None:
         assert self._journal is not None, "start() comes first"
-        wall, now = self._wall(), self._clock()
-        span = Span(self._ended[0], wall, now - self._ended[1])
-        self._ended = (wall, now)
+        end = self._wall(), self._clock()
         streams, limiters = self._journal.empty()
-        self._untold += [(span, self._tally.take_stream(stream, now)) for stream in streams]
-        self._untold += [(span, self._tally.take_limiter(limiter, now)) for limiter in limiters]
+        self._untold += [self._taken(stream, end) for stream in streams]
+        self._untold += [self._taken(limiter, end) for limiter in limiters]
+        self._ended = end
+        self._cut_at.clear()
         self._tally.end()
         self._tell_some()
 
@@ -190,10 +196,29 @@ class Intervals:
 
     def _tell_early(self, over: Stream | Limiter) -> None:
         """One of many that are over, of which the journal keeps no more: its line ends now, before the interval."""
-        wall, now = self._wall(), self._clock()
-        span = Span(self._ended[0], wall, now - self._ended[1])
-        taken = self._tally.take_stream(over, now) if isinstance(over, Stream) else self._tally.take_limiter(over, now)
-        self._tell(span, taken)
+        self._tell(*self._taken(over, (self._wall(), self._clock())))
+
+    def _cut(self, one: Stream | Limiter, now: int) -> None:
+        """Other values hold from now on: his line ends now, if there is one, and his next one begins."""
+        assert self._journal is not None, "start() comes first"
+        self._tell_all()
+        end = self._wall() - (self._clock() - now), now
+        is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
+        if is_noted and now > self._began(one)[1]:
+            self._tell(*self._taken(one, end))
+        if now > self._ended[1]:
+            self._cut_at[_whose(one)] = end
+
+    def _began(self, one: Stream | Limiter) -> Moment:
+        """When his line that is under way began."""
+        cut_at = self._cut_at.get(_whose(one), self._ended)
+        return cut_at if cut_at[1] > self._ended[1] else self._ended
+
+    def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[Span, TakenStream | TakenLimiter]:
+        """What he counted up to a moment, and since when."""
+        (began_wall, began), (wall, now) = self._began(one), end
+        take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
+        return Span(began_wall, wall, now - began), take
 
     def _tell_all(self) -> None:
         """Make the lines that are still to come: a value is about to change, or somebody wants to see the totals."""
@@ -230,6 +255,11 @@ class Intervals:
             self._log.reject(span, reject)
         self._log.heartbeat(span, last=last)
         self._beaten = (wall, now)
+
+
+def _whose(one: Stream | Limiter) -> Stream | Scope:
+    """Whose lines are to follow each other: another limiter may stand in the place of one."""
+    return one if isinstance(one, Stream) else one.scope
 
 
 def _to_boundary(wall: int, interval: int) -> int:

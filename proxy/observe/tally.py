@@ -47,7 +47,6 @@ class TakenStream(NamedTuple):
         waiting_ns: For how long something had been held at the end; None: nothing was.
         spared: What no limit was charged for; None: nothing was ever spared.
         observed: The same of observed limits; None: there were never any.
-        behind: Of what was held, what is not counted as offered yet.
     """
 
     stream: Stream
@@ -58,7 +57,6 @@ class TakenStream(NamedTuple):
     waiting_ns: int | None
     spared: Passed | None
     observed: TakenObserved | None
-    behind: tuple[int, int]
 
 
 class TakenLimiter(NamedTuple):
@@ -114,7 +112,6 @@ class Tally:
             usage.throttled.running_ns(now) if stream.held else None,
             None if usage.spared is None else usage.spared.take(usage.passed),
             observed,
-            usage.behind,
         )
 
     def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
@@ -134,8 +131,6 @@ class Tally:
         fields: dict[str, Any] = {**changes, "delay_max_ms": taken.delay_max_ns / 1e6}
         fields["throttled_ms"] = fields.pop("throttled_ns") / 1e6
         fields["held_messages"], fields["held_bytes"] = taken.held
-        if any(taken.behind):
-            fields["behind_messages"], fields["behind_bytes"] = taken.behind
         if taken.delays is not None:
             fields["delay_hist"], delay_sum_ns = taken.delays
             fields["delay_sum_ms"] = delay_sum_ns / 1e6
@@ -190,7 +185,7 @@ class Tally:
     def _take(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> Taken:
         values, before = counts.read(usage, now), usage.reported
         usage.reported = values
-        return Taken(values, before, self._marks.get(usage))
+        return Taken(values, before, self._marks.pop(usage, None))
 
 
 def _changes(counts: Counts, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:

@@ -36,15 +36,17 @@ class Around:
     """What is called around a change.
 
     Args:
-        before: Before values change, so that no line of the access log mixes two of them.
-        after: After they changed, with what changed; of many, only what it is about.
+        before: Before values change, so that no line of the access log mixes two of them. Returns when they do:
+            nanoseconds since 1970, and of the monotonic clock.
+        after: After they changed, with what changed, and that moment of the monotonic clock; of many, only what it is
+            about.
         changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
             told later than others.
         keepers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
     """
 
-    before: Callable[[], None]
-    after: Callable[[list[PolicyChange]], None]
+    before: Callable[[], tuple[int, int]]
+    after: Callable[[list[PolicyChange], int], None]
     changed: Callable[[Change, Who, int], None] = lambda _change, _who, _at_ns: None
     keepers: Mapping[Kind, Keeper] = field(default_factory=dict)
 
@@ -162,14 +164,14 @@ class Book(Contents):
             return await asyncio.to_thread(look, self)
 
     async def take_file(
-        self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T], None]
+        self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T, int], None]
     ) -> bool:
         """Let another file hold.
 
         Args:
             file: That one.
             compare: Given the one that holds, in a thread: what it returns is given to `beside`.
-            beside: Called in the step in which values change, before they do.
+            beside: Called in the step in which values change, when they have; with when, nanoseconds since 1970.
 
         Returns:
             Whether that changes anything.
@@ -181,9 +183,9 @@ class Book(Contents):
         async with self._turn:
             seen, laying = await asyncio.to_thread(self._file_drafted, file, compare)
             if laying is None:
-                beside(seen)
+                beside(seen, self._wall())
                 return False
-            await self._come_into_force(laying, lambda: beside(seen))
+            await self._come_into_force(laying, lambda at_ns: beside(seen, at_ns))
             return True
 
     async def close(self) -> None:
@@ -207,9 +209,9 @@ class Book(Contents):
             await self._telling.room()
             draft = await asyncio.to_thread(self._drafted, await plan(), who)
             if not draft.limits:
-                self._hand_over(draft.kept, who)
+                self._hand_over(draft.kept, who, self._wall())
             else:
-                at_ns = await self._come_into_force(draft.laying, lambda: self._hand_over(draft.kept, who))
+                at_ns = await self._come_into_force(draft.laying, lambda at_ns: self._hand_over(draft.kept, who, at_ns))
                 self._telling.tell(draft.limits, who, at_ns)
         return len(draft.limits) + len(draft.kept)
 
@@ -252,29 +254,33 @@ class Book(Contents):
         abouts = {change.about for change in contents.layers.changes()}
         return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
 
-    def _hand_over(self, changes: list[Change], who: Who) -> None:
-        self._telling.tell(changes, who, self._wall())
+    def _hand_over(self, changes: list[Change], who: Who, at_ns: int) -> None:
+        self._telling.tell(changes, who, at_ns)
         for change in changes:
             self._around.keepers[change.key.kind].take(change.key, change.after)
 
-    async def _come_into_force(self, laying: _Laying, beside: Callable[[], None]) -> int:
+    async def _come_into_force(self, laying: _Laying, beside: Callable[[int], None]) -> int:
         """Lay it here, or let the copy into which it was laid take this one's place.
 
         Returns:
             When, nanoseconds since 1970.
         """
-        self._around.before()
-        at_ns = self._wall()
-        beside()
-        aside = laying.aside
-        if aside is None:
-            laying.lay(self)
-            self._around.after(self.layers.changes())
-        else:
-            self.exchange(aside.contents)
-            self._around.after(aside.changes)
-            await asyncio.to_thread(_dissolve, aside.contents)
+        at_ns, now = self._around.before()
+        try:
+            self._lay(laying, now)
+        finally:  # then: whom it ends, he ends later than that
+            beside(at_ns)
+        if laying.aside is not None:
+            await asyncio.to_thread(_dissolve, laying.aside.contents)
         return at_ns
+
+    def _lay(self, laying: _Laying, now: int) -> None:
+        if laying.aside is None:
+            laying.lay(self)
+            self._around.after(self.layers.changes(), now)
+        else:
+            self.exchange(laying.aside.contents)
+            self._around.after(laying.aside.changes, now)
 
 
 def _dissolve(contents: Contents) -> None:

@@ -48,3 +48,31 @@ def test_another_rate_leaves_what_is_lent_lent() -> None:
     assert bucket.tokens(60 * SECOND) == 10
     bucket.come_back(0, 20, 60 * SECOND)
     assert bucket.tokens(60 * SECOND) == 30
+
+
+def test_only_what_it_lent_itself_is_given_back() -> None:
+    bucket = TokenBucket(rate(100, burst=40), 0)
+    bucket.take(20, 0)
+    bucket.release(20)
+    bucket.come_back(0, 20, 0)
+    assert bucket.tokens(0) == 20, "that was another's, in whose place this one stands; these entries are on their way"
+
+
+def test_what_passed_at_another_rate_takes_no_room_at_this_one() -> None:
+    bucket = TokenBucket(rate(3000, burst=300), 0)
+    bucket.take(299, 0)
+    bucket.release(200)
+    bucket.change(rate(30, burst=3), 0)
+    assert bucket.tokens(0) == 1
+    bucket.release(1)
+    bucket.gone(200, 0)
+    assert (bucket.lent, bucket.tokens(SECOND)) == (0, 3)
+
+
+def test_what_is_counted_beyond_what_was_lent_is_taken_then() -> None:
+    bucket = TokenBucket(rate(100, burst=40), 0)
+    bucket.take(10, 0)
+    bucket.lend(10)
+    assert bucket.told(0)[0] == 40
+    bucket.count_lent(15, 15, 0)
+    assert bucket.told(0)[0] == bucket.tokens(0) == 25

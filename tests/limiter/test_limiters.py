@@ -16,7 +16,7 @@ TEN = Limit(rate(10))
 
 @pytest.fixture
 def limiters() -> Limiters:
-    return Limiters(RelativeLimits())
+    return Limiters(RelativeLimits(), lambda _limiter, _now: None)
 
 
 def put(limiters: Limiters, limit: Limit, source: str = "topic file", now: int = 0):

@@ -89,9 +89,10 @@ class Admin:
             raise ConfigError(self.problems)
         return lambda: None
 
-    def _before_change(self) -> None:
+    def _before_change(self) -> tuple[int, int]:
         value = self.policies.get(("publish", "acme/shop"))
         self.limits_before_changes.append(value.limit if value else None)
+        return 0, self.engine.clock()
 
 
 async def _take(_who: Who) -> bool:

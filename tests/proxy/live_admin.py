@@ -135,7 +135,7 @@ class LiveAdmin:
 
     async def _read_again(self) -> InForce:
         blocklist = Blocklist([block.rule() for block in self.admin.engine.config.blocks], Counters(), ())
-        around = Around(lambda: None, lambda _: None, keepers={Kind.BLOCK: KeptBlocks(blocklist)})
+        around = Around(lambda: (0, 0), lambda _changes, _now: None, keepers={Kind.BLOCK: KeptBlocks(blocklist)})
         book = Book(Policies(), self.admin.book.file, self.admin.store, around)
         return _in_force(book, blocklist)
 

@@ -11,7 +11,7 @@ from proxy.change_log import ChangeLog, FileSays, difference, differing
 from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import Span, Writer
+from proxy.observe.log_lines import Writer
 from proxy.policies.file_policies import file_policies
 from proxy.policies.key import Key, Kind, rate_key
 from proxy.policies.store import Change
@@ -23,16 +23,6 @@ ANN = Who("ann", "10.0.0.1")
 AT = 1_700_000_000_000_000_000
 
 
-class Silent:
-    """Intervals in which nothing happened."""
-
-    def flush(self) -> None:
-        pass
-
-    def moment(self) -> Span:
-        return Span(AT, AT, 0)
-
-
 @pytest.fixture
 def files() -> RecordingFiles:
     return RecordingFiles()
@@ -40,7 +30,7 @@ def files() -> RecordingFiles:
 
 @pytest.fixture
 def log(files: RecordingFiles) -> ChangeLog:
-    return ChangeLog(AccessLog(Writer("p", "boot"), cast("LogFiles", files)), cast("Any", Silent()))
+    return ChangeLog(AccessLog(Writer("p", "boot"), cast("LogFiles", files)))
 
 
 def lines(files: RecordingFiles) -> list[ChangeLine]:
@@ -83,7 +73,7 @@ def test_another_file_is_one_line_with_all_that_it_changes(log: ChangeLog, files
         },
         blocks=[{"topic": "a/b/c"}],
     )
-    log.reloaded(*difference(before, after), Who("SIGHUP", ""))
+    log.reloaded(difference(before, after), Who("SIGHUP", ""), AT)
     (line,) = lines(files)
     assert (line.who, line.address, line.what, line.setting, line.name) == ("SIGHUP", "", "file", "", "")
     place = f"publish {Setting.TOPIC_OF_NAMESPACE} acme/shop"
@@ -95,7 +85,9 @@ def test_a_resource_group_that_comes_or_goes_is_a_change_though_it_limits_nothin
     log: ChangeLog, files: RecordingFiles
 ) -> None:
     log.reloaded(
-        *difference(says(limits={"resource_groups": {"old": {}}}), says(limits={"resource_groups": {"new": {}}})), ANN
+        difference(says(limits={"resource_groups": {"old": {}}}), says(limits={"resource_groups": {"new": {}}})),
+        ANN,
+        AT,
     )
     (line,) = lines(files)
     assert (line.before, line.after) == ("resource group old: there", "resource group new: there")
@@ -103,13 +95,13 @@ def test_a_resource_group_that_comes_or_goes_is_a_change_though_it_limits_nothin
 
 def test_a_file_that_says_the_same_is_no_line(log: ChangeLog, files: RecordingFiles) -> None:
     values: dict[str, Any] = {"limits": {"tenants": {"acme": {"publish": {"messages": 5}}}}}
-    log.reloaded(*difference(says(**values), says(**values)), ANN)
+    log.reloaded(difference(says(**values), says(**values)), ANN, AT)
     assert files.data == b""
 
 
 def test_of_a_file_that_changes_much_the_rest_is_counted(log: ChangeLog, files: RecordingFiles) -> None:
     topics = {f"persistent://a/b/{number}": {"publish": {"messages": 5}} for number in range(200)}
-    log.reloaded(*difference(says(), says(limits={"topics": topics})), ANN)
+    log.reloaded(difference(says(), says(limits={"topics": topics})), ANN, AT)
     (line,) = lines(files)
     assert (line.who, line.address, line.what) == ("ann", "10.0.0.1", "file")
     assert line.before == "… and 100 more"
@@ -123,9 +115,12 @@ def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_wor
     world.advance(10.3)
     client >> send(0)
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    world.loop.run(world.intervals.flush)
-    at_ns = world.intervals.moment().end_wall
-    world.loop.run(ChangeLog(world.access, world.intervals).changed, Change(key, None, "new"), ANN, at_ns)
+
+    def come() -> None:
+        at_ns, _ = world.intervals.flush()
+        ChangeLog(world.access).changed(Change(key, None, "new"), ANN, at_ns)
+
+    world.loop.run(come)
     world.advance(1)
     client >> send(1)
     world.advance(1)

@@ -72,6 +72,14 @@ def test_without_limits_all_passes_and_is_only_counted() -> None:
     assert passed.messages == 10**9
 
 
+def test_what_passed_is_told_with_the_limits_that_were_known_then() -> None:
+    rig = Rig()
+    rig.lent(100)
+    assert rig.deputy.pass_entry(rig.stream, 1, 10, 0)
+    rig.deputy.obey(Wired(1, [3, 4], by_ticket=False, is_metered=False), 0)
+    assert [letter.limiters for letter in rig.deputy.report() if isinstance(letter, Passed)] == [[3]]
+
+
 def test_what_was_lent_passes_and_when_half_of_it_is_used_more_is_wanted() -> None:
     rig = Rig()
     rig.lent(10)

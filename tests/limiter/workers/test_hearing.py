@@ -8,7 +8,7 @@ from tests.limiter.workers.test_judge import opened
 
 def test_every_letter_reaches_the_judge() -> None:
     judge = opened(Limit(rate(100))).workers[0].judge
-    for letter in (Passed(5, 2, 2, 20, 1, 10), Discarded(5, 1, 1, 1), Named(5, "p"), Asked(5, 1, is_granted=True)):
+    for letter in (Passed(5, 2, 2, 20, 1, 10, []), Discarded(5, 1, 1, 1), Named(5, "p"), Asked(5, 1, is_granted=True)):
         hear(judge, letter, 0)
     stream = judge.stream(5)
     assert stream is not None

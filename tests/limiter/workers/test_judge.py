@@ -101,7 +101,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
     judge.close(5, 0)
     judge.take()
     judge.offered(5, 1, 1, (0, 0))
-    judge.passed(5, (1, 1, 1), (1, 1))
+    judge.passed(5, (1, 1, 1), (1, 1), [], 0)
     judge.withdrawn(5, 3, 0)
     judge.discarded(5, (1, 1, 1))
     judge.asked(5, 3, is_granted=False)
@@ -114,7 +114,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
 
 def test_what_passed_by_itself_is_counted_here() -> None:
     world = opened(Limit(rate(1000)))
-    world.workers[0].judge.passed(5, (3, 30, 300), (20, 200))
+    world.workers[0].judge.passed(5, (3, 30, 300), (20, 200), [1], 0)
     stream = world.workers[0].judge.stream(5)
     assert stream is not None
     assert stream.usage.passed == (3, 30, 300)
@@ -216,11 +216,11 @@ def test_what_is_dropped_behind_those_with_tickets_is_counted_once() -> None:
     assert stream is not None
     for _ in range(4):
         judge.offered(5, 1, 1, (0, 0))
-    judge.behind(5, 3, 30)
+    judge.behind(5, (3, 3, 30))
     assert (stream.usage.held_messages, stream.usage.held_size) == (6, 33)
     judge.withdrawn(5, 0, 0)
     judge.discarded(5, (3, 3, 30))
-    judge.behind(5, 0, 0)
+    judge.behind(5, (0, 0, 0))
     assert (stream.usage.held_messages, stream.usage.held_size) == (0, 0)
     assert (stream.usage.offered_messages, stream.usage.passed[1], stream.usage.dropped_messages) == (7, 1, 6)
 

@@ -38,7 +38,7 @@ def test_letters_are_told_soon_and_what_counts_sometime_and_each_is_asked_for_on
     assert bell.rang == ["sometime", "soon"]
     assert mail.take() == [Closed(1), Closed(2)]
     mail.settle_all()
-    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10)]
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10, [])]
     assert not mail.has_counts
 
 
@@ -48,7 +48,7 @@ def test_what_metered_consumers_pass_is_told_soon() -> None:
     one.is_metered = True
     mail.count(one, is_consumer=True)
     assert bell.rang[0] == "soon"
-    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10)]
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10, [])]
     unmetered = account(1)
     mail.count(unmetered, is_consumer=True)
     assert mail.take() == []
@@ -62,7 +62,7 @@ def test_what_passed_is_told_before_what_is_said_behind_it() -> None:
     mail.count(one, is_consumer=False)
     mail.settle(one)
     mail.tell(Closed(4))
-    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10), Closed(4)]
+    assert mail.take() == [Passed(4, 1, 3, 10, 3, 10, []), Closed(4)]
 
 
 def test_a_purse_that_is_low_is_told_of_once_and_a_closed_one_not_at_all() -> None:
@@ -86,11 +86,11 @@ def test_what_waits_without_a_ticket_is_told_until_nothing_does() -> None:
     one.behind.append(Entry(b"x", 2, 10, 0, 0))
     mail.wait(one)
     mail.settle_all()
-    assert mail.take() == [Behind(4, 2, 10)]
+    assert mail.take() == [Behind(4, 1, 2, 10)]
     assert mail.has_counts
     one.behind.clear()
     mail.settle_all()
-    assert mail.take() == [Behind(4, 0, 0)]
+    assert mail.take() == [Behind(4, 0, 0, 0)]
     assert not mail.has_counts
     mail.wait(one)
     mail.forget(one)

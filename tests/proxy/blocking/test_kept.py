@@ -65,11 +65,15 @@ class Run:
         self.blocklist = Blocklist(file_rules, Counters(), [self.session], lambda: 1000)
         kept = KeptBlocks(self.blocklist)
         around = Around(
-            lambda: self.around.append("before"),
-            lambda _: self.around.append("after"),
+            self._before,
+            lambda _changes, _now: self.around.append("after"),
             keepers={KeptKind.BLOCK: kept},
         )
         self.desk = BlockDesk(Book(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7), kept)
+
+    def _before(self) -> tuple[int, int]:
+        self.around.append("before")
+        return 0, 0
 
     def block(self, key: Key, reason: str = "") -> Outcome:
         return asyncio.run(self.desk.block(key, reason, ANN))
@@ -222,7 +226,7 @@ def test_a_body_that_is_none_or_another_s_is_refused_at_the_start(text: str, pro
 
 def test_without_a_keeper_a_block_is_refused() -> None:
     with contextlib.closing(Store(None)) as store:
-        book = Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: None, lambda _: None))
+        book = Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None))
         with pytest.raises(BodyError, match="nobody here keeps blocks"):
             asyncio.run(book.change({KeptKey(KeptKind.BLOCK, "", "x"): "{}"}, ANN))
 

@@ -1,6 +1,7 @@
 """Spans of the access log: which lines come when, and that none is counted twice."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -181,15 +182,16 @@ def test_what_a_closed_stream_did_is_still_told(make_world: Make) -> None:
     assert (line.offered_messages, line.passed_messages, line.dropped_messages, line.held_messages) == (3, 1, 2, 0)
 
 
-def test_a_moment_is_not_before_the_end_of_the_spans_before_it(make_world: Make) -> None:
+def test_lines_end_at_the_moment_of_which_who_changes_values_is_told(make_world: Make) -> None:
     world = make_world(limits=ONE_A_SECOND)
     client, _ = publisher(world)
     world.advance(10.3)
     client >> send(0)
-    world.loop.run(world.intervals.flush)
-    moment = world.intervals.moment().fields()
-    assert moment["start"] == moment["end"] == world.lines(LimitLine)[-1].end
-    assert moment["duration_ms"] == 0
+    moments: list[tuple[int, int]] = []
+    world.loop.run(lambda: moments.append(world.intervals.flush()))
+    ((at_ns, now),) = moments
+    assert now == world.clock.now
+    assert world.lines(LimitLine)[-1].end == datetime.fromtimestamp(at_ns / 1e9, UTC)
 
 
 def many(make_world: Make) -> World:

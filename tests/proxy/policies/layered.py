@@ -171,7 +171,7 @@ def changes() -> st.SearchStrategy[list[tuple[Key, str]]]:
 
 def a_book(file: FilePolicies, set_at_run_time: list[tuple[Key, str]] | dict[Key, str | None]) -> Book:
     """A book over a store in memory; `store.close()` is the caller's."""
-    book = Book(Policies(), file, Store(None), Around(lambda: None, lambda _: None))
+    book = Book(Policies(), file, Store(None), Around(lambda: (0, 0), lambda _changes, _now: None))
     asyncio.run(book.change(dict(set_at_run_time), ANN))
     return book
 

@@ -105,12 +105,14 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.policies = Policies()
-        self.book = Book(self.policies, self.file.policies(), self.store, Around(lambda: None, lambda _: None))
+        self.book = Book(
+            self.policies, self.file.policies(), self.store, Around(lambda: (0, 0), lambda _changes, _now: None)
+        )
 
     @rule(file=_FILES)
     def read_another_file(self, file: File) -> None:
         self.file = file
-        self.runner.run(self.book.take_file(file.policies(), lambda _: None, lambda _: None))
+        self.runner.run(self.book.take_file(file.policies(), lambda _: None, lambda _seen, _at_ns: None))
 
     @rule(topic=st.none() | _NUMBERS, everywhere=st.none() | _NUMBERS, broker=st.none() | st.none() | _NUMBERS)
     def set_numbers(self, topic: int | None, everywhere: int | None, broker: int | None) -> None:

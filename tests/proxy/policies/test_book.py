@@ -42,7 +42,7 @@ class Shelf:
 
     def take(self, file: FilePolicies) -> bool:
         async def take() -> bool:
-            return await self.book.take_file(file, lambda _before: None, lambda _seen: None)
+            return await self.book.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)
 
         return asyncio.run(take())
 
@@ -50,10 +50,12 @@ class Shelf:
         value = self.policies.get(*place)
         return value.limit.messages.tokens if value and value.limit.messages else None
 
-    def _before(self) -> None:
+    def _before(self) -> tuple[int, int]:
         self.events.append(f"before, {self.messages()} in force")
+        return 1, 2
 
-    def _after(self, changes: list[Change]) -> None:
+    def _after(self, changes: list[Change], now: int) -> None:
+        assert now == 2
         names = [f"{change.about} {change.setting} {change.name}" for change in changes]
         self.events.append(f"after, {self.messages()} in force, changed: {names}")
 
@@ -261,7 +263,9 @@ def test_a_file_is_compared_when_it_is_its_turn() -> None:
             for _ in range(2):
                 await asyncio.sleep(0)
             assert kept.book._turn.locked()
-            await kept.book.take_file(_EMPTY, lambda before: compared.append(len(before.values)), lambda _seen: None)
+            await kept.book.take_file(
+                _EMPTY, lambda before: compared.append(len(before.values)), lambda _seen, _at_ns: None
+            )
             assert change.done()
 
         asyncio.run(both())
@@ -271,7 +275,7 @@ def test_a_file_is_compared_when_it_is_its_turn() -> None:
 def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
     told: list[StoredChange] = []
     store = Store(None)
-    around = Around(lambda: None, lambda _changes: None, lambda change, _who, _at_ns: told.append(change))
+    around = Around(lambda: (0, 0), lambda _changes, _now: None, lambda change, _who, _at_ns: told.append(change))
 
     async def close_within() -> None:
         book = Book(policies := Policies(), _EMPTY, store, around)

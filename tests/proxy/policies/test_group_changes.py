@@ -40,7 +40,7 @@ def limit(book: Book, place: Place) -> Limit | None:
 
 
 def retake(book: Book, file: FilePolicies) -> None:
-    asyncio.run(book.take_file(file, lambda _: None, lambda _: None))
+    asyncio.run(book.take_file(file, lambda _: None, lambda _seen, _at_ns: None))
 
 
 def test_numbers_of_one_direction_leave_the_other_as_the_file_or_the_own_form_says() -> None:

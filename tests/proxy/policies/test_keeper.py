@@ -19,6 +19,10 @@ class Notes:
     def __init__(self) -> None:
         self.events: list[str] = []
 
+    def before(self) -> tuple[int, int]:
+        self.events.append("before")
+        return 0, 0
+
     def check(self, _key: Key, kept: str | None) -> None:
         self.events.append(f"check {kept}")
 
@@ -43,13 +47,13 @@ def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_it
     with contextlib.closing(Store(None)) as store:
         key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
         asyncio.run(_book(store, notes).change({_KEY: "body", key: "gold"}, Who("ann", "")))
-    assert notes.events == ["check body", "before", "told None body ann", "take body", "after", "told None gold ann"]
+    assert notes.events == ["check body", "before", "after", "told None body ann", "take body", "told None gold ann"]
 
 
 def _book(store: Store, notes: Notes) -> Book:
     around = Around(
-        lambda: notes.events.append("before"),
-        lambda _: notes.events.append("after"),
+        notes.before,
+        lambda _changes, _now: notes.events.append("after"),
         lambda change, who, _at_ns: notes.events.append(f"told {change.before} {change.after} {who.name}"),
         {Kind.BLOCK: notes},
     )

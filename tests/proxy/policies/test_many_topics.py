@@ -40,7 +40,7 @@ def _store_of(count: int) -> Store:
 
 
 def _book(store: Store) -> Book:
-    return Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: None, lambda _: None))
+    return Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None))
 
 
 def _calls(run: Callable[[], Any]) -> int:
@@ -113,14 +113,15 @@ class Watched:
         self.seen: set[int] = set()
         self.told: list[list[tuple[str, int]]] = [[]]
         self.policies = Loop()
-        around = Around(lambda: None, self.followed.extend, self._told)
-        self.book = Book(self.policies, FilePolicies({}, {}, {}), store, around, wall=iter(range(10**9)).__next__)
+        wall = iter(range(10**9))
+        around = Around(lambda: (next(wall), 0), lambda changes, _now: self.followed.extend(changes), self._told)
+        self.book = Book(self.policies, FilePolicies({}, {}, {}), store, around, wall=wall.__next__)
 
     def change(self, count: int) -> None:
         asyncio.run(self._watch(self.book.change(_wanted(count), Who("ann", ""))))
 
     def read(self, file: FilePolicies) -> None:
-        asyncio.run(self._watch(self.book.take_file(file, lambda _before: None, lambda _seen: None)))
+        asyncio.run(self._watch(self.book.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)))
 
     def _told(self, change: Change, _who: Who, at_ns: int) -> None:
         self.told[-1].append((change.key.name, at_ns))

@@ -47,7 +47,7 @@ def test_a_subscribe_rate_set_by_rest_refuses_and_a_higher_one_lets_in(make_worl
 
 def book_of(world: World) -> Book:
     """Where the REST sets policies of a world without a file."""
-    around = Around(lambda: None, world.engine.policies_changed)
+    around = Around(lambda: (0, world.clock.now), world.engine.policies_changed)
     return Book(world.engine.registry.policies, FilePolicies({}, {}, {}), Store(None), around)
 
 

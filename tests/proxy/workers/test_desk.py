@@ -128,7 +128,7 @@ async def test_it_is_asked_for_a_sign_of_life_only_while_somebody_depends_on_it(
     assert not desk._is_owing()
     office.open(1)
     assert desk._is_owing()
-    desk._heard(Passed(1, 1, 1, 1, 1, 1))
+    desk._heard(Passed(1, 1, 1, 1, 1, 1, []))
     desk._heard(Closed(1))
     assert not desk._is_owing()
     assert not desk._pulse.is_at_rest

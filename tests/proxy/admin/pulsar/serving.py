@@ -52,7 +52,7 @@ async def _as_ann(request: web.Request, handler: Any) -> Any:
 async def serving(file: FilePolicies = EMPTY) -> AsyncIterator[Serving]:
     """Pulsar's REST on a free port."""
     policies, store = Policies(), Store(None)
-    book = Book(policies, file, store, Around(lambda: None, lambda _: None))
+    book = Book(policies, file, store, Around(lambda: (0, 0), lambda _changes, _now: None))
     app = web.Application(middlewares=[_as_ann])
     app.add_routes(pulsar_routes(book))
     try:
