@@ -307,6 +307,8 @@ class _Over:
         if passed <= lent[0]:
             # It was taken from the bucket before: so it may pass while others' entry is paid for.
             self.is_unclear = not lent[1] and excess > excess_tolerance(self.rate)
+            if self.is_unclear:
+                self.room = max(self.room, float(-largest))
             return False
         tolerance = excess_tolerance(self.rate)
         window_passed = self.passed - self.begin_passed
@@ -376,7 +378,9 @@ class _Held:
         if not self.is_on or step.is_unknown:
             # Full, unless it was made with another value: a change fills no bucket.
             full = min(burst, 1.0) if step.is_unsettled else burst
-            self.least, self.most, self.told = (-inf if step.is_unknown else full), burst + 1, None
+            # What passed before the change may count behind it, and was not taken from this bucket.
+            self.most, self.told = (inf if step.is_unsettled else burst + 1), None
+            self.least = -inf if step.is_unknown or step.is_hidden else full
         else:
             self._go_on(rate, burst, step)
         self.is_on, self.rate, self.burst = True, rate, burst
@@ -385,11 +389,10 @@ class _Held:
         if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
             self.told = None
         if step.is_unsettled:
-            # It may have been any other value meanwhile: what is positive was clipped to that one's burst, and a debt
-            # that was made at it may be as many seconds now.
-            if step.is_hidden and self.least < 0:
-                self.least = -inf
-            self.least, self.most = min(self.least, 1.0), (burst + 1 if step.is_hidden else self.most)
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
+            # stream a limit takes its new value when the next one joins.
+            self.least = -inf if step.is_hidden else min(self.least, 1.0)
+            self.most = burst + 1 if step.is_hidden else self.most
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
             self.least = max(self.least, min(self.least + slow * step.gap_s, self.burst))
@@ -654,7 +657,8 @@ class Account:
         before = self._before
         if before is None:
             is_known = self._notes.has_begin and not self._notes.is_torn(-1, line.seq)
-            return _Step(is_unknown=not is_known, is_unsettled=self._notes.changes_between(-1, line.seq) > 0)
+            changes = self._notes.changes_between(-1, line.seq)
+            return _Step(is_unknown=not is_known, is_unsettled=changes > 0, is_hidden=changes > 1)
         gap_s = (line.at_us[0] - before.at_us[1]) / 1e6
         gap_s = gap_s if gap_s > CONTIGUOUS_S else 0.0
         was, now = before.published, line.published
@@ -675,17 +679,18 @@ class Account:
             passed, lent = line.passed[unit], self._lent(line, bucket)
             is_over = over.add(line, line.duration_s, passed, line.largest[unit], lent) or is_over
             if over.is_unclear:
-                said = (
-                    f"{passed:,} {BUCKETS[unit]} passed while others were paid for: perhaps by what workers were lent"
-                )
+                over.room = max(over.room, line.tokens[bucket] or -inf)
+                said = f"{passed:,} {BUCKETS[unit]} were too many, or passed before: workers tell a little later"
                 self._doubt("lent", said, (line,))
         return is_over
 
     def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
         """What workers may have passed by what they were lent before, and whether the lines tell.
 
-        Half of a burst is lent at the most.
+        Half of a burst is lent at the most. What passed before there was a limit may count in its first line.
         """
+        if self._before is None and self._notes.changes_between(-1, line.seq):
+            return inf, False
         if line.idle_s is None:
             return (line.bursts[bucket] or 0.0) / 2, False
         return (0 if self._before is None else self._before.lent[bucket % 2]), True
@@ -880,7 +885,7 @@ class Account:
             tolerance = 0.01 + 1e-8 * (held.rate + passed + line.overflow[bucket])
             missing = expected - told
         else:
-            tolerance = 0.01 + held.rate * (1e-5 + 1e-3 * held.gap_s)
+            tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
             # Earned without room for it, perhaps before the line.
             least -= line.overflow[bucket]
             missing = least - told if told < least else min(0.0, most + line.lent[bucket % 2] - told)

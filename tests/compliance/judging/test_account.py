@@ -412,3 +412,14 @@ def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victi
 
 def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():
     assert "starved" not in doubts(judged(starved(lambda _second: 20)))
+
+
+def test_what_workers_passed_before_a_limit_was_set_may_count_in_its_first_line():
+    log = PlantedLog()
+    log.change()
+    for passed in (250, 100, 100):
+        log.limit(passed, **CALM)
+        log.second += 1
+    found = judged(log)
+    assert (excess(found) < 0, doubts(found)) == (True, {"lent"})
+    assert excess(judged(log, changes=(), changed_us=())) > 0
