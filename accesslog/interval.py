@@ -36,8 +36,9 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     exempt: bool = False
     """The topic is one of Pulsar's own, which ordinary limits do not count."""
     limit_levels: str | None = None
-    """Levels of all limits that the stream is under at the end of the interval, outermost first, with a blank between;
-    of one that is only observed none. Null in lines of older proxies."""
+    """Levels of all limits that hold for the stream at the end of the interval, outermost first, with a blank between;
+    of one that is only observed none. They are found from the policies, and not from what let the stream pass. Null in
+    lines of older proxies."""
     stream_id: int
     """The client's producer id or consumer id; unique within the connection."""
     producer_name: str

@@ -41,6 +41,7 @@ class Registry:
     Attributes:
         wired: Called with a stream that may be within other limits than before, or in another way, and the time.
         tuned: Called with a limiter that streams are within, when it has another value, and the time.
+        revision: Another one whenever `levels_of` may say something else of streams that are open.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
     """
@@ -54,6 +55,8 @@ class Registry:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.policies = policies
+        self.revision = 0
+        self._is_settled = True
         self.wired: Callable[[Stream, int], None] = lambda _stream, _now: None
         self.tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._gate = gate
@@ -142,6 +145,7 @@ class Registry:
         Limiters whose value is another one get it first. Where limits appear or go, streams follow one by one, each
         with what is in force when its turn comes. Not more than `SLICE` of both are done at once.
         """
+        self._begin_change()
         for change in changes:
             if change.only_tunes:
                 self._to_tune.update(dict.fromkeys(self._tuned_by(change)))
@@ -164,6 +168,7 @@ class Registry:
 
     def apply(self, now: int) -> None:
         """The policies are others: put them in force on every live stream, in one go."""
+        self._begin_change()
         self._to_rewire.update(dict.fromkeys(self._live))
         while self.is_changing:
             self.go_on(now)
@@ -180,6 +185,17 @@ class Registry:
     def retune(self, limits: dict[Scope, Limit], now: int) -> None:
         """Put other rates in force where they were measured anew, and wake who may go."""
         self._serve(self._limiters.retune(limits, now), now)
+
+    def levels_of(self, stream: Stream) -> list[str]:
+        """Levels of the limits that hold for a stream, outermost first: by the policies, whatever it is put within.
+
+        Of one that is over, and while changes are not in force everywhere, those that it is within.
+        """
+        known = self._live.get(stream)
+        if known is None or not self._is_settled or (self._backlogs is not None and self._backlogs.spares(stream)):
+            return [limiter.scope.level for limiter in stream.chain]
+        in_force = self.policies.in_force(stream.name.direction, *known)
+        return [entry.scope.level for entry in in_force if entry.limit.mode != "observe"]
 
     def live(self) -> list[Stream]:
         """Every stream that is open."""
@@ -210,7 +226,13 @@ class Registry:
         of = stream.connection if limiter.is_observed else stream
         return self._live.get(of) if isinstance(of, Stream) else None
 
+    def _begin_change(self) -> None:
+        self._is_settled = False
+        self.revision += 1
+
     def _end_change(self) -> None:
+        self._is_settled = True
+        self.revision += 1
         for scope in self.relative.scopes:
             if not self.limiters[scope].streams:
                 self.relative.forget(scope)

@@ -16,7 +16,7 @@ from limiter.stream import Stream
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import LogLines, Span, Writer
-from proxy.observe.periodic_lines import PeriodicLines
+from proxy.observe.periodic_lines import Levels, PeriodicLines
 from proxy.observe.rejects import Reject
 
 MOST_CHANGE_TEXT = 1000
@@ -57,6 +57,10 @@ class AccessLog:
     def deleted_files(self) -> int:
         """Closed files that were deleted because of their age or their total size."""
         return self.files.retention.deleted_files if self.files else 0
+
+    def levels_by(self, levels: Levels) -> None:
+        """Ask this for the levels of streams' limits from now on."""
+        self._periodic.levels = levels
 
     def interval(self, span: Span, stream: Stream, counted: dict[str, Any]) -> None:
         """What a stream did in `span`; `counted` is the line's from now on."""

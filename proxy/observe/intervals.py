@@ -77,6 +77,7 @@ class Intervals:
         """Begin; the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
+        self._log.levels_by(registry)
         journal.early = self._tell_early
         journal.cut = self._cut
         self._beat(last=False)

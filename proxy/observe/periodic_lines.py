@@ -5,7 +5,7 @@ which limit it has) is encoded once and kept for as long as it stays the same an
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from accesslog.record import IntervalLine, LimitLine
 from limiter.limiter import Limiter, Scope
@@ -43,17 +43,41 @@ class Known(Generic[T]):
         return len(self._now | self._before)
 
 
+class Levels(Protocol):
+    """Who knows of which levels the limits of streams are: a `Registry`."""
+
+    revision: int
+    """Another one whenever that may be something else."""
+
+    def levels_of(self, stream: Stream) -> list[str]:
+        """Of one stream, outermost first."""
+
+
+class ByChain:
+    """What streams are within, as long as nobody says what they should be within."""
+
+    revision = 0
+
+    def levels_of(self, stream: Stream) -> list[str]:
+        """Of one stream."""
+        return [limiter.scope.level for limiter in stream.chain]
+
+
 class PeriodicLines:
     """Makes them.
 
     Args:
         lines: Where they go.
         shown: What stands for a client's address.
+
+    Attributes:
+        levels: Asked for `limit_levels`: what passed a stream's limiters is not to say itself which these are.
     """
 
     def __init__(self, lines: LogLines, shown: Shown) -> None:
         self._lines = lines
         self._shown = shown
+        self.levels: Levels = ByChain()
         self._streams = Known[Stream]()
         self._limiters = Known[Limiter]()
 
@@ -68,7 +92,7 @@ class PeriodicLines:
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source)
-        state = (stream.name, connection.client_role, chains, limiter, value, narrow[2])
+        state = (stream.name, connection.client_role, chains, limiter, value, narrow[2], self.levels.revision)
         if stream.is_open:
             known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
         else:
@@ -120,7 +144,7 @@ class PeriodicLines:
             "client_role": connection.client_role,
             "resource_group": resource_group(stream),
             "exempt": parse_topic(name.topic).is_system,
-            "limit_levels": " ".join(one.scope.level for one in stream.chain),
+            "limit_levels": " ".join(self.levels.levels_of(stream)),
             "stream_id": name.stream_id,
             "producer_name": name.producer_name,
             "subscription": name.subscription,

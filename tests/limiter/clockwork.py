@@ -43,6 +43,7 @@ class Clockwork(Truths):
         self.active: set[Stream | Limiter] = set()
         self.told_early: list[Stream | Limiter] = []
         self.world.journal.early = self.told_early.append
+        self.world.journal.cut = self.cut
 
     def limits_of(self, stream: Stream) -> Iterable[tuple[Any, Limit]]:
         """Which limits what passes counts for; machines that know better than the gate say it themselves."""
@@ -204,6 +205,11 @@ class Clockwork(Truths):
         for one in [*(stream for stream in self.everyone() if stream.held), *self.rows()]:
             self.waited[one] += at - self.now
         self.world.clock.now = at
+
+    def cut(self, one: Stream | Limiter, _now: int) -> None:
+        """A limiter that its last stream has left reports no more; others do."""
+        if isinstance(one, Limiter) and not one.streams:
+            self.told_early.append(one)
 
     @rule()
     def read_journal(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from accesslog.delays import upper_bound_ms
 from accesslog.record import IntervalLine, LimitLine, Line
+from limiter.changes import change_of
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
@@ -140,3 +141,35 @@ def test_who_is_not_active_any_more_is_forgotten():
     assert len(known) == 1
     known.turn()
     assert len(known) == 0
+
+
+def test_levels_are_those_that_should_hold_whatever_a_stream_is_within(make_world, monkeypatch):
+    both = {"namespaces": {"acme/shop": {"publish": {"messages": 2}, "publish_total": {"messages": 9}}}}
+    world: World = make_world(limits=both)
+    registry = world.engine.registry
+    chains = registry._chains
+    monkeypatch.setattr(registry, "_chains", lambda *which: tuple(some[1:] for some in chains(*which)))
+    client, _ = publisher(world)
+    client >> send(0)
+    world.advance(1)
+    assert {limiter.scope.level for stream in registry.live() for limiter in stream.chain} == {"topic"}
+    assert [line.limit_levels for line in world.lines(IntervalLine)] == ["namespace topic"]
+
+
+def test_levels_of_a_change_that_did_not_reach_a_stream_are_those_of_that_change(make_world, monkeypatch):
+    world: World = make_world(limits=LIMITED)
+    client, _ = publisher(world)
+    client >> send(0)
+    world.advance(1)
+    registry = world.engine.registry
+    monkeypatch.setattr(registry._live, "concerned", lambda _change: [])
+    value = Value(Limit(rate(50)), "rest")
+    registry.policies.put("publish", Setting.NAMESPACE, "acme/shop", value)
+    change = change_of(("publish", Setting.NAMESPACE, "acme/shop"), None, value)
+    world.loop.run(world.engine.policies_changed, [change])
+    client >> send(1)
+    world.advance(1)
+    assert [line.limit_levels for line in world.lines(IntervalLine)] == [
+        "topic",
+        "namespace topic",
+    ]
