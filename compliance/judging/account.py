@@ -814,7 +814,7 @@ class Account:
         if waited_s <= 0:
             return None
         is_told = line.idle_s is not None
-        unexplained_s = max(lacking_s + min(vanished_s, waited_s), starved_s)
+        unexplained_s = max(min(lacking_s + vanished_s, waited_s), starved_s)
         late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
         short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
