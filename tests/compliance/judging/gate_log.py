@@ -51,6 +51,7 @@ class GateLog:
         self.limiters: dict[tuple[str, str], Limiter] = {}
         self.streams: list[Stream] = []
         self.ended = 0
+        self.began: dict[Scope, int] = {}
         self.seq = 0
         self.numbers = 0
         self.interval = NANOS_PER_SECOND
@@ -116,17 +117,18 @@ class GateLog:
 
     def write(self) -> None:
         streams, limiters = self.journal.empty()
-        span = self.ended, self.now
         taken = [(stream, self.tally.of_stream(self.tally.take_stream(stream, self.now))) for stream in streams]
         told = [(one, self.tally.of_limiter(self.tally.take_limiter(one, self.now))) for one in limiters]
         self.tally.end()
         for limiter, fields in told:
+            span = self.began.get(limiter.scope, self.ended), self.now
             key = limiter.scope.level, limiter.scope.name
             members = [(stream, said) for stream, said in taken if limiter in stream.chain]
             if members:
                 self._add(key, self._streams(limiter, members, span))
             self._add(key, self._line(limiter, fields, span))
         self.ended = self.now
+        self.began.clear()
 
     def _add(self, key: tuple[str, str], item: Item) -> None:
         self.items.setdefault(key, []).append(item)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from limiter.levels import Setting
+from limiter.limiter import Limiter
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode
 from limiter.stream import Stream
 from tests.compliance.judging.gate_log import GateLog, some_limit
@@ -22,6 +23,7 @@ class WorkersLog(GateLog):
         super().__init__(chance)
         self.world = Workers(workers)
         self.journal, self.gate = self.world.journal, self.world.gate
+        self.journal.cut = self.cut
         self.live: list[tuple[Worker, Stream]] = []
         self.reports_at = REPORT_NS
 
@@ -36,6 +38,12 @@ class WorkersLog(GateLog):
         self.world.limit(setting, name, limit)
         self.world.apply()
         self.world.deliver_all()
+
+    def cut(self, one: Stream | Limiter, now: int) -> None:
+        """A limit that nobody was under gets its value when somebody comes: its line begins there."""
+        if isinstance(one, Limiter) and now > self.ended:
+            assert one not in self.journal.limiters
+            self.began[one.scope] = now
 
     def join(self, worker: Worker, topic: str, *, by_entry: bool = False) -> Stream:
         stream = worker.open(topic, lambda _stream, _entry: None, by_entry=by_entry)
