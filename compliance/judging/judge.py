@@ -195,7 +195,14 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     settings = F.array(
         *(F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True))) for row in _SET)
     )
-    said = changes.where(F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after")))
+    of_setting = Over.partitionBy(*BOOT, "what", "setting", "name").orderBy("seq")
+    neighbours = {
+        "changed_before": F.coalesce(F.lag("seq").over(of_setting), F.lit(-1)),
+        "changed_again": F.coalesce(F.lead("seq").over(of_setting), F.lit(2**63 - 1)),
+    }
+    said = changes.withColumns(neighbours).where(
+        F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after"))
+    )
     wanted = said.select(
         *BOOT,
         F.col("what").alias("direction"),
@@ -203,6 +210,7 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         F.col("name").alias("of"),
         F.col("seq").alias("at"),
         F.col("start").alias("changed"),
+        *neighbours,
         *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
         F.inline(settings),
     ).where(F.col("of_setting") == F.col("own_setting"))
@@ -216,13 +224,16 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
     both = told.join(
         F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
     ).where(own == F.col("of"))
-    # The proxy ends lines before it changes anything: the next line may begin a little before the change.
-    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") >= F.col("changed"))
+    # Of many changes at once each limiter's line ends when its own value changes: the line at the change may be old.
+    is_before = (F.col("seq") < F.col("at")) | (F.col("start") < F.col("changed"))
+    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") > F.col("changed"))
+    is_before &= F.col("seq") > F.col("changed_before")
+    is_behind &= F.col("seq") < F.col("changed_again")
     place = F.struct("file", "seq", "line")
     times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
     behind = F.struct("value", *times, place.alias("place"))
     pairs = both.groupBy(*LIMITER, "at", "before", "after", "own_source").agg(
-        F.max_by("value", F.when(~is_behind, F.col("seq"))).alias("was"),
+        F.max_by("value", F.when(is_before, F.col("seq"))).alias("was"),
         F.min_by(behind, F.when(is_behind, F.col("seq"))).alias("now"),
     )
     numbers = F.coalesce("was.limit_messages", "was.limit_bytes").cast("long").cast("string")

@@ -39,6 +39,7 @@ def write_scenarios(folder):
         changed_in_vain("in-vain", "topic rest"),
         changed_in_vain("in-vain-too", "topic file"),
         changed_elsewhere(),
+        taken_away_and_set_again(),
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in (without_heartbeats(), planted("silent", 30)):
@@ -131,6 +132,19 @@ def changed_elsewhere():
     log.change(setting="topic_of_namespace", name="acme/orders", before=None, after='{"messages": 50}')
     for _ in range(10):
         log.tick(100)
+    return log
+
+
+def taken_away_and_set_again():
+    """Somebody removes the limit, and at once sets it as it was."""
+    log = planted("set-again", 10)
+    log.change(before='{"messages": 100}', after=None)
+    log.change(before=None, after='{"messages": 100}')
+    for _ in range(10):
+        log.tick(100)
+    log.lines = [
+        msgspec.structs.replace(one, source="topic rest") if hasattr(one, "source") else one for one in log.lines
+    ]
     return log
 
 

@@ -52,6 +52,7 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("in-vain", U, U),
         ("in-vain-too", U, U),
         ("elsewhere", C, C),
+        ("set-again", C, C),
         ("conflict", U, U),
     ],
 )
