@@ -144,6 +144,18 @@ class Permits:
         """The client still counts on these, which it asked for before."""
         self._withhold(permits)
 
+    def overdraw(self, permits: int) -> None:
+        """The broker took so many more for a delivery, as its metadata say, than limits count of it.
+
+        Else a consumer would be thought to have permits there, and be given none.
+        """
+        was_dry = self.at_broker <= 0
+        self._under_way.at_broker -= permits
+        self._count()
+        self._turned(was_dry=was_dry)
+        if self._meters:
+            self._settle()
+
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
         self._give_up()

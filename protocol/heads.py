@@ -20,9 +20,9 @@ class Heads:
     Attributes:
         max_size: Most bytes of a whole frame; may be changed at any time.
         max_messages: As many messages may be in an entry; may be changed, too. A SEND that says it holds more is an
-            error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it: it is not believed,
-            and counts as one message.
-        not_believed: Called with what was not believed, if it is set.
+            error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it: it counts as
+            `max_messages`.
+        not_believed: Called with whose such a MESSAGE is, and how many messages it says it holds, if it is set.
         kind: The command's type, of the frame that was read last.
         owner, messages: Of a payload frame: whose it is, and how many messages it holds.
         size: Its bytes behind the command: what the broker meters.
@@ -36,14 +36,14 @@ class Heads:
     def __init__(self, payload_kind: int, max_size: int) -> None:
         self.max_size: i64 = max_size
         self.max_messages: i64 = _MOST_MESSAGES
-        self.not_believed: Callable[[int], None] | None = None
+        self.not_believed: Callable[[int, int], None] | None = None
         self.kind: i64 = 0
         self.owner: i64 = 0
         self.messages: i64 = 0
         self.size: i64 = 0
         self.command_end: i64 = 0
         self._payload: i64 = payload_kind
-        self._doubted: list[int] = []
+        self._doubted: list[tuple[int, int]] = []
         self._layout = SendLayout()
         self._may_learn: bool = False
         self._fits: bool = False
@@ -104,8 +104,8 @@ class Heads:
             return
         doubted, self._doubted = self._doubted, []
         if self.not_believed is not None:
-            for messages in doubted:
-                self.not_believed(messages)
+            for owner, messages in doubted:
+                self.not_believed(owner, messages)
 
     def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
         """What `read` returns, of the frame at `at` whose command is there."""
@@ -128,6 +128,6 @@ class Heads:
             return length
         self.messages = messages_behind(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:
-            self._doubted.append(self.messages)
-            self.messages = 1
+            self._doubted.append((self.owner, self.messages))
+            self.messages = self.max_messages
         return length if self.messages > 0 else self.messages + at

@@ -25,6 +25,7 @@ from limiter.workers.letters import (
     Letter,
     Named,
     Opened,
+    Overdrawn,
     Recalled,
     Rejected,
     Released,
@@ -101,6 +102,10 @@ class Deputy(Passage):
     def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
         """A consumer asks for permits, or has been given some as nothing limits it."""
         self._mail.tell(Asked(self._accounts[stream].number, permits, is_granted))
+
+    def overdraw(self, stream: Stream, permits: int) -> None:
+        """For a delivery the broker took so many more permits of a consumer than limits count of it."""
+        self._mail.tell(Overdrawn(self._accounts[stream].number, permits))
 
     def forgo(self, stream: Stream) -> None:
         """A consumer wants no more permits, nor those that are on their way."""

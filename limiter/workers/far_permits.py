@@ -47,6 +47,10 @@ class FarPermits(Permits):
         if ask_again and messages:
             self._deputy.ask_again(self._stream, messages)
 
+    def overdraw(self, permits: int) -> None:
+        """The broker took more than limits count."""
+        self._deputy.overdraw(self._stream, permits)
+
     def forgo(self) -> None:
         """The consumer is about to end."""
         self._deputy.forgo(self._stream)

@@ -10,6 +10,7 @@ from limiter.workers.letters import (
     Forgone,
     Named,
     Opened,
+    Overdrawn,
     Passed,
     Question,
     Report,
@@ -38,6 +39,8 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912
             judge.named(number, producer_name, now)
         case Forgone(number):
             judge.forgone(number)
+        case Overdrawn(number, permits):
+            judge.overdrawn(number, permits)
         case Discarded(number, entries, messages, size):
             judge.discarded(number, (entries, messages, size))
         case Behind(number, entries, messages, size):

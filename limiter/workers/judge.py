@@ -177,6 +177,12 @@ class Judge:
         else:
             mirror.stream.permits.ask(permits)
 
+    def overdrawn(self, number: int, permits: int) -> None:
+        """The broker took more of a consumer's permits than limits count."""
+        mirror = self._mirrors.get(number)
+        if mirror is not None and mirror.stream.permits is not None:
+            mirror.stream.permits.overdraw(permits)
+
     def forgone(self, number: int) -> None:
         """A consumer wants no more."""
         mirror = self._mirrors.get(number)

@@ -135,6 +135,13 @@ class Question(Letter, tag=13):
     number: int
 
 
+class Overdrawn(Letter, tag=14):
+    """For a delivery the broker took so many more permits of a consumer than limits count of it."""
+
+    stream: int
+    permits: int
+
+
 class Wired(Letter, tag=21):
     """A stream is within these limits from now on.
 
@@ -211,6 +218,7 @@ Report = (
     | Confirmed
     | Behind
     | Question
+    | Overdrawn
 )
 """What a worker says."""
 Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected

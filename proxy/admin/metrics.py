@@ -76,7 +76,7 @@ class SluiceCollector(Collector):
         yield _admin_forwarded(self._engine.counters)
         yield _counter(
             "sluice_batches_not_believed",
-            "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as one",
+            "Delivered batches that say they hold more messages than publish.max_batch_messages, counted as so many",
             self._engine.counters.batches_not_believed,
         )
         yield _reloads(self._engine.counters)

@@ -48,7 +48,7 @@ class Publish(_Section):
         100_000,
         gt=0,
         description="messages that a batch may say it holds, and its limits are charged: a SEND of more ends its "
-        "connection, a delivery of more counts as one message",
+        "connection, a delivery of more counts as so many",
     )
     max_pending: Whole = Field(
         0,

@@ -21,12 +21,12 @@ class Disbelief:
         self._lines = RareLines(clock)
 
     def met(self, messages: int, client: str) -> None:
-        """A batch was delivered to `client` that says it holds so many messages; it counts as one."""
+        """A batch was delivered to `client` that says it holds so many messages; it counts as fewer."""
         self._counters.batches_not_believed += 1
         batches = self._lines.due("batch")
         if batches:
             structlog.get_logger().warning(
-                "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as one",
+                "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as so many",
                 messages=messages,
                 client=client,
                 batches=batches,

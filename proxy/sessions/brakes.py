@@ -41,13 +41,21 @@ def bound(engine: Engine, connection: Connection, client: Leg, relays: tuple[Rel
 
 
 def _bound_batches(engine: Engine, connection: Connection, to_broker: Relay, to_client: Relay) -> None:
-    """A publish beyond the bound is an error; a delivery is not believed.
+    """A publish beyond the bound is an error; a delivery counts as the bound.
 
-    Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks.
+    Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks. The
+    broker takes as many permits as the metadata say.
     """
+
+    def met(consumer_id: int, messages: int) -> None:
+        engine.disbelief.met(messages, connection.client_address)
+        stream = to_client.streams.get(consumer_id)
+        if stream is not None and stream.permits is not None:
+            stream.permits.overdraw(messages - most)
+
     most = engine.config.publish.max_batch_messages
     to_broker.scanner.heads.max_messages = to_client.scanner.heads.max_messages = most
-    to_client.scanner.heads.not_believed = lambda messages: engine.disbelief.met(messages, connection.client_address)
+    to_client.scanner.heads.not_believed = met
 
 
 def _bound_pending(pending: PendingPublishes, to_broker: Relay, to_client: Relay) -> None:

@@ -42,6 +42,11 @@ class Consumer:
         if self.worker.world.offer(self.worker, self.stream, messages, 10 * messages):
             self._receive(messages)
 
+    def overdraw(self, permits: int) -> None:
+        """The broker took more for what it delivered than limits count."""
+        self.at_broker -= permits
+        self.worker.deputy.overdraw(self.stream, permits)
+
     def redeliver(self) -> None:
         """What is held is dropped, and will come again; the client still counts on it."""
         messages = self._drop()
@@ -113,6 +118,8 @@ class Busy:
                 for _ in range(random.randrange(30)):
                     if consumer.at_broker > 0 and not consumer.is_leaving:
                         consumer.deliver(random.choice((1, 1, 5)))
+                if random.random() < 0.1 and not consumer.is_leaving:
+                    consumer.overdraw(random.randrange(1, 50))
             case 4:
                 for _ in range(random.randrange(20)):
                     worker = random.choice(world.workers)

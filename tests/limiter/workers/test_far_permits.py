@@ -3,7 +3,7 @@
 from limiter.stream import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
-from limiter.workers.letters import Asked, Forgone, Wired, Withdrawn
+from limiter.workers.letters import Asked, Forgone, Overdrawn, Wired, Withdrawn
 from tests.limiter.workers.together import WHOSE, Bells
 
 
@@ -26,6 +26,8 @@ def test_what_is_asked_for_is_told() -> None:
     assert deputy.take() == [Asked(1, 7, is_granted=True)]
     assert not permits.ask(2**32 - 1), "its FLOW cannot go on as it is: the judge grants it in parts"
     assert deputy.take() == [Asked(1, 2**32 - 1, is_granted=False)]
+    permits.overdraw(99_999)
+    assert deputy.take() == [Overdrawn(1, 99_999)]
     permits.forgo()
     assert deputy.take() == [Forgone(1)]
 

@@ -105,6 +105,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
     judge.withdrawn(5, 3, 0)
     judge.discarded(5, (1, 1, 1))
     judge.asked(5, 3, is_granted=False)
+    judge.overdrawn(5, 3)
     judge.forgone(5)
     judge.named(5, "p", 0)
     judge.close(5, 0)

@@ -20,6 +20,7 @@ from tests.proxy.wire import (
     PONG,
     TOPIC,
     active,
+    body,
     close_consumer,
     end_of_topic,
     flow,
@@ -171,7 +172,7 @@ def test_a_connection_to_another_broker_has_deliveries_of_its_own(ten_a_second: 
 
 
 @pytest.mark.parametrize("messages_said", [101, 2**31 - 1])
-def test_a_batch_that_says_more_than_is_believed_costs_the_limit_one_message(
+def test_a_batch_that_says_more_than_is_believed_costs_the_limit_the_most_that_is(
     make_world: Make, messages_said: int
 ) -> None:
     """Its metadata is its publisher's, and no broker checks it; nobody else is to wait weeks for it."""
@@ -182,6 +183,28 @@ def test_a_batch_that_says_more_than_is_believed_costs_the_limit_one_message(
     broker >> [message(0, messages=messages_said), message(1)]
     client << message(0, messages=messages_said)
 
-    world.advance(0.1)
+    world.advance(9.8)
+    client << NOTHING
+    world.advance(0.3)
     client << message(1)
     assert world.counters.batches_not_believed == 1
+
+
+def test_who_is_sent_such_a_batch_gets_all_the_permits_again_that_the_broker_took(make_world: Make) -> None:
+    """It took what the metadata say: a consumer that were thought to have some left would be given none for ever."""
+    limits = {"proxy": {"dispatch": {"messages": 1000}}}
+    world = make_world(limits=limits, publish={"max_batch_messages": 100})
+    client, broker = consumer(world, permits=1000)
+    broker >> message(0, messages=100_001)
+    client << message(0, messages=100_001)
+    broker.heard()
+
+    client >> flow(100_001)
+    granted = 0
+    for _ in range(20):
+        world.advance(1)
+        granted += sum(body(frame).message_permits for frame in broker.heard())
+    (stream,) = world.engine.registry.live()
+    assert granted > 100_001 - 1000
+    assert stream.permits is not None
+    assert stream.permits.at_broker == 1000 - 100_001 + granted
