@@ -46,10 +46,11 @@ def _bound_batches(engine: Engine, connection: Connection, to_broker: Relay, to_
     Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks. The
     broker takes as many permits as the metadata say.
     """
+    streams = to_client.streams  # and not the relay, which has the scanner: it would be garbage to be searched for
 
     def met(consumer_id: int, messages: int) -> None:
         engine.disbelief.met(messages, connection.client_address)
-        stream = to_client.streams.get(consumer_id)
+        stream = streams.get(consumer_id)
         if stream is not None and stream.permits is not None:
             stream.permits.overdraw(messages - most)
 
