@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from demo.processes import DemoError, Processes, sluice
+from loadgen.real.ports import free_port
 from protocol.topic_name import parse_topic
 
 STANDIN_START_S = 20.0
@@ -48,13 +49,6 @@ def warm_up(processes: Processes, folder: Path, service_url: str) -> None:
     options += ["--seconds", str(WARM_UP_S), "--out", str(folder / "warm-up.json")]
     processes.start("warm-up", sluice("load", *options))
     processes.wait_for_end("warm-up", WARM_UP_LONGEST_S, lambda: None)
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _accepts(address: str) -> bool:

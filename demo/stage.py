@@ -12,13 +12,14 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
-from demo.brokers import WARM_UP_S, free_port, start_real, start_standin, warm_up
+from demo.brokers import WARM_UP_S, start_real, start_standin, warm_up
 from demo.folder import claimed
 from demo.live import LivePicture
 from demo.processes import DemoError, Processes, sluice
 from demo.rates import RateMeter
 from demo.verdict import Check, all_checks
 from demo.watch import Watch
+from loadgen.real.ports import free_port
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"

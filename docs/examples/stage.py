@@ -20,11 +20,12 @@ from pathlib import Path
 import _pulsar
 import pulsar
 
-from demo.brokers import free_port, start_standin
+from demo.brokers import start_standin
 from demo.processes import DemoError, Processes, sluice
 from demo.verdict import Check
 from docs.examples.traffic import Receiver, Standstill
 from loadgen.load.clients import ClientError, Clients
+from loadgen.real.ports import free_port
 
 ROW_S = 0.5
 LONGEST_S = 60.0

@@ -17,6 +17,7 @@ from loadgen.bench.frames import send_frame
 from loadgen.bench.scrape import scrape
 from loadgen.bench.stage import CpuClock, settle
 from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, Kind
+from loadgen.real.ports import free_ports
 from loadgen.real.tethered_process import TetheredProcess
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
@@ -263,7 +264,7 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
     Raises:
         TimeoutError: If one of them does not listen in time.
     """
-    port, broker_port, admin = _free_ports(3)
+    port, broker_port, admin = free_ports(0, 0, 0)
     config = folder / "sluice.yaml"
     config.write_text(json.dumps({**more, "workers": workers}))  # JSON is YAML
     broker = TetheredProcess([sys.executable, "-m", "loadgen.hostile.broker", str(broker_port)], folder / "broker.log")
@@ -282,11 +283,3 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
     finally:
         sluice.stop()
         broker.kill()
-
-
-def _free_ports(number: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports

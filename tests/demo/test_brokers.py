@@ -1,5 +1,4 @@
 import json
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import demo.brokers
-from demo.brokers import WARM_UP, free_port, start_real, warm_up
+from demo.brokers import WARM_UP, start_real, warm_up
 from demo.processes import DemoError, Processes
+from loadgen.real.ports import free_port
 
 PUBLISHES_TO = ["persistent://b/n2/x", "persistent://a/n1/x", "persistent://b/n2/y"]
 
@@ -83,11 +83,6 @@ def test_a_broker_is_warmed_up_with_a_load_straight_to_it(tmp_path: Path) -> Non
     urls = [command[command.index(option) + 1] for option in ("--service-url", "--verify-url")]
     assert urls == ["pulsar://here"] * 2
     assert command[command.index("--scenario") + 1] == str(WARM_UP)
-
-
-def test_a_free_port_can_be_listened_on() -> None:
-    with socket.create_server(("127.0.0.1", free_port())):
-        pass
 
 
 def test_an_address_nobody_listens_on_does_not_accept() -> None:

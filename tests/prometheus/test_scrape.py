@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +11,7 @@ import urllib.request
 import pytest
 import yaml
 
+from loadgen.real.ports import free_port
 from tests.loadgen.standin.conftest import running_broker
 from tests.real.sluice_process import start_sluice
 from tests.real.traffic import quiet_client
@@ -34,8 +34,7 @@ def prometheus(tmp_path):
             "scrape_configs": [{"job_name": "sluice", "static_configs": [{"targets": [target]}]}],
         }
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         command = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--web.listen-address={address}"]
         command += [f"--storage.tsdb.path={tmp_path / 'data'}"]
         running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))

@@ -1,6 +1,5 @@
 """`sluice serve` as a real process in front of a broker, or the broker itself in its place."""
 
-import socket
 import sys
 import time
 import urllib.request
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from loadgen.real.ports import free_ports
 from loadgen.real.tethered_process import TetheredProcess
 from tests.real.pulsar_rest import PulsarRest
 
@@ -59,7 +59,7 @@ def start_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> Sluic
     """Start one on free ports and wait until it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sluice.yaml").write_text(yaml.safe_dump(config))
-    listen, admin = _free_addresses(2)
+    listen, admin = (f"127.0.0.1:{port}" for port in free_ports(0, 0))
     access_log = folder / "access-log"
     command = [sys.executable, "-m", "sluice", "serve", "--config", str(folder / "sluice.yaml")]
     command += ["--listen", listen, "--broker", broker_url, "--admin", admin, "--access-log", str(access_log)]
@@ -87,11 +87,3 @@ def _is_ready(admin_url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def _free_addresses(count: int) -> list[str]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = ["{}:{}".format(*listener.getsockname()) for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return addresses

@@ -159,7 +159,7 @@ def _ways(pipeline: list[Said]) -> set[tuple[tuple[tuple[int, Any], ...], frozen
     return found
 
 
-TRIALS, SENDS = 10, 500
+FEWEST_TRIALS, MOST_TRIALS, SENDS = 10, 100, 500
 
 
 def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, namespace: str, rest: PulsarRest) -> None:
@@ -169,7 +169,14 @@ def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, name
     """
     behind: Counter[tuple[str, int]] = Counter()
     sends = b"".join(Said("SEND", ((1, 1), (2, number)), payload=10).encoded() for number in range(SENDS))
-    for trial in range(TRIALS):
+
+    def both_were_seen() -> bool:
+        answers = behind["the broker's", c.SEND_RECEIPT] + behind["the broker's", c.SEND_ERROR]
+        return behind["the client's", c.MESSAGE] > 0 and answers > 0
+
+    for trial in range(MOST_TRIALS):  # how much is behind depends on how fast the broker is just now
+        if trial >= FEWEST_TRIALS and both_were_seen():
+            break
         topic = topic_name(namespace, f"closed-{trial}")
         rest.create_topic(topic)
         with RawClient(real_broker.service_url) as publisher, RawClient(real_broker.service_url) as consumer:
@@ -180,7 +187,7 @@ def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, name
             publisher.say(sends + _command("CLOSE_PRODUCER", topic, 2).encoded())
             behind.update(_behind("the client's", publisher, c.SUCCESS))
             consumer.say(Said("FLOW", ((1, 1), (2, 1000))).encoded())
-            consumer.hear(1 + 5 * trial)
+            consumer.hear(1 + 5 * (trial % FEWEST_TRIALS))
             consumer.say(_command("CLOSE_CONSUMER", topic, 2).encoded())
             behind.update(_behind("the client's", consumer, c.SUCCESS))
             publisher.say(_command("PRODUCER", topic, 3).encoded())
@@ -190,8 +197,7 @@ def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, name
             publisher.say(sends)
             behind.update(_behind("the broker's", publisher, c.CLOSE_PRODUCER))
     assert behind["the client's", c.SEND_RECEIPT] == 0
-    assert behind["the client's", c.MESSAGE] > 0
-    assert behind["the broker's", c.SEND_RECEIPT] + behind["the broker's", c.SEND_ERROR] > 0
+    assert both_were_seen()
 
 
 def _behind(whose: str, client: RawClient, close: int) -> Counter[Any]:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pyspark
 import pytest
 
 from compliance.java import find_java
+from loadgen.real.ports import free_port
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.stream.job_process import wait_until
 from tests.compliance.stream.recount import assert_all_there
@@ -26,12 +26,6 @@ DEPLOY = "org.apache.spark.deploy"
 def environment():
     ours = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(SPARK), "JAVA_TOOL_OPTIONS": QUICK_JAVA}
     return os.environ | ours | {"PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
-
-
-def free_port():
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
 
 
 @contextlib.contextmanager
