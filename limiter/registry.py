@@ -9,8 +9,9 @@ from limiter.changes import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change
 from limiter.gate import Gate
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
-from limiter.limiters import Limiters
+from limiter.limiters import Kept, Limiters
 from limiter.live_streams import LiveStreams
+from limiter.networks import counted_as
 from limiter.observed import Observer
 from limiter.permit_meter import PermitMeter
 from limiter.permits import Permits
@@ -24,6 +25,10 @@ SLICE = 100
 """Streams whose limits are found anew in one go: 1 to 3 ms."""
 
 
+def _nobody_counts(address: str, more: int) -> None:
+    """Where memory is not bounded."""
+
+
 class Registry:
     """Puts every stream within the limits that apply to it, when it opens and when policies change.
 
@@ -34,6 +39,7 @@ class Registry:
         rules: How deliveries are counted and asked for.
         clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
             spare those.
+        kept: Told what limiters take, and for which address each is kept.
 
     Raises:
         ValueError: If the rules spare them, and there is no clock.
@@ -46,13 +52,14 @@ class Registry:
             called once a second if a stream does something, or if they are moving.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         policies: Policies,
         gate: Gate,
         observer: Observer,
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
+        kept: Kept = _nobody_counts,
     ) -> None:
         self.policies = policies
         self.revision = 0
@@ -66,7 +73,7 @@ class Registry:
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
-        self._limiters = Limiters(self.relative, gate.journal.retuned)
+        self._limiters = Limiters(self.relative, gate.journal.retuned, kept)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -129,10 +136,9 @@ class Registry:
         """Those at work."""
         return self._limiters.by_scope
 
-    @property
-    def forgiven(self) -> int:
-        """Limiters that were forgotten although tokens were taken of them; see `Limiters`."""
-        return self._limiters.forgiven
+    def make_room(self, now: int) -> None:
+        """Somebody is to be refused as too much is kept for his address: forget what nobody needs, if it is there."""
+        self._forget(self._limiters.make_room(now))
 
     @property
     def is_changing(self) -> bool:
@@ -216,7 +222,7 @@ class Registry:
         entry = self.policies.in_force_at(level, direction, *known)
         if entry is None or (entry.limit.mode == "observe") != limiter.is_observed:
             return
-        self._put(entry, known[0].full, now)
+        self._put(entry, known[0].full, counted_as(known[1].address), now)
 
     def _anybody_of(self, limiter: Limiter) -> tuple[Topic, Client] | None:
         """One of its streams is as good as another: what is limited says what its value is."""
@@ -239,7 +245,10 @@ class Registry:
 
     def _rest(self, left: Iterable[Limiter], now: int) -> None:
         """A stream has left these limiters."""
-        for limiter in self._limiters.rest(left, now):
+        self._forget(self._limiters.rest(left, now))
+
+    def _forget(self, limiters: list[Limiter]) -> None:
+        for limiter in limiters:
             self._gate.journal.forgotten(limiter)
 
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
@@ -298,14 +307,15 @@ class Registry:
             return (), ()
         topic, client = self._live[stream]
         in_force = self.policies.in_force(stream.name.direction, topic, client)
-        found = [self._put(entry, topic.full, now) for entry in in_force]
+        address = counted_as(client.address)
+        found = [self._put(entry, topic.full, address, now) for entry in in_force]
         return tuple([one for one in found if not one.is_observed]), tuple([one for one in found if one.is_observed])
 
-    def _put(self, entry: InForce, topic: str, now: int) -> Limiter:
+    def _put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
         """Its limiter; where that counts something else from now on, all its consumers follow."""
         known = self.limiters.get(entry.scope)
         before = known.meters if known is not None else ()
-        limiter = self._limiters.put(entry, topic, now)
+        limiter = self._limiters.put(entry, topic, address, now)
         if limiter is known and limiter.meters != before:
             self._to_rewire.update(dict.fromkeys(limiter.streams))
         return limiter

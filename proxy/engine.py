@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from limiter.changes import Change
 from limiter.gate import Gate
 from limiter.journal import Journal
+from limiter.limiters import Kept
 from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
@@ -30,6 +31,9 @@ class NearEngine(Engine):
         counters: What the data path counts into.
         activity: Called when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
+
+    Attributes:
+        kept: Told what limiters take, and for which address; the supervisor of workers sets another one.
     """
 
     gate: Gate
@@ -52,13 +56,17 @@ class NearEngine(Engine):
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         observer = Observer(rehearsals.wake_at, self.journal, budget)
         rehearsals.connect(observer.gate)
-        self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock)
+        self.kept: Kept = self.memory.add
+        self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock, self._kept)
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
 
     def admittance(self, connection: Connection, client: Leg) -> Admittance:  # noqa: ARG002 - a worker's needs it
         """What a session asks whether its client, its lookups and its streams may come in."""
         return NearAdmittance(self.admission, connection, self.rejects)
+
+    def _kept(self, address: str, more: int) -> None:
+        self.kept(address, more)
 
     def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
         """Put changed policies in force on live streams, as of now, those of many soon.

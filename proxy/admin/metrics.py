@@ -85,7 +85,9 @@ class SluiceCollector(Collector):
         yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
         yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
         yield _counter("sluice_client_memory_refused", "Commands refused as too much was kept", memory.refused)
-        yield _gauge("sluice_client_memory_used_bytes", "Bytes kept of streams, requests and CONNECTs", memory.used)
+        yield _gauge(
+            "sluice_client_memory_used_bytes", "Bytes kept of streams, limiters, requests and CONNECTs", memory.used
+        )
         yield _gauge("sluice_client_memory_most_bytes", "Most that it has been since the start", memory.most)
         yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
         yield _gauge(
@@ -95,11 +97,6 @@ class SluiceCollector(Collector):
         )
         yield from _trust(self._engine.counters)
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
-        yield _counter(
-            "sluice_limiters_forgiven",
-            "Limiters of which tokens were taken, and that were forgotten because there were too many",
-            self._engine.registry.forgiven,
-        )
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)

@@ -64,7 +64,7 @@ class ClientMemory(_Section):
     connection: Size = Field(
         128 * 1024**2,
         gt=0,
-        description="bytes for one connection, some 20,000 producers or consumers; a command beyond it is refused",
+        description="bytes for one connection, some 40,000 producers or consumers; a command beyond it is refused",
     )
     total: Size = Field(
         512 * 1024**2,

@@ -54,10 +54,10 @@ from proxy.sessions.requests import Requests
 
 MOST_STREAMS = 65_536
 """Producers and consumers of one connection."""
-STREAM_MEMORY = 6 * 1024
-"""Bytes that a stream and its limits take beside their names."""
+STREAM_MEMORY = 3 * 1024
+"""Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/limiters.py`)."""
 _COPIES = 4
-"""Times that a name is kept: as the stream's, its limits', and in what finds them."""
+"""Times that a name is kept: as the stream's, in what finds it, and in what is to be told of it."""
 
 
 class NameTooLongError(ProtocolError):

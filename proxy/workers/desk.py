@@ -31,6 +31,7 @@ from proxy.workers.letters import (
     Enter,
     Here,
     Hit,
+    Kept,
     Knock,
     Left,
     Ready,
@@ -59,15 +60,17 @@ class Desk:
         lost: Called when nothing more is heard of the worker, which need not have ended yet; `write_off` is for when
             it has.
         silent: Called when it does not do anything any more.
+        kept: Gives what is kept here for clients, that the worker is to count.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         engine: NearEngine,
         access: AccessLog,
         court: Court,
         lost: Callable[[], None],
         silent: Callable[[], None],
+        kept: Callable[[], list[Kept]] = list,
     ) -> None:
         self.judge = Judge(engine.registry, engine.gate, self._soon, court)
         self._doorkeeper = Doorkeeper(engine.admission, self._soon)
@@ -80,6 +83,7 @@ class Desk:
         self._engine = engine
         self._access = access
         self._when_lost = lost
+        self._kept = kept
         self._sums = Sums(engine.counters)
         self._elsewhere = dict.fromkeys(_ELSEWHERE, 0)
         self._connections: dict[int, Connection] = {}
@@ -119,6 +123,10 @@ class Desk:
     def bounds(self) -> Bounds:
         """What the worker is to ask for before it lets somebody in."""
         return Bounds(sorted(self._engine.admission.in_force))
+
+    def kept(self) -> list[Kept]:
+        """What the worker is to count as taken by its clients from its start on."""
+        return self._kept()
 
     def ask(self) -> asyncio.Event:
         """Have the worker tell all that it has counted; set when it has."""
@@ -206,6 +214,8 @@ class Desk:
             pool.used_elsewhere(more)
         else:
             pool.refused += more
+            if of == "memory":
+                self._engine.registry.make_room(self._engine.clock())
 
     def _ended(self, letter: Ended) -> None:
         connection = _connection(letter.whose)

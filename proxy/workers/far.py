@@ -57,6 +57,9 @@ class FarRegistry:
         stream.is_open = False
         return self._deputy.close(stream, now)
 
+    def make_room(self, now: int) -> None:
+        """The supervisor, who has the limiters, forgets some when it is told how often somebody was refused."""
+
 
 class FarEngine(Engine):
     """The parts of a worker that outlive a session.

@@ -140,7 +140,14 @@ class Left(Letter, tag=58):
     number: int
 
 
+class Kept(Letter, tag=59):
+    """The worker's part of what the supervisor's limiters take that are kept for clients at an address, in bytes."""
+
+    address: str
+    size: int
+
+
 Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Left
 """What a worker says."""
-Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted
+Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted | Kept
 """What its supervisor says."""

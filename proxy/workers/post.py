@@ -162,7 +162,7 @@ class Post:
         await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
         self.desk = desk
         config = self._engine.config.model_copy(update={"listen": self._address})
-        desk.channel.send([Hello(told(config), self.index, self._next_id, config.workers), desk.bounds()])
+        desk.channel.send([Hello(told(config), self.index, self._next_id, config.workers), desk.bounds(), *desk.kept()])
         desk.expect()
         self._engine.sessions.add(desk)
         for rule in self._engine.blocklist.rules.all():

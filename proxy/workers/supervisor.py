@@ -17,6 +17,8 @@ from proxy.brokers.targets import split_address
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.workers.desk import Desk
+from proxy.workers.letters import Kept
+from proxy.workers.limiter_memory import LimiterMemory
 from proxy.workers.post import Post
 
 START_S = 30.0
@@ -38,9 +40,11 @@ class Supervisor:
         self._access = access
         self._court = Court(engine.gate, self._recall)
         self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
+        self._memory = LimiterMemory(engine.config.workers, self._tell)
         self._reserved: socket.socket | None = None
         engine.registry.wired = self._wired
         engine.registry.tuned = self._tuned
+        engine.kept = self._memory.add
         engine.blocklist.removed = self._unblocked
         engine.admission.changed = self._bounds_changed
 
@@ -77,10 +81,14 @@ class Supervisor:
             await asyncio.wait_for(asyncio.gather(*(one.wait() for one in told)), _ANSWER_S)
 
     def _new_desk(self, post: Post) -> Desk:
-        return Desk(self._engine, self._access, self._court, post.cut_off, post.silent)
+        return Desk(self._engine, self._access, self._court, post.cut_off, post.silent, self._memory.letters)
 
     def _desks(self) -> list[Desk]:
         return [post.desk for post in self._posts if post.desk is not None]
+
+    def _tell(self, letter: Kept) -> None:
+        for desk in self._desks():
+            desk.channel.send([letter])
 
     def _recall(self, limiter: Limiter) -> None:
         for desk in self._desks():

@@ -33,6 +33,7 @@ from proxy.workers.letters import (
     Hello,
     Here,
     Hit,
+    Kept,
     Knock,
     NotAdmitted,
     Ready,
@@ -66,6 +67,7 @@ class Worker:
         self._admission = FarAdmission(self._ask)
         self._is_waking = False
         self._reporting: asyncio.TimerHandle | None = None
+        self._kept: dict[str, int] = {}
         self._elsewhere = (0, 0, 0, 0, 0)
         self._tasks = Tasks()
         self._deputy: Deputy
@@ -97,13 +99,12 @@ class Worker:
             case Hello():
                 self._set_up(letter)
                 self._tasks.start(self._or_end(self._start()), "start")
-            case Blocked((kind, name, within), reason, since_ns, _origin):
-                self._engine.blocklist.put(Key(Kind(kind), name, within), Order(reason, since_ns), quietly=True)
-                self.sometime()
-            case Unblocked((kind, name, within)):
-                self._engine.blocklist.put(Key(Kind(kind), name, within), None, quietly=True)
+            case Blocked() | Unblocked():
+                self._block(letter)
             case Bounds() | Admitted() | NotAdmitted():
                 self._admit(letter)
+            case Kept(address, size):
+                self._keep(address, size)
             case Tell():
                 self._report()
                 self.channel.send([Told()])
@@ -113,6 +114,18 @@ class Worker:
                 self._tasks.start(self._or_end(self._stop()), "stop")
             case _:
                 self._obey(letter)
+
+    def _block(self, letter: Blocked | Unblocked) -> None:
+        kind, name, within = letter.key
+        order = Order(letter.reason, letter.since_ns) if isinstance(letter, Blocked) else None
+        self._engine.blocklist.put(Key(Kind(kind), name, within), order, quietly=True)
+        if order is not None:
+            self.sometime()
+
+    def _keep(self, address: str, size: int) -> None:
+        self._engine.memory.add(address, size - self._kept.pop(address, 0))
+        if size:
+            self._kept[address] = size
 
     def _admit(self, letter: Bounds | Admitted | NotAdmitted) -> None:
         """Whatever goes wrong with one client, all others go on."""

@@ -171,7 +171,7 @@ class Levels(Clockwork):
         stream = self.new_stream()
         self.who[stream] = who
         topic = parse_topic(who.whole + who.partition)
-        self.registry._limiters._kept = 0
+        self.registry._limiters._most_full = 0
         self.registry.open(stream, topic, self.now, Client(who.producer, who.role, who.address))
 
     @precondition(lambda self: self.streams)
@@ -194,7 +194,7 @@ class Levels(Clockwork):
         self.ledger.values_changed()
         before = self.tokens()
         self.put(setting, limit)
-        self.registry._limiters._kept = 0
+        self.registry._limiters._most_full = 0
         self.registry.apply(self.now)
         self.gave_nothing(before)
 

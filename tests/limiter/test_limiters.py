@@ -1,9 +1,11 @@
 """The table of limiters: who is made, changed, replaced and forgotten."""
 
+from collections import Counter
+
 import pytest
 
 from limiter.limiter import Scope
-from limiter.limiters import Limiters
+from limiter.limiters import LIMITER_MEMORY, LOOKED_AT, Limiters
 from limiter.policies import InForce
 from limiter.rates import NANOS_PER_SECOND, Limit, Published, rate
 from limiter.relative_limits import RelativeLimits
@@ -15,12 +17,25 @@ TEN = Limit(rate(10))
 
 
 @pytest.fixture
-def limiters() -> Limiters:
-    return Limiters(RelativeLimits(), lambda _limiter, _now: None)
+def kept() -> Counter[str]:
+    """Bytes by the address that they are kept for."""
+    return Counter()
+
+
+@pytest.fixture
+def limiters(kept: Counter[str]) -> Limiters:
+    def count(address: str, more: int) -> None:
+        kept[address] += more
+
+    return Limiters(RelativeLimits(), lambda _limiter, _now: None, count)
 
 
 def put(limiters: Limiters, limit: Limit, source: str = "topic file", now: int = 0):
-    return limiters.put(InForce(SCOPE, limit, source), TOPIC, now)
+    return limiters.put(InForce(SCOPE, limit, source), TOPIC, "192.0.2.1", now)
+
+
+def put_named(limiters: Limiters, name: str, address: str = "192.0.2.1", limit: Limit = TEN):
+    return limiters.put(InForce(SCOPE._replace(name=name), limit, ""), TOPIC, address, 0)
 
 
 def test_what_applies_to_two_streams_is_one_limiter(limiters: Limiters) -> None:
@@ -72,8 +87,8 @@ def test_a_measured_value_is_put_in_force_with_its_meter(limiters: Limiters) -> 
 
 
 def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: Limiters) -> None:
-    limiters._kept = 0
-    made = [limiters.put(InForce(SCOPE._replace(name=name), TEN, ""), TOPIC, 0) for name in "abc"]
+    limiters._most_full = 0
+    made = [put_named(limiters, name) for name in "abc"]
     made[1].charge(1, 0, 0)
     assert limiters.rest(made, 0) == [made[0], made[2]]
     assert list(limiters.by_scope.values()) == [made[1]], "what is owed is not forgiven"
@@ -83,3 +98,53 @@ def test_some_without_streams_are_kept_for_those_who_come_again(limiters: Limite
     limiter = put(limiters, TEN)
     assert limiters.rest([limiter], 0) == []
     assert put(limiters, TEN) is limiter
+
+
+def test_a_limiter_is_kept_for_the_client_it_was_made_for_until_it_is_forgotten(
+    limiters: Limiters, kept: Counter[str]
+) -> None:
+    limiters._most_full = 0
+    limiter = put(limiters, TEN)
+    put_named(limiters, SCOPE.name, "192.0.2.2")
+    assert kept["192.0.2.1"] >= LIMITER_MEMORY + 4 * len(SCOPE.name)
+    assert kept["192.0.2.2"] == 0, "one is kept once"
+    limiters.rest([limiter], 0)
+    assert not any(kept.values())
+
+
+def test_one_that_rests_is_kept_for_whoever_takes_it_up(limiters: Limiters, kept: Counter[str]) -> None:
+    limiters.rest([put(limiters, TEN)], 0)
+    before = kept["192.0.2.1"]
+    put_named(limiters, SCOPE.name, "192.0.2.2")
+    assert kept == {"192.0.2.1": 0, "192.0.2.2": before}
+
+
+def test_debts_stay_however_many_there_are_and_count_for_those_who_made_them(
+    limiters: Limiters, kept: Counter[str]
+) -> None:
+    first = put(limiters, TEN)
+    first.charge(1000, 0, 0)
+    limiters.rest([first], 0)
+    for number in range(2000):
+        other = put_named(limiters, str(number), "192.0.2.2")
+        other.charge(1000, 0, 0)
+        assert limiters.rest([other], 0) == []
+    assert put(limiters, TEN) is first
+    assert kept["192.0.2.2"] >= 2000 * LIMITER_MEMORY
+
+
+def test_room_is_made_by_forgetting_full_ones_and_not_by_forgiving(limiters: Limiters, kept: Counter[str]) -> None:
+    made = [put_named(limiters, str(number)) for number in range(100)]
+    for owing in made[::2]:
+        owing.charge(1000, 0, 0)
+    limiters.rest(made, 0)
+    forgotten = [one for _ in range(20) for one in limiters.make_room(0)]
+    assert forgotten == made[1::2]
+    assert list(limiters.by_scope.values()) == made[::2]
+    assert limiters.make_room(0) == []
+    assert kept["192.0.2.1"] >= 50 * LIMITER_MEMORY
+
+
+def test_who_is_refused_costs_few_looks(limiters: Limiters) -> None:
+    limiters.rest([put_named(limiters, str(number)) for number in range(100)], 0)
+    assert len(limiters.make_room(0)) == LOOKED_AT

@@ -1,8 +1,6 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter import limiters
 from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.limiter import Limiter
@@ -162,7 +160,7 @@ def test_applying_what_is_in_force_changes_nothing() -> None:
 
 def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> None:
     place = Place()
-    place.registry._limiters._kept = 8
+    place.registry._limiters._most_full = 8
     used = limiter_of(place.open("used"))
     indebted = place.open("indebted")
     place.offer(indebted, 10**6, 1)
@@ -174,21 +172,9 @@ def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> No
     assert limiter_of(place.open("indebted")) is limiter_of(indebted)
 
 
-def test_no_more_owe_than_may_and_who_is_forgiven_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "MOST_OWING", 20)
-    place = Place(value(1))
-    place.registry._limiters._kept = 0
-    for number in range(100):
-        stream = place.open(f"x{number}")
-        place.offer(stream, 1000, 1)
-        place.registry.close(stream, place.clock.now)
-    assert len(place.registry.limiters) <= 21
-    assert place.registry.forgiven >= 79
-
-
 def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
     place, told = Place(value(100)), list[object]()
-    place.registry._limiters._kept = 0
+    place.registry._limiters._most_full = 0
     place.journal.early = told.append
     stream = place.open("x")
     own = limiter_of(stream)
@@ -204,7 +190,7 @@ def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
 def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out() -> None:
     """The total was made, swept as idle while the topic's limiter was made, and so made twice: twice the limit."""
     place = Place(total=value(100))
-    place.registry._limiters._kept = 0
+    place.registry._limiters._most_full = 0
     x, y = place.open("x"), place.open("y")
     assert x.chain[0] is y.chain[0]
     assert set(x.chain) | set(y.chain) <= set(place.registry.limiters.values())
@@ -212,7 +198,7 @@ def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out() -> None:
 
 def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping() -> None:
     place = Place()
-    place.registry._limiters._kept = 0
+    place.registry._limiters._most_full = 0
     streams = [place.open(topic) for topic in "uvwxyz"]
     place.set(value(20), value(100))
     place.apply()
@@ -223,7 +209,7 @@ def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping() -> None:
 @given(steps=st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(0, 2)), max_size=120))
 def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tuple[int, bool, int]]) -> None:
     place = Place(total=value(50))
-    place.registry._limiters._kept = 0
+    place.registry._limiters._most_full = 0
     for topic, opens, seconds in steps:
         place.run(seconds)
         if opens:

@@ -237,7 +237,7 @@ def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
     place.producer()
     gone = place.consumer()
     place.policies.put("dispatch", Setting.TOPIC_OF_NAMESPACE, "t/n", None)
-    place.registry._limiters._kept = 0
+    place.registry._limiters._most_full = 0
     place.registry._rewire(gone, place.clock.now)
     place.put(TEN_MORE)
     place.consumer("y")

@@ -6,7 +6,7 @@ import pytest
 
 from limiter.levels import Setting
 from limiter.policies import Value
-from limiter.rates import DIRECTIONS, Limit, rate
+from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, rate
 from limiter.stream import Stream, StreamName
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import MOST_NAME_BYTES
@@ -47,7 +47,7 @@ Make = Callable[..., World]
 class Opened:
     """The streams of one connection, with both of its relays writing into lists."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, address: str = "") -> None:
         gate = world.engine.gate
         self.written = Written()
         self.asked = Written()
@@ -64,7 +64,7 @@ class Opened:
         self.to_broker.exact.rejections = Rejections(
             lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None, lambda *_kept: None
         )
-        connection = Connection(1)
+        connection = Connection(1, address)
         admittance = NearAdmittance(world.engine.admission, connection, world.engine.rejects)
         relays = self.to_broker, self.to_client
         self.memory = world.engine.memory_of(connection)
@@ -302,6 +302,41 @@ def test_what_is_kept_of_them_is_bounded_and_given_back(opened: Opened, world: W
     opened.streams.close(opened.streams.producer(1) or opened.producer(9))
     opened.streams.close(opened.streams.producer(2) or opened.producer(9))
     assert opened.memory.held == 0
+
+
+def test_a_client_that_owes_under_ever_new_names_is_refused_and_forgiven_nothing(make_world: Make) -> None:
+    """Who makes many debts, each of another topic's limit, may open no more until they are paid; others may."""
+    limits = {"namespaces": {"acme/shop": {"publish": {"messages": 1}}}}
+    world = make_world(limits=limits, client_memory={"total": 400_000})
+    registry, clock = world.engine.registry, world.clock
+    debtor, other = Opened(world, "192.0.2.1:7"), Opened(world, "192.0.2.2:7")
+    debts = _debts_until_refused(debtor, clock.now)
+    debtor.end()
+    assert 20 < debts < 100
+    assert sum(not limiter.is_idle(clock.now) for limiter in registry.limiters.values()) == debts
+    assert other.producer(1).chain
+    clock.now += 2000 * NANOS_PER_SECOND
+    again = Opened(world, "192.0.2.1:8")
+    assert again.producer(1, topic="persistent://acme/shop/y").chain
+    for opened in (other, again):
+        opened.end()
+
+
+def _debts_until_refused(opened: Opened, now: int) -> int:
+    for number in range(1000):
+        try:
+            _owe_a_thousand(opened, f"persistent://acme/shop/x{number}", now)
+        except RefusedError as refused:
+            assert "client_memory" in str(refused)
+            return number
+    raise AssertionError("it was never refused")
+
+
+def _owe_a_thousand(opened: Opened, topic: str, now: int) -> None:
+    stream = opened.producer(1, topic)
+    (limiter,) = stream.chain
+    limiter.charge(1000, 0, now)
+    opened.streams.close(stream)
 
 
 def test_a_client_of_ten_thousand_partitions_has_room_for_its_streams() -> None:

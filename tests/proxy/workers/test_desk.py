@@ -60,6 +60,7 @@ async def test_streams_of_one_connection_share_what_stands_for_it_and_leave_noth
 async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -> None:
     office = Office()
     engine, desk = office.engine, office.desk
+    engine.kept = lambda _address, _more: None
     desk._heard(Ready())
     office.open(1)
     numbers = {"connections_accepted": 3, "held_used": 5000, "lookups_used": 2, "lookups_refused": 1, "memory_used": 9}
@@ -78,6 +79,16 @@ async def test_what_stands_at_a_worker_goes_when_it_has_ended_and_not_before() -
     assert (engine.held.used, engine.lookups.used, engine.memory.used, engine.lookups.refused) == (0, 0, 0, 1)
     assert (engine.counters.connections_accepted, engine.counters.connections_open["data"]) == (3, 0)
     assert desk.judge.is_at_rest
+
+
+async def test_a_refusal_for_memory_makes_room_among_the_limiters() -> None:
+    office = Office()
+    office.open(1)
+    office.desk._heard(Closed(1))
+    assert len(office.engine.registry.limiters) == 1
+    office.desk._heard(Counted({"memory_refused": 1}, {}, []))
+    assert office.engine.registry.limiters == {}
+    assert office.engine.memory.refused == 1
 
 
 async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> None:
