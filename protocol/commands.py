@@ -16,7 +16,7 @@ from protocol.pulsar_pb2 import BaseCommand
 
 SIZES = Struct(">II")
 MOST_READ = 1024 * 1024
-"""Bytes of a command that is read: of a PRODUCER with a large schema. In as many small fields, it takes 25 ms."""
+"""Bytes of a command that is read: of a PRODUCER with a large schema. In as many small fields, it would take 25 ms."""
 
 # In BaseCommand the number of a command's field is the number of its type.
 _FIELD_OF: dict[str, tuple[int, str]] = {

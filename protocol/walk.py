@@ -32,6 +32,7 @@ _NUM_MESSAGES_IN_BATCH: Final = 0x58  # MessageMetadata.num_messages_in_batch
 _PROPERTIES: Final = 0x22  # MessageMetadata.properties
 _ENCRYPTION_KEYS: Final = 0x6A  # MessageMetadata.encryption_keys
 _KEY_METADATA: Final = 0x1A  # EncryptionKeys.metadata
+_SCHEMA_DATA: Final = 0x1A  # Schema.schema_data
 _MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each of more would be looked at
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
@@ -173,6 +174,37 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
     if kind == 0:
         raise MalformedFrame("a command without a type")
     return kind, owner, third
+
+
+def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, most: i64) -> i64:  # noqa: PLR0913, PLR0917
+    """Bytes of schema data in a BaseCommand: of the one value in it that may be long and costs nothing to read.
+
+    Tells less where there is more than `most` beside it.
+
+    Args:
+        data: What it stands in.
+        at: Where it, or the message within it that is looked into, begins.
+        end: Behind its last byte.
+        command: Tag of the command within the BaseCommand; 0 inside the command.
+        schema: Tag of the schema within the command; 0 inside the schema.
+        most: So many bytes of other fields are stepped over.
+
+    Raises:
+        MalformedFrame: If a field is broken.
+    """
+    wanted: i64 = command or schema or _SCHEMA_DATA
+    found: i64 = 0
+    begin: i64 = at
+    while at < end and at - begin - found <= most:
+        tag, at = _long_tag(data, at, end)
+        behind: i64 = skip(data, at, end, tag)
+        if tag == wanted:
+            length, at = varint(data, at, end)
+            if schema:
+                length = schema_data_in(data, at, behind, 0, schema if command else 0, most)
+            found += length
+        at = behind
+    return found
 
 
 def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from google.protobuf.message import Message
 
 from limiter.stream import Stream
+from protocol.commands import MOST_READ as LARGEST_READ
 from protocol.commands import encode, read_known
 from protocol.errors import FrameTooLarge
 from protocol.pulsar_pb2 import (
@@ -26,6 +27,7 @@ from protocol.pulsar_pb2 import (
     ServerError,
     ServiceNotReady,
 )
+from protocol.walk import schema_data_in
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
 from proxy.sessions.admittance import UndecidedError
@@ -40,10 +42,13 @@ _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
     BaseCommand.PARTITIONED_METADATA: metadata_refused,
 }
 """How the client is told; all others get ERROR."""
-_WITH_SCHEMA = frozenset({BaseCommand.PRODUCER, BaseCommand.SUBSCRIBE})
-"""They have the bound of `read`."""
+_SCHEMAS: dict[int, tuple[int, int]] = {
+    BaseCommand.PRODUCER: (BaseCommand.PRODUCER_FIELD_NUMBER << 3 | 2, CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2),
+    BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
+}
+"""Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
 MOST_READ = 64 * 1024
-"""Bytes of any other command that is read: of a name, and what a proxy in front says of its client."""
+"""Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
 _MOST_ABOUT_ALL = 64
 """Bytes of a REDELIVER for everything: of two numbers. What is longer names messages, in as many bytes as it likes."""
 
@@ -88,7 +93,7 @@ class ClientCommands:
             return frame
         if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
             return frame
-        if len(command) > MOST_READ and kind not in _WITH_SCHEMA:
+        if len(command) > MOST_READ and _size_without_schema_data(kind, command) > MOST_READ:
             raise FrameTooLarge(len(command), MOST_READ)
         body, differs = read_known(command)  # a newer broker might read the others otherwise: protocol/walk.py
         if differs:
@@ -185,8 +190,7 @@ class ClientCommands:
         stream, frame = self._streams.consumer(command.consumer_id), encode(command)
         if stream is None or command.message_ids or not command.HasField("consumer_epoch"):
             return frame
-        self._streams.redeliver(stream, frame)
-        return None
+        return None if self._streams.redeliver(stream, frame) else frame
 
     def _look_up(self, command: CommandLookupTopic) -> bytes:
         return self._lookups.asked(command)
@@ -207,3 +211,9 @@ class ClientCommands:
         BaseCommand.PARTITIONED_METADATA: _ask_about,
         BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
     }
+
+
+def _size_without_schema_data(kind: int, command: bytes) -> int:
+    if kind not in _SCHEMAS or len(command) > LARGEST_READ:
+        return len(command)
+    return len(command) - schema_data_in(command, 0, len(command), *_SCHEMAS[kind], MOST_READ)

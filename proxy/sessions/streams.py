@@ -20,6 +20,7 @@ from functools import partial
 from google.protobuf.message import Message
 
 from limiter.levels import Client
+from limiter.rates import NANOS_PER_SECOND
 from limiter.stream import Entry, Stream, StreamName
 from protocol.commands import encode, text
 from protocol.errors import ProtocolError
@@ -58,6 +59,8 @@ STREAM_MEMORY = 3 * 1024
 """Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/limiters.py`)."""
 _COPIES = 4
 """Times that a name is kept: as the stream's, in what finds it, and in what is to be told of it."""
+BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND
+"""What is held of a consumer is dropped for a redelivery at most so often."""
 
 
 class NameTooLongError(ProtocolError):
@@ -85,6 +88,7 @@ class Streams:
     __slots__ = (
         "_admittance",
         "_closing",
+        "_drops_from",
         "_engine",
         "_expelled",
         "_given_up",
@@ -124,6 +128,8 @@ class Streams:
         """The ids that the proxy itself closes at the broker, which has not answered yet."""
         self._given_up: GivenUp | None = None
         """None as long as there was none: few sessions have any."""
+        self._drops_from: dict[Stream, int] | None = None
+        """From when on what is held of a consumer may be dropped again for a redelivery; None likewise."""
 
     @staticmethod
     def name_of(command: Opening) -> tuple[StreamName, TopicName]:
@@ -209,6 +215,8 @@ class Streams:
         if not stream.is_open:
             return
         self._closing.pop(stream, None)
+        if self._drops_from is not None:
+            self._drops_from.pop(stream, None)
         self._give_up(stream)
         self._admittance.close(stream)
         self._memory.add(-_memory_of(stream.name))
@@ -312,13 +320,25 @@ class Streams:
         self.drop_held(stream, ask_again=False)
         stream.is_accepted = False
 
-    def redeliver(self, stream: Stream, frame: bytes) -> None:
+    def redeliver(self, stream: Stream, frame: bytes) -> bool:
         """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
 
-        The permits of that follow behind: before, the broker would use them for what nobody wants any more.
+        The permits of that follow behind: before, the broker would use them for what nobody wants any more. They are
+        for entries that limits have not counted. So what is held is dropped once in a second: else a limited consumer
+        could have the broker deliver as much as it likes to the proxy, for 20 bytes a time.
+
+        Returns:
+            Whether it was done; else the command is to go on, and what is held stays.
         """
+        if stream.held:
+            now = self._engine.clock()
+            self._drops_from = self._drops_from or {}
+            if now < self._drops_from.get(stream, now):
+                return False
+            self._drops_from[stream] = now + BETWEEN_REDELIVERIES_NS
         self._to_broker.outlet.insert(frame)
         self.drop_held(stream, ask_again=True)
+        return True
 
     def answered(self, answer: Message, stream: Stream) -> None:
         """The broker accepted a producer, and perhaps named it, or a consumer; or refused it.

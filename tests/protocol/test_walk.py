@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import MalformedFrame
-from protocol.pulsar_pb2 import BaseCommand, CommandSend, MessageMetadata
-from protocol.walk import message_count, messages_in_metadata, read_command, skip, u32, varint
+from protocol.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend, MessageMetadata
+from protocol.walk import message_count, messages_in_metadata, read_command, schema_data_in, skip, u32, varint
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import EDGES, Check, Choices, choices, in_bulk
@@ -310,3 +310,33 @@ def test_nothing_is_read_beyond_the_end(data: bytes, tag: int, cut: st.DataObjec
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=5))
 def test_u32_is_big_endian(number: int, before: bytes) -> None:
     assert u32(before + number.to_bytes(4, "big"), len(before)) == number
+
+
+PRODUCER_TAG = BaseCommand.PRODUCER_FIELD_NUMBER << 3 | 2
+SCHEMA_TAG = CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2
+
+
+@given(
+    sizes=st.lists(st.integers(0, 300), max_size=4),
+    beside=st.lists(st.sampled_from([1, 2, 4, 6, 8, 200]), max_size=6),
+    order=st.randoms(use_true_random=False),
+)
+def test_the_bytes_of_schema_data_are_found_wherever_they_stand(
+    sizes: list[int], beside: list[int], order: Any
+) -> None:
+    others = [wire.delimited(number, b"beside") for number in beside]
+    schemas = [
+        wire.delimited(7, wire.delimited(1, b"name") + wire.delimited(3, bytes(size)) + wire.delimited(5, b"\n\0"))
+        for size in sizes
+    ]
+    fields = others + schemas
+    order.shuffle(fields)
+    command = b"\x08\x05" + wire.delimited(5, b"".join(fields)) + wire.delimited(99, b"\x3a\x03\x1a\x01x")
+    assert schema_data_in(command, 0, len(command), PRODUCER_TAG, SCHEMA_TAG, 10_000) == sum(sizes)
+
+
+def test_beside_schema_data_only_so_much_is_stepped_over() -> None:
+    schema = wire.delimited(7, wire.delimited(5, b"") * 1000 + wire.delimited(3, bytes(5000)))
+    command = wire.delimited(5, schema)
+    assert schema_data_in(command, 0, len(command), PRODUCER_TAG, SCHEMA_TAG, 1000) == 0
+    assert schema_data_in(command, 0, len(command), PRODUCER_TAG, SCHEMA_TAG, 3000) == 5000

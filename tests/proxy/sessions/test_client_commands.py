@@ -1,5 +1,8 @@
 """What the proxy does with a client's commands. The long stories are told in test_session_publish and …_dispatch."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from google.protobuf.message import Message
 
@@ -9,8 +12,11 @@ from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandProducer,
     CommandSeek,
+    CommandSubscribe,
     CommandUnsubscribe,
     InvalidTopicName,
+    KeyValue,
+    Schema,
     ServiceNotReady,
     TooManyRequests,
 )
@@ -138,9 +144,15 @@ def test_messages_that_are_wanted_again_by_name_are_not_read(world: World) -> No
         (MOST_READ, CommandSeek(consumer_id=7, request_id=1)),
         (MOST_READ, CommandCloseProducer(producer_id=1, request_id=1)),
         (MOST_READ, CommandUnsubscribe(consumer_id=7, request_id=1)),
-        (commands.MOST_READ, CommandProducer(topic=TOPIC, producer_id=1, request_id=1)),
+        (MOST_READ, CommandProducer(topic=TOPIC, producer_id=1, request_id=1)),
+        (
+            MOST_READ,
+            CommandSubscribe(
+                topic=TOPIC, subscription="s", consumer_id=1, request_id=1, sub_type=CommandSubscribe.Shared
+            ),
+        ),
     ],
-    ids=["seek", "close", "unsubscribe", "producer"],
+    ids=["seek", "close", "unsubscribe", "producer", "subscribe"],
 )
 def test_what_is_to_be_read_has_a_bound(world: World, most: int, command: Message, length: int) -> None:
     client, _ = world.pair()
@@ -153,6 +165,42 @@ def test_what_is_to_be_read_has_a_bound(world: World, most: int, command: Messag
     client >> framed(envelope)
     assert client.is_gone == bool(length)
     assert +world.counters.frame_errors == ({"client too_large": 1} if length else {})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        partial(CommandProducer, topic=TOPIC, producer_id=1, request_id=1),
+        partial(
+            CommandSubscribe,
+            topic=TOPIC,
+            subscription="s",
+            consumer_id=1,
+            request_id=1,
+            sub_type=CommandSubscribe.Shared,
+        ),
+    ],
+    ids=["producer", "subscribe"],
+)
+def test_a_schema_may_be_large_and_what_is_beside_it_may_not(
+    world: World, kind: Callable[..., CommandProducer | CommandSubscribe]
+) -> None:
+    client, broker = world.pair()
+    command = kind(schema=Schema(name="s", schema_data=bytes(10 * MOST_READ), type=Schema.Json))
+    client >> encode(command)
+    assert len(broker.heard_names()) == 1
+    command.schema.properties.extend(KeyValue(key="", value="") for _ in range(MOST_READ // 6))
+    client >> encode(command)
+    assert client.is_gone
+    assert +world.counters.frame_errors == {"client too_large": 1}
+
+
+def test_what_is_read_has_a_bound_with_a_schema_too(world: World) -> None:
+    client, _ = world.pair()
+    schema = Schema(name="s", schema_data=bytes(commands.MOST_READ), type=Schema.Json)
+    client >> encode(CommandProducer(topic=TOPIC, producer_id=1, request_id=1, schema=schema))
+    assert client.is_gone
+    assert +world.counters.frame_errors == {"client too_large": 1}
 
 
 def test_what_was_sent_before_passes_before_the_close(world: World) -> None:

@@ -186,6 +186,24 @@ def test_the_permits_of_what_was_dropped_are_asked_for_again(ten_a_second: World
     broker << [redeliver(epoch=1), flow(1)]
 
 
+def test_what_is_held_is_dropped_for_a_redelivery_once_in_a_second(ten_a_second: World) -> None:
+    """Its permits are asked for again: a client could have the broker deliver to the proxy without end."""
+    client, broker = consumer(ten_a_second, permits=1000)
+    broker >> messages(3)
+    client << message(0)
+    client >> redeliver(epoch=1)
+    assert redeliver(epoch=1) in broker.heard()
+    for epoch in range(2, 100):
+        broker >> messages(2)
+        client >> redeliver(epoch=epoch)
+        broker << redeliver(epoch=epoch)
+    ten_a_second.advance(1)
+    assert len(client.heard()) == 10
+    broker.heard()
+    client >> redeliver(epoch=100)
+    assert broker.heard_names() == ["REDELIVER_UNACKNOWLEDGED_MESSAGES", "FLOW"]
+
+
 def test_asking_for_some_again_keeps_what_is_held(ten_a_second: World) -> None:
     client, broker = consumer(ten_a_second, permits=1000)
     broker >> messages(2)
