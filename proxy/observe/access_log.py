@@ -15,7 +15,7 @@ from limiter.limiter import Limiter
 from limiter.stream import Stream
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import LogLines, Span, Writer
+from proxy.observe.log_lines import LogLines, Span, Writer, in_log
 from proxy.observe.periodic_lines import Levels, PeriodicLines
 from proxy.observe.rejects import Reject
 
@@ -79,8 +79,8 @@ class AccessLog:
             span,
             connection_id=connection.connection_id,
             client_address=self._periodic.address(connection),
-            client_version=connection.client_version,
-            client_role=connection.client_role,
+            client_version=in_log(connection.client_version),
+            client_role=in_log(connection.client_role),
             role=connection.role,
             broker=connection.broker,
             detail=self._scrubbed(detail, connection),
@@ -108,8 +108,8 @@ class AccessLog:
             span,
             connection_id=whose.connection_id,
             client_address=self._periodic.address(whose),
-            client_role=whose.client_role,
-            topic=_cut(reject.topic),
+            client_role=in_log(whose.client_role),
+            topic=in_log(reject.topic),
             reason=reject.reason,
             detail=_cut(self._scrubbed(reject.detail, whose)),
             rejected=reject.rejected,

@@ -13,7 +13,7 @@ from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.connection import Connection
-from proxy.observe.log_lines import LogLines, Span
+from proxy.observe.log_lines import LogLines, Span, in_log
 from proxy.observe.reasons import burst, narrowest, per_second, published_per_second, reason, resource_group
 
 Fields = dict[str, Any]
@@ -182,7 +182,7 @@ class PeriodicLines:
 
     def _name(self, scope: Scope) -> str:
         """What a limiter limits."""
-        return self._shown(scope.name) if scope.level == "address" else scope.name
+        return self._shown(scope.name) if scope.level == "address" else in_log(scope.name)
 
     def _why(self, stream: Stream) -> Fields:
         """The limit that held or rejected something of a stream."""

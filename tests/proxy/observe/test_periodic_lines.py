@@ -11,10 +11,12 @@ from limiter.changes import change_of
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
+from protocol.topic_name import parse_topic
 from proxy.observe.addresses import as_they_are, hashed
+from proxy.observe.log_lines import MOST_NAME, in_log
 from proxy.observe.periodic_lines import Known
 from tests.proxy.conversation import World, publisher
-from tests.proxy.wire import TOPIC, send, sends
+from tests.proxy.wire import TOPIC, producer, send, sends
 
 LIMITED = {"namespaces": {"acme/shop": {"publish": {"messages": 2, "burst_messages": 1}}}}
 
@@ -173,3 +175,34 @@ def test_levels_of_a_change_that_did_not_reach_a_stream_are_those_of_that_change
         "topic",
         "namespace topic",
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 1022, "\0" * 169, "ä" * 511, "a-partition-7"], ids=["ascii", "nul", "two", "short"]
+)
+def test_a_name_is_logged_as_it_is_where_it_is_not_long(name):
+    assert in_log(name) == name
+
+
+@pytest.mark.parametrize("letter", ["a", "\0", "ä", "\U0001f600", '"'])
+def test_a_long_name_takes_a_bounded_part_of_a_line_and_is_like_no_other(letter):
+    names = [letter * 4000 + end for end in ("x-partition-7", "y-partition-7")]
+    first, second = map(in_log, names)
+    assert first != second
+    assert in_log(names[0]) == first
+    assert parse_topic(f"t/n/{first}").partition == 7
+    assert all(len(msgspec.json.encode(one)) <= MOST_NAME for one in (first, second))
+
+
+def test_lines_of_a_stream_with_odd_names_are_bounded_and_name_its_limit_as_the_limit_does(make_world):
+    topic = "persistent://acme/shop/" + "\x01" * 4000
+    world: World = make_world(limits=LIMITED)
+    client, _ = publisher(world, producer(2, topic, producer_name="\x01" * 4000))
+    client >> sends(3, producer_id=2)
+    world.advance(1.5)
+    written = world._files.data.splitlines()
+    assert max(map(len, written)) <= 6 * MOST_NAME
+    lines = [msgspec.json.decode(line, type=Line) for line in written]
+    (limit,) = {line.name for line in lines if isinstance(line, LimitLine)}
+    assert {limit} == {line.topic for line in lines if isinstance(line, IntervalLine)}
+    assert limit in {line.reason_name for line in lines if isinstance(line, IntervalLine)}
