@@ -158,3 +158,30 @@ class Places(Bound):
         self._taken[key] = left
         if left == 0:
             del self._taken[key]
+
+
+class SharedPlaces(Places):
+    """At most `most` of all keys together, of which the last tenth is for keys that have few: none can take it all."""
+
+    FEW = 10
+    """A key with fewer places gets one as long as any is free."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.kept_back = most // 10
+        self.all_taken = 0
+
+    def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
+        """Whether a place is free for this key."""
+        free = self.most - self.all_taken
+        return free > (0 if self._taken.get(key, 0) < self.FEW else self.kept_back)
+
+    def take(self, key: Hashable, now: int) -> None:
+        """Take one."""
+        super().take(key, now)
+        self.all_taken += 1
+
+    def give_back(self, key: Hashable) -> None:
+        """One is free again; errors as `Places.give_back`."""
+        super().give_back(key)
+        self.all_taken -= 1

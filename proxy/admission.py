@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from hashlib import blake2b
 
-from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Places, SharedPlaces, take_all
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
@@ -20,7 +20,7 @@ class What(StrEnum):
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
 
-    CONNECTIONS = "max_connections"  # ()
+    CONNECTIONS = "max_connections"  # (address), for what is kept back for others
     CONNECTION_RATE = "connection_rate"  # ()
     CONNECTION_RATE_PER_ADDRESS = "connection_rate_per_address"  # (address)
     CONNECTIONS_PER_ADDRESS = "max_connections_per_address"  # (address)
@@ -94,7 +94,7 @@ class Admission:
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
         values: dict[What, Value] = {What.CONNECTIONS: config.max_connections}
         values |= {What(name): value for name, value in config.admission if value and name != What.SUBSCRIBE_RATE}
-        self._in_force = {what: _InForce(_bound(value), _told(what, value)) for what, value in values.items()}
+        self._in_force = {what: _InForce(_bound(what, value), _told(what, value)) for what, value in values.items()}
         self.of_connections = tuple(what for what in OF_CONNECTIONS if what in values)
         self._policies = policies
         self._subscribes = Buckets()
@@ -164,8 +164,10 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
-def _bound(value: Value) -> KeyedBuckets | Places:
+def _bound(what: What, value: Value) -> KeyedBuckets | Places:
     if isinstance(value, int):
+        if what is What.CONNECTIONS:
+            return SharedPlaces(value)
         return Places(value)
     tokens, period_ns = value
     return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
@@ -174,7 +176,9 @@ def _bound(value: Value) -> KeyedBuckets | Places:
 def _told(what: What, value: Value, source: str = "") -> str:
     """What the client is told: the bound, its value, and its key or where it was set."""
     key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
-    return f"{_SAID[what]}: at most {_text(value)} ({f'{key}, {source}' if source else key})"
+    kept_back = SharedPlaces(value).kept_back if what is What.CONNECTIONS and isinstance(value, int) else 0
+    for_others = f", {kept_back} of them for addresses with fewer than {SharedPlaces.FEW}" if kept_back else ""
+    return f"{_SAID[what]}: at most {_text(value)}{for_others} ({f'{key}, {source}' if source else key})"
 
 
 def _text(value: Value) -> str:

@@ -104,7 +104,9 @@ class Config(_Section):
         30.0, gt=0, description="how long a client may take nothing of what is sent to it; then its connection ends"
     )
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
-    max_connections: Whole = Field(10_000, gt=0, description="client connections at once")
+    max_connections: Whole = Field(
+        10_000, gt=0, description="client connections at once; the last tenth is for addresses that have fewer than 10"
+    )
     max_lookups_in_flight: Whole = Field(
         50_000,
         gt=0,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.admissions import Buckets, KeyedBuckets, Places, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Places, SharedPlaces, take_all
 from limiter.rates import NANOS_PER_SECOND, Rate
 
 FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
@@ -166,3 +166,27 @@ def test_who_is_refused_by_one_bound_took_nothing_of_the_others() -> None:
 
 def test_without_a_bound_everybody_comes_in() -> None:
     assert take_all([], 0) is None
+
+
+def test_one_key_cannot_take_all_shared_places_and_no_key_more_than_there_are() -> None:
+    places = SharedPlaces(100)
+    greedy = _taken(places, "a", 200)
+    others = [_taken(places, key, 200) for key in "bc"]
+    assert (greedy, others) == (90, [10, 0])
+    places.give_back("a")
+    assert _taken(places, "a", 5) == 0, "what came free is for others"
+    assert _taken(places, "c", 5) == 1
+
+
+def test_who_has_few_places_gets_the_last_one_and_few_places_are_kept_back_of_few() -> None:
+    places = SharedPlaces(9)
+    assert _taken(places, "a", 20) == 9
+
+
+def _taken(places: SharedPlaces, key: str, times: int) -> int:
+    count = 0
+    for _ in range(times):
+        if places.admits(key, 0):
+            places.take(key, 0)
+            count += 1
+    return count
