@@ -160,11 +160,12 @@ class Places(Bound):
             del self._taken[key]
 
 
+FEW = 10
+"""Of shared places, a key that has fewer gets one as long as any is free."""
+
+
 class SharedPlaces(Places):
     """At most `most` of all keys together, of which the last tenth is for keys that have few: none can take it all."""
-
-    FEW = 10
-    """A key with fewer places gets one as long as any is free."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -174,7 +175,7 @@ class SharedPlaces(Places):
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
         """Whether a place is free for this key."""
         free = self.most - self.all_taken
-        return free > (0 if self._taken.get(key, 0) < self.FEW else self.kept_back)
+        return free > (0 if self._taken.get(key, 0) < FEW else self.kept_back)
 
     def take(self, key: Hashable, now: int) -> None:
         """Take one."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from hashlib import blake2b
 
-from limiter.admissions import Buckets, KeyedBuckets, Places, SharedPlaces, take_all
+from limiter.admissions import FEW, Buckets, KeyedBuckets, Places, SharedPlaces, take_all
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
@@ -177,7 +177,7 @@ def _told(what: What, value: Value, source: str = "") -> str:
     """What the client is told: the bound, its value, and its key or where it was set."""
     key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
     kept_back = SharedPlaces(value).kept_back if what is What.CONNECTIONS and isinstance(value, int) else 0
-    for_others = f", {kept_back} of them for addresses with fewer than {SharedPlaces.FEW}" if kept_back else ""
+    for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""
     return f"{_SAID[what]}: at most {_text(value)}{for_others} ({f'{key}, {source}' if source else key})"
 
 
