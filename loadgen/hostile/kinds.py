@@ -116,9 +116,9 @@ def _subscribe(number: int, name: str, *, sub: str = "s", consumer: str = "c", i
     )
 
 
-def _send(producer: int, sequence: int, size: int = 100) -> bytes:
+def _send(producer: int, sequence: int, size: int = 100, messages: int = 1) -> bytes:
     return encode_with_payload(
-        CommandSend(producer_id=producer, sequence_id=sequence, num_messages=1), _HEADERS + bytes(size)
+        CommandSend(producer_id=producer, sequence_id=sequence, num_messages=messages), _HEADERS + bytes(size)
     )
 
 
@@ -276,6 +276,35 @@ def _producer_churn(number: int) -> Script:
         )
 
 
+def _debts(number: int) -> Script:
+    """A batch over the limit on ever new topics: each owes for a quarter of an hour when its producer has gone."""
+    yield hello()
+    for first in count(1, 100):
+        ids = range(first, first + 100)
+        names = {each: topic(each, HELD, 300) + f"-{number}" for each in ids}
+        yield b"".join(
+            encode(CommandProducer(topic=name, producer_id=each, request_id=2 * each)) for each, name in names.items()
+        )
+        yield 0.3
+        yield b"".join(
+            _send(each, 1, messages=1000) + encode(CommandCloseProducer(producer_id=each, request_id=2 * each + 1))
+            for each in ids
+        )
+        yield 0.1
+
+
+def _schemas(_: int) -> Script:
+    """A schema with as many properties as a megabyte holds."""
+    yield hello(Mood.MUTE)
+    yield _command(BaseCommand.PRODUCER, _long_field(0x3A, b"\x2a\x04\x0a\x00\x12\x00" * 170_000))
+    yield FOREVER
+
+
+def _long_field(tag: int, value: bytes) -> bytes:
+    size = len(value)
+    return bytes((tag, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14)) + value
+
+
 def _consumer_churn(namespaces: bool) -> Callable[[int], Script]:  # noqa: FBT001 - one of two scripts
     def says(number: int) -> Script:
         yield hello()
@@ -375,6 +404,8 @@ KINDS = (
     Kind("questions for partitions, to a deaf broker", _partitions(Mood.DEAF), 96, 20),
     Kind("questions for last messages, not answered", _last_ids, 96, 20),
     Kind("producers that come and go, of random topics", _producer_churn, 128, 20),
+    Kind("debts of ever new topics", _debts, 384, 20),
+    Kind("schemas of a megabyte in small fields", _schemas, 64, 6, returns=True),
     Kind("consumers that come and go, of random topics", _consumer_churn(namespaces=False), 128, 20),
     Kind("consumers of random namespaces", _consumer_churn(namespaces=True), 128, 20),
     Kind("consumers that read 100 bytes a second", _slow_reader, 192, 50, reads=100, window=4 * KB),
