@@ -6,7 +6,7 @@ import signal
 import structlog
 import uvloop
 
-from proxy.collector import keep_for_ever, paused_collector, search_seldom
+from proxy.collector import Searches, keep_for_ever, paused_collector
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.runtime import be_scheduled, set_up_runtime
@@ -27,11 +27,15 @@ def run(source: Source) -> None:
 
 
 async def _serve(source: Source) -> None:
+    with Searches(asyncio.get_running_loop().call_soon_threadsafe).at_work():
+        await _serve_until_told(source)
+
+
+async def _serve_until_told(source: Source) -> None:
     log = structlog.get_logger()
     with paused_collector():
         proxy = Proxy(source)
         keep_for_ever()
-        search_seldom()
     config, ending, tasks = proxy.config, asyncio.Event(), Tasks()
     problem = be_scheduled(config.scheduling)
     if problem is not None:

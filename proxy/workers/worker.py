@@ -14,7 +14,7 @@ from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Letter, Verdict
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
-from proxy.collector import keep_for_ever, paused_collector, search_seldom
+from proxy.collector import Searches, keep_for_ever, paused_collector
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import set_up_operator_log
@@ -222,8 +222,8 @@ async def _serve(connection: socket.socket) -> None:
         worker = Worker(ended)
         await loop.create_unix_connection(lambda: worker.channel, sock=connection)
         keep_for_ever()
-        search_seldom()
-    await ended.wait()
+    with Searches(loop.call_soon_threadsafe).at_work():
+        await ended.wait()
 
 
 def _supervisor_decides() -> None:

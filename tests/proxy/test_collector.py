@@ -1,11 +1,13 @@
 import gc
 import sys
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from proxy.collector import keep_for_ever, let_go, paused_collector, search_seldom
+from proxy.collector import MANY, NEWCOMERS, SPARED, Searches, keep_for_ever, let_go, paused_collector
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:
@@ -72,20 +74,95 @@ def test_what_is_let_go_is_freed_one_by_one_however_deep() -> None:
     assert (tree, inner) == ({}, {})
 
 
-def test_a_crowd_of_newcomers_is_not_searched_at_every_step() -> None:
-    searches: list[str] = []
-    before = gc.get_threshold()
+class Watched:
+    """Searches of a rule, with the clock and the loop in the test's hands; what Python searched meanwhile."""
 
-    def count(phase: str, _info: dict[str, int]) -> None:
-        searches.append(phase)
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.took = 0.0
+        self.soon: list[Callable[[], None]] = []
+        self.searched: list[int] = []
+        self.rule = Searches(self.soon.append, self._clock)
 
-    try:
-        search_seldom()
-        gc.collect()
-        gc.callbacks.append(count)
-        kept: list[list[int]] = [[] for _ in range(10_000)]
-    finally:
-        gc.callbacks.remove(count)
-        gc.set_threshold(*before)
-    assert len(kept) == 10_000
-    assert searches == []
+    def _clock(self) -> float:
+        if self.searched and self.searched[-1] == 2:
+            self.now += self.took
+            self.searched.append(-1)
+        return self.now
+
+    def newcomers(self, searches: int) -> None:
+        """As many as the rule lets come before it has all searched."""
+        for _ in range(searches):
+            self.rule._searched("start", {"generation": 0})
+            self.rule._searched("stop", {"generation": 0})
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        def note(phase: str, info: dict[str, int]) -> None:
+            if phase == "start":
+                self.searched.append(info["generation"])
+
+        gc.callbacks.append(note)
+        try:
+            with self.rule.at_work():
+                yield
+        finally:
+            gc.callbacks.remove(note)
+
+
+def test_of_a_crowd_the_youngest_are_searched_in_small_parts_and_none_twice() -> None:
+    before, watched = gc.get_threshold(), Watched()
+    gc.collect()
+    with watched.at_work():
+        kept: list[list[int]] = [[] for _ in range(20 * NEWCOMERS)]
+    assert len(kept) == 20 * NEWCOMERS
+    assert set(watched.searched) == {0}
+    assert 15 <= len(watched.searched) <= 20
+    assert gc.get_threshold() == before
+
+
+def test_all_are_searched_when_many_have_come_in_a_turn_of_its_own() -> None:
+    watched = Watched()
+    with watched.at_work():
+        watched.newcomers(MANY // NEWCOMERS - 1)
+        assert watched.soon == []
+        watched.newcomers(100)
+        (search,) = watched.soon
+        assert 2 not in watched.searched, "nothing waits for it that is being done now"
+        search()
+    assert 2 in watched.searched
+
+
+def test_a_long_search_of_all_is_followed_by_a_longer_pause() -> None:
+    watched = Watched()
+    with watched.at_work():
+        watched.took = 0.5
+        watched.newcomers(MANY // NEWCOMERS)
+        watched.soon.pop()()
+        watched.now += 0.5 * SPARED - 1
+        watched.newcomers(MANY // NEWCOMERS)
+        assert watched.soon == []
+        watched.now += 1
+        watched.newcomers(1)
+        assert len(watched.soon) == 1
+
+
+def test_a_cycle_that_outlived_the_small_searches_is_freed_by_that_of_all() -> None:
+    watched = Watched()
+    with watched.at_work():
+        ring: list[object] = []
+        ring.append(ring)
+        gone = weakref.ref(_Knot(ring))
+        ring.append(gone())
+        gc.collect(0)
+        del ring
+        gc.collect(0)
+        assert gone() is not None
+        watched.newcomers(MANY // NEWCOMERS)
+        watched.soon.pop()()
+    assert gone() is None
+
+
+class _Knot:
+    def __init__(self, ring: list[object]) -> None:
+        ring.append(self)
