@@ -13,10 +13,10 @@ from limiter.policies import Value
 from proxy.blocking.config import Block
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_lines import Span
-from proxy.policies.layers import FilePolicies, Place
-from proxy.policies.sections import section_of, section_text
-from proxy.policies.store import Change
-from proxy.policies.who import Who
+from proxy.policies.bodies import section_of, section_text
+from proxy.policies.keys import PolicyTarget, Principal
+from proxy.policies.layers import FilePolicies
+from proxy.policies.store import StoredChange
 
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
 """Parts of a file's change that are made into text; more would not fit."""
@@ -45,7 +45,7 @@ class ChangeLog:
     def __init__(self, access: AccessLog) -> None:
         self._access = access
 
-    def changed(self, change: Change, who: Who, at_ns: int) -> None:
+    def changed(self, change: StoredChange, who: Principal, at_ns: int) -> None:
         """Something set at run time came into force at `at_ns`, nanoseconds since 1970."""
         key = change.key
         self._access.change(
@@ -59,7 +59,7 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, told: Told, who: Who, at_ns: int) -> None:
+    def reloaded(self, told: Told, who: Principal, at_ns: int) -> None:
         """Another file comes into force, see `difference`; nothing is written if it says the same.
 
         Args:
@@ -105,7 +105,9 @@ def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str
     )
 
 
-def _differing_values(before: Mapping[Place, Value], after: Mapping[Place, Value]) -> Iterator[tuple[str, str, str]]:
+def _differing_values(
+    before: Mapping[PolicyTarget, Value], after: Mapping[PolicyTarget, Value]
+) -> Iterator[tuple[str, str, str]]:
     for place, said, says in _differing(before, after):
         yield " ".join(part for part in place if part), _limit_text(place, said), _limit_text(place, says)
 
@@ -125,7 +127,7 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> Iterator[tuple[K,
             yield key, None, new
 
 
-def _limit_text(place: Place, value: Value | None) -> str:
+def _limit_text(place: PolicyTarget, value: Value | None) -> str:
     return "" if value is None else section_text(section_of(place[0], value.limit))
 
 

@@ -15,8 +15,8 @@ from proxy.collector import let_go, paused_collector
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
+from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
-from proxy.policies.who import Who
 
 LIVE = frozenset({"limits", "blocks"})
 """Keys whose values change without a restart."""
@@ -36,7 +36,7 @@ class Outcome:
 
     at_ns: int
     cause: str
-    who: Who | None = None
+    who: Principal | None = None
     problems: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = field(default=())
 
@@ -44,7 +44,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class _Ready:
     config: Config
-    take: Callable[[Who], Awaitable[bool]]
+    take: Callable[[Principal], Awaitable[bool]]
     take_beside: Callable[[], None]
 
 
@@ -66,7 +66,7 @@ class Reloader:
         config: Config,
         read: Callable[[], Config],
         read_beside: Callable[[], Callable[[], None]],
-        prepare: Callable[[Config], Callable[[Who], Awaitable[bool]]],
+        prepare: Callable[[Config], Callable[[Principal], Awaitable[bool]]],
         counters: Counters,
     ) -> None:
         self.config = config
@@ -76,11 +76,11 @@ class Reloader:
         self._counters = counters
         self._turn = asyncio.Lock()
 
-    async def reload(self, cause: str, who: Who | None = None) -> Outcome:
+    async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
         """Read it anew; a broken one changes nothing. Whatever else goes wrong is a problem of the outcome, too."""
         async with self._turn:
             try:
-                has_changed = await self._take(who or Who(cause, ""))
+                has_changed = await self._take(who or Principal(cause, ""))
             except Exception as error:  # noqa: BLE001 - whoever asks, and who waits for the next, must be told
                 self.last = Outcome(time.time_ns(), cause, who, _problems(error), self._other_keys(self.config))
                 self._tell("refused")
@@ -89,7 +89,7 @@ class Reloader:
                 self._tell("taken" if has_changed else "unchanged")
             return self.last
 
-    async def _take(self, who: Who) -> bool:
+    async def _take(self, who: Principal) -> bool:
         ready = await asyncio.to_thread(self._read_and_prepare)
         has_changed = await ready.take(who)
         ready.take_beside()
@@ -132,7 +132,7 @@ def _problems(error: Exception) -> tuple[str, ...]:
     return (f"a mistake of Sluice, of which its log says more: {type(error).__name__}: {error}",)
 
 
-def _asker(who: Who | None) -> dict[str, str]:
+def _asker(who: Principal | None) -> dict[str, str]:
     return {} if who is None else {"by": who.name, "address": who.address}
 
 

@@ -35,12 +35,10 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.open_log import open_access_log
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
-from proxy.policies.book import Around, Book
-from proxy.policies.file_policies import file_policies
-from proxy.policies.key import Kind
-from proxy.policies.layers import FilePolicies
+from proxy.policies.keys import PolicyKind, Principal
+from proxy.policies.layers import FilePolicies, file_policies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
-from proxy.policies.who import Who
 from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
@@ -83,7 +81,7 @@ class Proxy:
         self.read_files |= fingerprints(_files_of(config))
         file = _file_policies(config)
         self.config = config = config.model_copy(update={"limits": Limits()})
-        """Without its limits, which the book keeps."""
+        """Without its limits, which the service keeps."""
         self._source = source
         counters = Counters()
         self._refused = Refused(counters.admin_refused, time.monotonic_ns)
@@ -96,8 +94,8 @@ class Proxy:
         self.engine = NearEngine(config, Policies(), counters, self.intervals.activity)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
-        self.book = self._open_book(file)
-        self._blocks = BlockDesk(self.book, self._kept_blocks)
+        self.service = self._open_policies(file)
+        self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
         self.reloader = Reloader(config, source.read, self.doors.read_again, self._prepare, counters)
         self.server = self._server(counters)
@@ -132,21 +130,21 @@ class Proxy:
         for listener in self._listeners:
             await listener.stop()
         self._tasks.cancel()
-        await self.book.close()
+        await self.service.close()
 
     def _server(self, counters: Counters) -> Server | Supervisor:
         if self.config.workers > 1:
             return Supervisor(self.engine, self.access)
         return Server(self.engine, SessionLog(counters, self.intervals, self.access))
 
-    def _prepare(self, config: Config) -> Callable[[Who], Awaitable[bool]]:
+    def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
         rules = [block.rule() for block in blocks]
 
         def compare(before: FilePolicies) -> Told:
             return difference(FileSays(before, self.reloader.config.blocks), FileSays(file, blocks))
 
-        async def take(who: Who) -> bool:
+        async def take(who: Principal) -> bool:
             blocks_changed = False
 
             def take_blocks(told: Told, at_ns: int) -> None:
@@ -155,7 +153,7 @@ class Proxy:
                 blocks_changed = self.engine.blocklist.reload(rules)
                 self._tasks.start(self._forget_needless(), "forget what is lifted and not in the file")
 
-            return await self.book.take_file(file, compare, take_blocks) or blocks_changed
+            return await self.service.take_file(file, compare, take_blocks) or blocks_changed
 
         return take
 
@@ -165,12 +163,12 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    def _open_book(self, file: FilePolicies) -> Book:
+    def _open_policies(self, file: FilePolicies) -> PolicyService:
         policies = self.engine.registry.policies
-        keepers = {Kind.BLOCK: self._kept_blocks}
+        keepers = {PolicyKind.BLOCK: self._kept_blocks}
         around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
         try:
-            return Book(policies, file, self._store, around)
+            return PolicyService(policies, file, self._store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
 
@@ -179,7 +177,7 @@ class Proxy:
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
         bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
-        parts = Parts(self.book, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
+        parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())

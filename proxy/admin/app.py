@@ -24,7 +24,7 @@ from proxy.admin.status_rest import Counts, Run, StatusRest
 from proxy.admin.stream_rest import StreamRest
 from proxy.blocking.kept import BlockDesk
 from proxy.engine import NearEngine
-from proxy.policies.book import Book
+from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -52,7 +52,7 @@ class Parts:
     """What the REST can change.
 
     Args:
-        book: Policies.
+        service: Policies.
         blocks: Who is blocked.
         run: Which run of the proxy it is.
         reloader: The configuration.
@@ -60,7 +60,7 @@ class Parts:
         fresh: Awaited before counts are shown, if others have some of them.
     """
 
-    book: Book
+    service: PolicyService
     blocks: BlockDesk
     run: Run
     reloader: Reloader
@@ -96,8 +96,8 @@ def admin_app(
             *_watching(metrics),
             web.get("/readyz", show_readiness),
             *StreamRest(engine).routes(),
-            *pulsar_routes(parts.book),
-            *own_routes(parts.book),
+            *pulsar_routes(parts.service),
+            *own_routes(parts.service),
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *BlockRest(parts.blocks, lasts=parts.run.policies_file is not None).routes(),

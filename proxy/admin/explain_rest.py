@@ -10,9 +10,9 @@ from limiter.levels import Client
 from protocol.topic_name import parse_topic
 from proxy.admin.openapi.described import described
 from proxy.admin.questions import Text, asked, explaining
-from proxy.policies.book import Book
-from proxy.policies.explain import Explained, Group, LevelLines, Line, explain, explain_subscribes
-from proxy.policies.place_names import LONGEST
+from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
+from proxy.policies.keys import LONGEST
+from proxy.policies.service import PolicyService
 
 _TOPIC = Text(name="topic", meaning="persistent://tenant/namespace/topic", is_needed=True, longest=LONGEST)
 _SUBSCRIPTION = Text(name="subscription", meaning="the consumer's, for the limits of dispatch")
@@ -27,7 +27,7 @@ class ExplainedLevel(TypedDict):
 
     level: str
     asked: bool
-    values: list[Line]
+    values: list[ExplainedValue]
 
 
 class Explanation(TypedDict):
@@ -35,7 +35,7 @@ class Explanation(TypedDict):
 
     topic: str
     exempt: bool
-    resource_group: Group | None
+    resource_group: ExplainedGroup | None
     publish: list[ExplainedLevel]
     dispatch: list[ExplainedLevel]
     subscribe: ExplainedLevel
@@ -45,11 +45,11 @@ class ExplainRest:
     """Serves it.
 
     Args:
-        book: Where the limits are.
+        service: Where the limits are.
     """
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
@@ -63,14 +63,14 @@ class ExplainRest:
         role, address = _ROLE.read(query), _address(_ADDRESS.read(query))
         producer = Client(_PRODUCER.read(query), role, address)
         consumer = Client("", role, address, _SUBSCRIPTION.read(query))
-        publish = explain(self._book, "publish", topic, producer)
+        publish = explain(self._service, "publish", topic, producer)
         answer: Explanation = {
             "topic": publish.topic,
             "exempt": publish.is_exempt,
             "resource_group": publish.group,
             "publish": _levels(publish),
-            "dispatch": _levels(explain(self._book, "dispatch", topic, consumer)),
-            "subscribe": _level(explain_subscribes(self._book, topic)),
+            "dispatch": _levels(explain(self._service, "dispatch", topic, consumer)),
+            "subscribe": _level(explain_subscribes(self._service, topic)),
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 

@@ -14,14 +14,12 @@ from proxy.admin.pulsar.answers import caller_of, json_text
 from proxy.admin.questions import Number, Query, Text, asked, explaining
 from proxy.admin.refusal import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.policies.bodies import BodyError
-from proxy.policies.book import Book
-from proxy.policies.contents import Contents
-from proxy.policies.layers import Layer, Place
-from proxy.policies.own_limits import to_set, to_take_back
-from proxy.policies.place_names import LONGEST, read_about, read_place, read_setting
-from proxy.policies.policy_set import ABOUTS, in_force
-from proxy.policies.sections import Section, SubscribeLimit, section_of
+from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
+from proxy.policies.keys import ABOUTS, LONGEST, PolicyTarget, read_about, read_setting, read_target
+from proxy.policies.layers import Layer
+from proxy.policies.policy_set import in_force
+from proxy.policies.service import PolicyService
+from proxy.policies.state import PolicyState, to_set, to_take_back
 
 _PATH = "/sluice/limits"
 _DIRECTION = Text(name="direction", meaning="what it limits", words=ABOUTS)
@@ -67,11 +65,11 @@ class LimitsRest:
     """Serves them.
 
     Args:
-        book: Where they are.
+        service: Where they are.
     """
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
@@ -99,23 +97,23 @@ class LimitsRest:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
         place = _place(asked(request, _PLACE))
         section = _section(await json_text_or_null(request))
-        await self._book.rework(lambda: to_set(self._book, place, section), caller_of(request))
+        await self._service.rework(lambda: to_set(self._service, place, section), caller_of(request))
         return self._one(place)
 
     @described({200: TakenBack}, query=_PLACE)
     async def delete(self, request: web.Request) -> web.Response:
         """Take back what was set here; what the file says holds again."""
         place = _place(asked(request, _PLACE))
-        changes = await self._book.rework(lambda: to_take_back(self._book, place), caller_of(request))
-        value = self._book.layers.policies.put_under(place[0], place[1]).get(place[2])
+        changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request))
+        value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
         answer: TakenBack = {"taken_back": bool(changes), "in_force": _shown(place, value) if value else None}
         return web.json_response(answer)
 
-    def _one(self, place: Place) -> web.Response:
-        value = self._book.layers.policies.put_under(place[0], place[1]).get(place[2])
+    def _one(self, place: PolicyTarget) -> web.Response:
+        value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
         if value is None:
             return refusal(404, f"nothing is set for {' '.join(part for part in place if part)}")
-        layers = self._book.layers
+        layers = self._service.layers
         hidden = [(layer, layers.written(layer, place)) for layer in reversed(Layer) if layer.origin != value.origin]
         others = [_shown(place, other) for _, other in hidden if other]
         answer: HoldingLimit = {**_shown(place, value), "hidden": others}
@@ -126,12 +124,12 @@ class LimitsRest:
         setting = read_setting(query["setting"]) if "setting" in query else None
         after, most = _after(_AFTER.read(query)), _LIMIT.read(query)
 
-        def page(contents: Contents) -> bytes:
+        def page(contents: PolicyState) -> bytes:
             held = in_force(contents).values.items()
             found = [one for one in held if about in {None, one[0][0]} and setting in {None, one[0][1]}]
             return _page(found, after, most)
 
-        body = await self._book.look(page)
+        body = await self._service.look(page)
         return web.Response(body=body, content_type="application/json")
 
 
@@ -141,7 +139,7 @@ async def json_text_or_null(request: web.Request) -> bytes:
     return await request.read()
 
 
-def _page(found: list[tuple[Place, Value]], after: tuple[str, ...], most: int) -> bytes:
+def _page(found: list[tuple[PolicyTarget, Value]], after: tuple[str, ...], most: int) -> bytes:
     """In the order of their places; for all of 100,000 this takes a while, so it runs in a thread."""
     rest = [one for one in found if one[0] > after]
     shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
@@ -158,10 +156,10 @@ def _after(text: str) -> tuple[str, ...]:
     return tuple(text.split(" ", 2)) if text else ()
 
 
-def _place(query: Query) -> Place:
+def _place(query: Query) -> PolicyTarget:
     if "direction" not in query or "setting" not in query:
         raise ValueError("write ?direction=…&setting=…&name=…")
-    return read_place(query["direction"], query["setting"], query.get("name", ""))
+    return read_target(query["direction"], query["setting"], query.get("name", ""))
 
 
 def _section(text: bytes) -> dict[str, Any] | None:
@@ -172,7 +170,7 @@ def _section(text: bytes) -> dict[str, Any] | None:
     return section
 
 
-def _shown(place: Place, value: Value) -> ShownLimit:
+def _shown(place: PolicyTarget, value: Value) -> ShownLimit:
     about, setting, name = place
     return {
         "direction": about,

@@ -6,14 +6,14 @@ from proxy.admin.audit_rest import AuditRest
 from proxy.admin.explain_rest import ExplainRest
 from proxy.admin.limits_rest import LimitsRest
 from proxy.admin.policies_rest import PoliciesRest
-from proxy.policies.book import Book
+from proxy.policies.service import PolicyService
 
 
-def own_routes(book: Book) -> list[web.RouteDef]:
+def own_routes(service: PolicyService) -> list[web.RouteDef]:
     """The routes, for aiohttp."""
     return [
-        *ExplainRest(book).routes(),
-        *LimitsRest(book).routes(),
-        *PoliciesRest(book).routes(),
-        *AuditRest(book.store).routes(),
+        *ExplainRest(service).routes(),
+        *LimitsRest(service).routes(),
+        *PoliciesRest(service).routes(),
+        *AuditRest(service.store).routes(),
     ]

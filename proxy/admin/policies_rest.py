@@ -15,14 +15,21 @@ from proxy.collector import let_go, paused_collector
 from proxy.config.admission import AdmissionBounds
 from proxy.config.limits import Limits
 from proxy.config.problems import all_told
-from proxy.policies.applying import Plan, plan
 from proxy.policies.bodies import BodyError
-from proxy.policies.book import Book
-from proxy.policies.differences import Difference, differences
-from proxy.policies.exchange import Exchanged, encoded
-from proxy.policies.exporting import as_yaml
-from proxy.policies.key import Key
-from proxy.policies.policy_set import PolicySet, in_force, of_file
+from proxy.policies.keys import PolicyKey
+from proxy.policies.policy_set import (
+    ApplyPlan,
+    Difference,
+    Exchanged,
+    PolicySet,
+    as_yaml,
+    differences,
+    encoded,
+    in_force,
+    of_file,
+    plan,
+)
+from proxy.policies.service import PolicyService
 
 _PATH = "/sluice/policies"
 _FORMAT = Either(
@@ -61,11 +68,11 @@ class PoliciesRest:
     """Serves them.
 
     Args:
-        book: Where they are.
+        service: Where they are.
     """
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
@@ -73,9 +80,9 @@ class PoliciesRest:
 
     @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
     async def get(self, request: web.Request) -> web.Response:
-        """All in force: as YAML that `sluice check` accepts, or (format=json) as `proxy.policies.exchange` has it."""
+        """All in force: as YAML that `sluice check` accepts, or (format=json) as `proxy.policies.policy_set` has it."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
-        held = await self._book.look(in_force)
+        held = await self._service.look(in_force)
         if form == "json":
             return web.Response(body=await asyncio.to_thread(encoded, held), content_type=JSON)
         text = await asyncio.to_thread(as_yaml, held)
@@ -85,25 +92,25 @@ class PoliciesRest:
     async def put(self, request: web.Request) -> web.Response:
         """Make what the body says hold, and nothing else; with dry_run=1, only tell what would change."""
         dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
-        text, made, told = await json_text(request), Plan(), Told(changes=[], more_changes=0)
+        text, made, told = await json_text(request), ApplyPlan(), Told(changes=[], more_changes=0)
 
-        async def think() -> dict[Key, str | None]:
+        async def think() -> dict[PolicyKey, str | None]:
             nonlocal made, told
-            made, told = await asyncio.to_thread(_planned, self._book, wanted)
+            made, told = await asyncio.to_thread(_planned, self._service, wanted)
             return {} if dry_run else made.wanted
 
         with paused_collector():
             wanted = await asyncio.to_thread(read_set, text)
-            await self._book.rework_slowly(think, caller_of(request))
+            await self._service.rework_slowly(think, caller_of(request))
             for needless in (wanted.values, made.wanted):
                 await asyncio.to_thread(let_go, needless)
         answer: Applied = {"applied": not dry_run, **told, "hidden": made.hidden[:MOST_TOLD]}
         return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
 
 
-def _planned(book: Book, wanted: PolicySet) -> tuple[Plan, Told]:
-    held = in_force(book)
-    return plan(book, wanted, held), _told(wanted, held)
+def _planned(service: PolicyService, wanted: PolicySet) -> tuple[ApplyPlan, Told]:
+    held = in_force(service)
+    return plan(service, wanted, held), _told(wanted, held)
 
 
 def _told(wanted: PolicySet, held: PolicySet) -> Told:

@@ -11,12 +11,10 @@ import msgspec
 from proxy.blocking.blocklist import NOTHING_ENDED, Blocklist, Ended, Order
 from proxy.blocking.rules import Key, Rule, read_key, read_reason
 from proxy.policies.bodies import BodyError, read_body
-from proxy.policies.book import Book
-from proxy.policies.key import Key as KeptKey
-from proxy.policies.key import Kind as KeptKind
-from proxy.policies.who import Who
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal
+from proxy.policies.service import PolicyService
 
-FILE = Who("file", "")
+FILE = Principal("file", "")
 """Who makes the changes that follow from another configuration file."""
 
 
@@ -63,7 +61,7 @@ class Outcome:
 
 
 class KeptBlocks:
-    """What the book asks of blocks.
+    """What the service asks of blocks.
 
     Args:
         blocklist: Where they are in force.
@@ -73,19 +71,19 @@ class KeptBlocks:
         self.blocklist = blocklist
         self.awaited: Outcome | None = None
         """Told what comes of the change under way."""
-        self._meant: dict[KeptKey, Key] = {}
+        self._meant: dict[PolicyKey, Key] = {}
 
-    def check(self, key: KeptKey, kept: str | None) -> None:
+    def check(self, key: PolicyKey, kept: str | None) -> None:
         """A body must be one, and that of its key."""
         if kept is not None:
             _read(key, kept)
 
-    def load(self, key: KeptKey, kept: str) -> None:
+    def load(self, key: PolicyKey, kept: str) -> None:
         """Of an earlier run."""
         self._meant[key], order = _read(key, kept)
         self.blocklist.put(self._meant[key], order, quietly=True)
 
-    def take(self, key: KeptKey, kept: str | None) -> None:
+    def take(self, key: PolicyKey, kept: str | None) -> None:
         """Of a request."""
         if kept is None:
             meant, order = self._meant.pop(key), None
@@ -102,16 +100,16 @@ class BlockDesk:
     """Takes requests to block and unblock.
 
     Args:
-        book: Keeps, audits, and puts in force.
-        kept: Is asked by that book.
+        service: Keeps, audits, and puts in force.
+        kept: Is asked by that service.
     """
 
-    def __init__(self, book: Book, kept: KeptBlocks) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService, kept: KeptBlocks) -> None:
+        self._service = service
         self._kept = kept
         self.blocklist = kept.blocklist
 
-    async def block(self, key: Key, reason: str, who: Who) -> Outcome:
+    async def block(self, key: Key, reason: str, who: Principal) -> Outcome:
         """Set a rule, and end what it means. One that is there keeps its age, and its reason if none is given.
 
         Raises:
@@ -120,15 +118,15 @@ class BlockDesk:
         """
         outcome = Outcome()
 
-        def plan() -> Mapping[KeptKey, str | None]:
+        def plan() -> Mapping[PolicyKey, str | None]:
             order = self.blocklist.order_to_block(key, reason)
             self._kept.awaited, outcome.rule = outcome, self.blocklist.rules.get(key)
             return {kept_key(key): None if order is None else body(key, order)}
 
-        await self._book.rework(plan, who)
+        await self._service.rework(plan, who)
         return outcome
 
-    async def unblock(self, key: Key, who: Who) -> Outcome:
+    async def unblock(self, key: Key, who: Principal) -> Outcome:
         """Take a rule back; one of the file is lifted.
 
         Raises:
@@ -136,14 +134,14 @@ class BlockDesk:
         """
         outcome = Outcome()
 
-        def plan() -> Mapping[KeptKey, str | None]:
+        def plan() -> Mapping[PolicyKey, str | None]:
             self._kept.awaited, outcome.rule = None, self.blocklist.rules.get(key)
             order = self.blocklist.order_to_unblock(key)
             if outcome.rule is None:
                 return {}
             return {kept_key(key): None if order is None else body(key, order)}
 
-        await self._book.rework(plan, who)
+        await self._service.rework(plan, who)
         return outcome
 
     async def forget_needless(self) -> None:
@@ -152,12 +150,12 @@ class BlockDesk:
         Raises:
             StoreError: If the store cannot be written.
         """
-        await self._book.rework(lambda: {kept_key(key): None for key in self.blocklist.needless()}, FILE)
+        await self._service.rework(lambda: {kept_key(key): None for key in self.blocklist.needless()}, FILE)
 
 
-def kept_key(key: Key) -> KeptKey:
+def kept_key(key: Key) -> PolicyKey:
     """Under what it is kept; names are quoted there, so no two are the same."""
-    return KeptKey(KeptKind.BLOCK, "", str(key))
+    return PolicyKey(PolicyKind.BLOCK, "", str(key))
 
 
 def body(key: Key, order: Order) -> str:
@@ -166,7 +164,7 @@ def body(key: Key, order: Order) -> str:
     return msgspec.json.encode(parts).decode()
 
 
-def _read(key: KeptKey, kept: str) -> tuple[Key, Order]:
+def _read(key: PolicyKey, kept: str) -> tuple[Key, Order]:
     found = read_body(kept, Body)
     try:
         meant, order = found.key(), found.order()

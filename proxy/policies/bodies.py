@@ -1,23 +1,117 @@
-"""Policies as operators write them: Pulsar's own JSON bodies, or the sections of Sluice's configuration.
+"""How a policy's value is written: in the bodies of Pulsar's admin REST, and in sections of Sluice's configuration.
 
 What was written is kept as it was written, and so given back: `pulsar-admin` sees the numbers that it set.
+
+A resource group's rates are kept in Pulsar's form, or each direction in Sluice's own:
+
+{"publishRateInMsgs": 500, …}                                 Pulsar's: all four rates
+{"form": "sluice", "body": {"publish": {"messages": 500}}}    own: the file's value holds where there is no key;
+                                                              null limits nothing, whatever the file says
+{…, "numbers": ["publish"]}                                   of these directions Pulsar's tools set numbers
+
+Pulsar's numbers know no mode: where they are, the file's holds.
 
 Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, subscribeRate, resourcegroups)
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from limiter.levels import OF_ONE_TOPIC
-from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
+from limiter.levels import OF_ONE_TOPIC, About, Setting
+from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.problems import all_told
-from proxy.policies.key import Key, Kind, setting_of
-from proxy.policies.sections import SubscribeLimit
+from proxy.config.values import SPANS_NS, CountPerPeriod
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
+
+Section = dict[str, str | int | bool]
+"""Keys of a limit: messages, bytes, their bursts and peaks, mode, relativeToPublishRate."""
+
+_UNITS = {"GiB": 1024**3, "GB": 1000**3, "MiB": 1024**2, "MB": 1000**2, "KiB": 1024, "KB": 1000}
+_NS_PER_MS = SPANS_NS["ms"]
+_LONGEST_FIRST = sorted(SPANS_NS.items(), key=lambda span: -span[1])
+
+
+class SubscribeLimit(BaseModel):
+    """How often one consumer may subscribe: `messages: 5/30s`, all at once if need be, as with Pulsar."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    messages: CountPerPeriod
+
+    def limit(self) -> Limit:
+        """The same, as the limiter takes it."""
+        count, period_ns = self.messages
+        return Limit(rate(count, period_ns, burst=count))
+
+
+def section_of(about: About, limit: Limit) -> Section:
+    """What to write for a limit; what is the default is left out. Empty for one that limits nothing."""
+    section: Section = {}
+    if about == "subscribe":
+        return {"messages": count_text(limit.messages)} if limit.messages else section
+    if limit.messages:
+        section |= _part("messages", limit.messages, limit.peak_messages)
+    if limit.size:
+        section |= _part("bytes", limit.size, limit.peak_size)
+    if section and limit.mode != "enforce":
+        section["mode"] = limit.mode
+    if section and limit.published is not None:
+        section["relativeToPublishRate"] = True
+    return section
+
+
+def section_text(section: Section) -> str:
+    """A section in one line, for people."""
+    return ", ".join(f"{key} {_plain(value)}" for key, value in section.items()) or "no limit"
+
+
+def count_text(value: Rate) -> str | int:
+    """A rate of what is counted."""
+    return _per(str(value.tokens), value.period_ns)
+
+
+def _part(kind: str, sustained: Rate, peak: Rate | None) -> Section:
+    text = count_text if kind == "messages" else _bytes_text
+    part: Section = {kind: text(sustained)}
+    if peak or sustained.burst != rate(sustained.tokens, sustained.period_ns).burst:
+        part[f"burst_{kind}"] = sustained.burst if kind == "messages" else _size_text(sustained.burst)
+    if peak:
+        part[f"peak_{kind}"] = text(peak)
+    return part
+
+
+def _bytes_text(value: Rate) -> str | int:
+    return _per(str(_size_text(value.tokens)), value.period_ns)
+
+
+def _size_text(size: int) -> str | int:
+    unit = next((unit for unit, worth in _UNITS.items() if size % worth == 0), None)
+    return f"{size // _UNITS[unit]}{unit}" if unit else size
+
+
+def _per(amount: str, period_ns: int) -> str | int:
+    if period_ns == NANOS_PER_SECOND:
+        return int(amount) if amount.isdigit() else amount
+    return f"{amount}/{_span_text(period_ns)}"
+
+
+def _span_text(period_ns: int) -> str:
+    for unit, worth in _LONGEST_FIRST:
+        if period_ns % worth == 0:
+            return unit if period_ns == worth else f"{period_ns // worth}{unit}"
+    whole, part = divmod(period_ns, _NS_PER_MS)
+    return f"{whole}.{part:06d}".rstrip("0") + "ms"
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 MOST_MESSAGES = 2**31 - 1
 MOST_BYTES = 2**63 - 1
@@ -116,20 +210,20 @@ class Written(msgspec.Struct, frozen=True):
 
 T = TypeVar("T")
 
-_PULSAR: dict[Kind, type[PublishRate | DispatchRate | SubscribeRate]] = {
-    Kind.PUBLISH: PublishRate,
-    Kind.DISPATCH: DispatchRate,
-    Kind.SUBSCRIBE: SubscribeRate,
+_PULSAR: dict[PolicyKind, type[PublishRate | DispatchRate | SubscribeRate]] = {
+    PolicyKind.PUBLISH: PublishRate,
+    PolicyKind.DISPATCH: DispatchRate,
+    PolicyKind.SUBSCRIBE: SubscribeRate,
 }
-_OWN: dict[Kind, type[RateLimit | SubscribeLimit]] = {
-    Kind.PUBLISH: RateLimit,
-    Kind.DISPATCH: DispatchLimit,
-    Kind.SUBSCRIBE: SubscribeLimit,
+_OWN: dict[PolicyKind, type[RateLimit | SubscribeLimit]] = {
+    PolicyKind.PUBLISH: RateLimit,
+    PolicyKind.DISPATCH: DispatchLimit,
+    PolicyKind.SUBSCRIBE: SubscribeLimit,
 }
 NO_LIMIT = {
-    Kind.PUBLISH: PublishRate(),
-    Kind.DISPATCH: DispatchRate(-1, -1, ratePeriodInSecond=1),
-    Kind.SUBSCRIBE: SubscribeRate(),
+    PolicyKind.PUBLISH: PublishRate(),
+    PolicyKind.DISPATCH: DispatchRate(-1, -1, ratePeriodInSecond=1),
+    PolicyKind.SUBSCRIBE: SubscribeRate(),
 }
 """What to keep where nothing is to be limited although the file says otherwise."""
 
@@ -156,7 +250,7 @@ def kept_as_own(body: Any) -> str:
     return msgspec.json.encode(Written("sluice", msgspec.Raw(msgspec.json.encode(body)))).decode()
 
 
-def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
+def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
     """The limit that a kept rate says.
 
     Args:
@@ -176,25 +270,25 @@ def limit_of(key: Key, kept: str, mode: Mode = "enforce") -> Limit:
         raise BodyError(f"{key}: the body is not a limit; write messages, bytes or both") from None
 
 
-def _read_limit(kind: Kind, setting: str, kept: str, mode: Mode) -> Limit:
+def _read_limit(kind: PolicyKind, setting: str, kept: str, mode: Mode) -> Limit:
     written = read_body(kept, Written)
     if written.form == "pulsar":
         limit = read_body(bytes(written.body), _PULSAR[kind]).limit()
         return limit if limit.mode == mode else replace(limit, mode=mode)
-    return _own_form(Key(kind, setting, "")).model_validate(msgspec.json.decode(written.body)).limit()
+    return _own_form(PolicyKey(kind, setting, "")).model_validate(msgspec.json.decode(written.body)).limit()
 
 
 _remembered = lru_cache(maxsize=1024)(_read_limit)
 """One limit for all equal bodies: 100,000 topics have few different ones."""
 
 
-def _own_form(key: Key) -> type[RateLimit | SubscribeLimit]:
-    if key.kind is Kind.DISPATCH and setting_of(key)[0] in OF_ONE_TOPIC:
+def _own_form(key: PolicyKey) -> type[RateLimit | SubscribeLimit]:
+    if key.kind is PolicyKind.DISPATCH and setting_of(key)[0] in OF_ONE_TOPIC:
         return TopicDispatchLimit
     return _OWN[key.kind]
 
 
-def pulsar_body(key: Key, kept: str) -> msgspec.Struct:
+def pulsar_body(key: PolicyKey, kept: str) -> msgspec.Struct:
     """What Pulsar's tools are to see of a kept rate.
 
     Raises:
@@ -215,3 +309,83 @@ def _limit(messages: int, size: int, period_s: int) -> Limit:
 def _number(found: Rate | None, period_s: int, most: int) -> int:
     """Tokens in a period of the answer, which need not be the rate's own; 0 for none, as in broker.conf."""
     return 0 if found is None else min(most, max(1, found.tokens * period_s * NANOS_PER_SECOND // found.period_ns))
+
+
+OwnGroup = dict[Direction, dict[str, Any] | None]
+"""The own form's body."""
+
+
+class KeptGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The own form.
+
+    Args:
+        form: Whose it is.
+        body: What it says of each direction.
+        numbers: The directions whose mode is the file's.
+    """
+
+    form: Literal["sluice"]
+    body: OwnGroup
+    numbers: tuple[Direction, ...] = ()
+
+
+class _Form(msgspec.Struct, frozen=True):
+    form: str | None = None
+
+
+def group_limits(name: str, kept: str, modes: Mapping[About, Mode]) -> dict[About, Limit]:
+    """The limits that a kept group says; of a direction that is not there, it says nothing.
+
+    Args:
+        name: The group's.
+        kept: What is kept.
+        modes: The file's, where they are not `enforce`.
+
+    Raises:
+        BodyError: If it is none.
+    """
+    own = own_group(kept)
+    if own is None:
+        found = read_body(kept, ResourceGroup).limits()
+        return {direction: replace(limit, mode=modes.get(direction, "enforce")) for direction, limit in found.items()}
+    return {direction: _group_limit(name, direction, own, modes.get(direction, "enforce")) for direction in own.body}
+
+
+def own_group(kept: str) -> KeptGroup | None:
+    """A kept group that has Sluice's own form.
+
+    Raises:
+        BodyError: If it is no group at all.
+    """
+    if read_body(kept, _Form).form is None:
+        return None
+    return read_body(kept, KeptGroup)
+
+
+def kept_as_own_group(body: OwnGroup, numbers: tuple[Direction, ...] = ()) -> str:
+    """The own form, as the store keeps it."""
+    return msgspec.json.encode(KeptGroup("sluice", body, numbers)).decode()
+
+
+def pulsar_group(limits: dict[Direction, Limit | None]) -> ResourceGroup:
+    """What Pulsar's tools are to see of a group that they did not write: always per second."""
+    found = [limits.get(direction) or Limit() for direction in DIRECTIONS]
+    return ResourceGroup(
+        *(
+            _per_second(rate, most)
+            for limit in found
+            for rate, most in ((limit.messages, MOST_MESSAGES), (limit.size, MOST_BYTES))
+        )
+    )
+
+
+def _group_limit(name: str, direction: Direction, own: KeptGroup, mode: Mode) -> Limit:
+    section = own.body[direction]
+    if section is None:
+        return Limit()
+    said = section | {"mode": mode} if direction in own.numbers else section
+    return limit_of(rate_key(direction, Setting.RESOURCE_GROUP, name), kept_as_own(said))
+
+
+def _per_second(rate: Rate | None, most: int) -> int | None:
+    return None if rate is None else min(most, max(1, round(rate.per_second)))

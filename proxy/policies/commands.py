@@ -82,7 +82,7 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
 @asks_proxy
 def diff(file: File, *, admin: AdminOptions) -> None:
     """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error."""
-    from proxy.policies.differences import differences
+    from proxy.policies.policy_set import differences
     from proxy.policies.tables import difference_lines
 
     wanted = _read(file, _TROUBLE)
@@ -119,7 +119,7 @@ def _held(link: "AdminLink") -> "PolicySet":
     import msgspec
 
     from proxy.policies.bodies import BodyError
-    from proxy.policies.exchange import decoded
+    from proxy.policies.policy_set import decoded
 
     try:
         return decoded(link.get("/sluice/policies", {"format": "json"}))

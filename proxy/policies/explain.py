@@ -7,9 +7,10 @@ from typing import Literal
 
 from limiter.levels import ANYBODY, EACH, LEVELS, About, Client, Level, Setting, Topic, Whose
 from limiter.rates import Direction
-from proxy.policies.book import Book
-from proxy.policies.layers import Layer, Layers, Place
-from proxy.policies.sections import Section, section_of
+from proxy.policies.bodies import Section, section_of
+from proxy.policies.keys import PolicyTarget
+from proxy.policies.layers import Layer, Layers
+from proxy.policies.state import PolicyState
 
 State = Literal["holds", "hidden", "no limit"]
 _FROM_THE_TOP = tuple(reversed(Layer))
@@ -17,7 +18,7 @@ _SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKE
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ExplainedValue:
     """One value that was written.
 
     Args:
@@ -49,11 +50,11 @@ class LevelLines:
 
     level: str
     asked: bool
-    lines: tuple[Line, ...]
+    lines: tuple[ExplainedValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ExplainedGroup:
     """The resource group of a topic, and how it comes to it.
 
     Args:
@@ -73,51 +74,51 @@ class Explained:
 
     topic: str
     is_exempt: bool
-    group: Group | None
+    group: ExplainedGroup | None
     levels: tuple[LevelLines, ...]
 
 
-def explain(book: Book, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
+def explain(state: PolicyState, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
     """Which limits of messages and bytes hold, and why."""
-    group = group_of(book, topic)
+    group = group_of(state, topic)
     is_system, whose = topic.is_system, Whose(topic, client, group.name if group else "")
-    levels = tuple(_level(book, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
+    levels = tuple(_level(state, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
     return Explained(topic.full, is_system, group, levels)
 
 
-def explain_subscribes(book: Book, topic: Topic) -> LevelLines:
+def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """How often one consumer may subscribe, and why."""
     names = topic.partitioned, topic.namespace_name, ""
-    places: list[Place] = [("subscribe", *one) for one in zip(_SUBSCRIBES, names, strict=True)]
+    places: list[PolicyTarget] = [("subscribe", *one) for one in zip(_SUBSCRIBES, names, strict=True)]
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
-    return LevelLines("subscribe", asked=True, lines=tuple(_lines(book.layers, places)))
+    return LevelLines("subscribe", asked=True, lines=tuple(_lines(state.layers, places)))
 
 
-def group_of(book: Book, topic: Topic) -> Group | None:
+def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     """The resource group that a topic's limits come from: its namespace's, or else its tenant's."""
-    policies = book.layers.policies
+    policies = state.layers.policies
     of_namespace = policies.groups_of_namespaces.get(topic.namespace_name, "")
     name = of_namespace or policies.groups_of_tenants.get(topic.tenant, "")
     if not name:
         return None
     member, whose = ("namespace", topic.namespace_name) if of_namespace else ("tenant", topic.tenant)
-    layer = Layer.REST if whose in book.attached(member) else Layer.FILE
-    return Group(name, f"{member} {whose}", layer.origin)
+    layer = Layer.REST if whose in state.attached(member) else Layer.FILE
+    return ExplainedGroup(name, f"{member} {whose}", layer.origin)
 
 
-def _level(book: Book, direction: Direction, level: Level, whose: Whose) -> LevelLines:
+def _level(state: PolicyState, direction: Direction, level: Level, whose: Whose) -> LevelLines:
     if level.exists is not None and not level.exists(whose):
         return LevelLines(level.word, asked=False, lines=())
-    places: list[Place] = []
+    places: list[PolicyTarget] = []
     for setting, naming, _ in level.settings:
         name = naming(whose)
-        names = _networks_around(book.layers, direction, name) if setting is Setting.ADDRESS else (name,)
+        names = _networks_around(state.layers, direction, name) if setting is Setting.ADDRESS else (name,)
         places += [(direction, setting, one) for one in names]
-    return LevelLines(level.word, asked=True, lines=tuple(_lines(book.layers, places)))
+    return LevelLines(level.word, asked=True, lines=tuple(_lines(state.layers, places)))
 
 
-def _lines(layers: Layers, places: list[Place]) -> Iterator[Line]:
+def _lines(layers: Layers, places: list[PolicyTarget]) -> Iterator[ExplainedValue]:
     """Of several places the first one that limits holds; of its layers, the one that is shown to the limiter."""
     holds = ""
     for place in places:
@@ -130,7 +131,7 @@ def _lines(layers: Layers, places: list[Place]) -> Iterator[Line]:
             holds = _told(setting, name, shown.origin)
 
 
-def _at_place(layers: Layers, place: Place, top: str, hidden_by: str) -> Iterator[Line]:
+def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> Iterator[ExplainedValue]:
     about, setting, name = place
     for layer in _FROM_THE_TOP:
         value = layers.written(layer, place)
@@ -138,13 +139,13 @@ def _at_place(layers: Layers, place: Place, top: str, hidden_by: str) -> Iterato
             continue
         section = section_of(about, value.limit)
         if layer.origin != top:
-            yield Line(setting, name, layer.origin, section, "hidden", _told(setting, name, top))
+            yield ExplainedValue(setting, name, layer.origin, section, "hidden", _told(setting, name, top))
         elif not section:
-            yield Line(setting, name, layer.origin, section, "no limit")
+            yield ExplainedValue(setting, name, layer.origin, section, "no limit")
         elif hidden_by:
-            yield Line(setting, name, layer.origin, section, "hidden", hidden_by)
+            yield ExplainedValue(setting, name, layer.origin, section, "hidden", hidden_by)
         else:
-            yield Line(setting, name, layer.origin, section, "holds")
+            yield ExplainedValue(setting, name, layer.origin, section, "holds")
 
 
 def _networks_around(layers: Layers, about: About, address: str) -> Iterator[str]:

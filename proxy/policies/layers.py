@@ -1,27 +1,35 @@
 """Where each value was written, and which of several holds.
 
-    rest        set for this very place by the admin address          }
+    rest        set for this very target by the admin address         }
     global      the same, by Pulsar's tools with `--global`            } kept by the store
     dynamic     the broker's dynamic configuration, by its own names   }
     file        the configuration file
 
-The upper one hides the lower, and gives it free again when it is taken back; only `global` is not hidden by a `rest`
-that limits nothing, as with Pulsar. This is about one place of
-`limiter.policies` (say, what each topic of one namespace may publish); precedence between places (topic over
-namespace over broker) is not decided here.
+The upper layer hides the lower one until its value is taken back. Only `global` is not hidden by a `rest` value that
+limits nothing, as with Pulsar. This is about one target of `limiter.policies` (say, what each topic of one namespace
+may publish); precedence between targets (topic over namespace over broker) is not decided here.
+
+Each key of the dynamic configuration is a part of one limit. A key that is set replaces that part of the file's limit;
+the other part stays. Values of 0 and below mean no limit.
+
+Source: broker.conf, and GET /admin/v2/brokers/configuration of a broker (which keys are dynamic)
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
+
+from pydantic import BaseModel
 
 from limiter.changes import Change, change_of
-from limiter.levels import About, Setting
+from limiter.levels import Setting
 from limiter.policies import Policies, Value
-from limiter.rates import DIRECTIONS
-
-Place = tuple[About, Setting, str]
-"""What a value is for: what it is about, setting, and the setting's name."""
+from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
+from proxy.config.limits import Limits, RateLimit
+from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError
+from proxy.policies.keys import PolicyTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class FilePolicies:
         groups: The names of all resource groups, of those too that limit nothing and to which nothing is attached.
     """
 
-    values: Mapping[Place, Value]
+    values: Mapping[PolicyTarget, Value]
     groups_of_tenants: Mapping[str, str]
     groups_of_namespaces: Mapping[str, str]
     groups: frozenset[str] = frozenset()
@@ -68,8 +76,8 @@ class Layers:
 
     def __init__(self, policies: Policies) -> None:
         self.policies = policies
-        self._written: dict[Layer, dict[Place, Value]] = {layer: {} for layer in Layer}
-        self._before: dict[Place, Value | None] = {}
+        self._written: dict[Layer, dict[PolicyTarget, Value]] = {layer: {} for layer in Layer}
+        self._before: dict[PolicyTarget, Value | None] = {}
         self._regrouped: set[tuple[Setting, str]] = set()
 
     def copy(self) -> "Layers":
@@ -83,7 +91,7 @@ class Layers:
         self.policies.exchange(other.policies)
         self._written, other._written = other._written, self._written  # noqa: SLF001 - of the same class
 
-    def put(self, layer: Layer, place: Place, value: Value | None) -> None:
+    def put(self, layer: Layer, place: PolicyTarget, value: Value | None) -> None:
         """Write a value; None takes it back."""
         if value is None:
             self._written[layer].pop(place, None)
@@ -91,20 +99,20 @@ class Layers:
             self._written[layer][place] = value
         self._show(place)
 
-    def difference(self, layer: Layer, values: Mapping[Place, Value]) -> dict[Place, Value | None]:
+    def difference(self, layer: Layer, values: Mapping[PolicyTarget, Value]) -> dict[PolicyTarget, Value | None]:
         """What to write for a layer to hold `values`; in any thread, while nobody writes that layer."""
         before = self._written[layer]
-        changed: dict[Place, Value | None] = {
+        changed: dict[PolicyTarget, Value | None] = {
             place: value for place, value in values.items() if before.get(place) != value
         }
         changed.update((place, None) for place in before if place not in values)
         return changed
 
-    def written(self, layer: Layer, place: Place) -> Value | None:
+    def written(self, layer: Layer, place: PolicyTarget) -> Value | None:
         """What one layer says, be it hidden or not."""
         return self._written[layer].get(place)
 
-    def of_layer(self, layer: Layer) -> Mapping[Place, Value]:
+    def of_layer(self, layer: Layer) -> Mapping[PolicyTarget, Value]:
         """Everything that one layer says."""
         return self._written[layer]
 
@@ -136,24 +144,200 @@ class Layers:
         while held:
             held.pop()
 
-    def _visible(self, place: Place) -> Value | None:
+    def _visible(self, place: PolicyTarget) -> Value | None:
         about, setting, name = place
         return self.policies.put_under(about, setting).get(name)
 
-    def _show(self, place: Place) -> None:
+    def _show(self, place: PolicyTarget) -> None:
         self._before.setdefault(place, self._visible(place))
         self.policies.put(*place, self._first(place))
 
-    def _first(self, place: Place) -> Value | None:
+    def _first(self, place: PolicyTarget) -> Value | None:
         for layer in _FROM_THE_TOP:
             found = self._written[layer].get(place)
             if found is not None and not (layer is Layer.REST and self._yields(place, found)):
                 return found
         return None
 
-    def _yields(self, place: Place, rest: Value) -> bool:
+    def _yields(self, place: PolicyTarget, rest: Value) -> bool:
         return not rest.limit and place in self._written[Layer.GLOBAL]
 
 
 def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> set[tuple[Setting, str]]:
     return {(setting, name) for name, _ in before.items() ^ after.items()}
+
+
+def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:
+    """The limits of the file, as they are laid under those that are set at run time.
+
+    Args:
+        limits: The section.
+        subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
+    """
+    values = dict(_subscribe_rates(limits, subscribe))
+    for setting, sections, key in _sections(limits):
+        for direction, inner in ((direction, key.format(direction)) for direction in DIRECTIONS):
+            for name, section in sections.items():
+                value: RateLimit | None = getattr(section, inner, None) if inner in section.model_fields_set else None
+                if value is not None:
+                    values[direction, setting, name] = _value(value)
+    groups = limits.resource_groups.items()
+    return FilePolicies(
+        values,
+        {tenant: group for group, section in groups for tenant in section.tenants},
+        {namespace: group for group, section in groups for namespace in section.namespaces},
+        frozenset(limits.resource_groups),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _value(section: RateLimit) -> Value:
+    """One for all equal sections: 100,000 topics have few different ones."""
+    return Value(section.limit(), Layer.FILE.origin)
+
+
+def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[PolicyTarget, Value]]:
+    """A whole period's worth may come at once, as with Pulsar."""
+    written = [
+        (Setting.TOPIC_OF_BROKER, "", of_broker),
+        *((Setting.TOPIC_OF_NAMESPACE, name, section.subscribe) for name, section in limits.namespaces.items()),
+        *((Setting.TOPIC, name, section.subscribe) for name, section in limits.topics.items()),
+    ]
+    for setting, name, value in written:
+        if value is not None:
+            limit = Limit(rate(value[0], value[1], burst=value[0]))
+            yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
+
+
+def _sections(limits: Limits) -> Iterator[tuple[Setting, Mapping[str, BaseModel], str]]:
+    """Each setting with its sections by name, and their key for a direction."""
+    yield Setting.PROXY, _alone(limits.proxy), "{}"
+    yield Setting.TOPIC_OF_BROKER, _alone(limits.each_topic), "{}"
+    yield Setting.SUBSCRIPTION_OF_BROKER, _alone(limits.each_subscription), "{}"
+    yield Setting.TENANT, limits.tenants, "{}"
+    yield Setting.NAMESPACE, limits.namespaces, "{}_total"
+    yield Setting.TOPIC_OF_NAMESPACE, limits.namespaces, "{}"
+    yield Setting.RESOURCE_GROUP, limits.resource_groups, "{}"
+    yield Setting.PARTITIONED_TOPIC, limits.topics, "{}_total"
+    yield Setting.TOPIC, limits.topics, "{}"
+    yield Setting.SUBSCRIPTION_OF_NAMESPACE, limits.namespaces, "subscription_{}"
+    yield Setting.SUBSCRIPTION_OF_TOPIC, limits.topics, "subscription_{}"
+    yield Setting.SUBSCRIPTION, _subscriptions(limits), "{}"
+    yield Setting.PRODUCER, limits.producers, "{}"
+    yield Setting.ROLE, limits.roles, "{}"
+    yield Setting.ADDRESS, limits.addresses, "{}"
+    yield Setting.EXEMPT, _alone(limits.exempt), "{}"
+
+
+def _alone(section: BaseModel | None) -> Mapping[str, BaseModel]:
+    return {} if section is None else {"": section}
+
+
+def _subscriptions(limits: Limits) -> Mapping[str, BaseModel]:
+    return {
+        f"{name}@{topic}": section
+        for topic, topic_section in limits.topics.items()
+        for name, section in topic_section.subscriptions.items()
+    }
+
+
+_PUBLISH_BROKER: PolicyTarget = ("publish", Setting.PROXY, "")
+_PUBLISH_TOPIC: PolicyTarget = ("publish", Setting.TOPIC_OF_BROKER, "")
+_DISPATCH_BROKER: PolicyTarget = ("dispatch", Setting.PROXY, "")
+_DISPATCH_TOPIC: PolicyTarget = ("dispatch", Setting.TOPIC_OF_BROKER, "")
+_DISPATCH_SUBSCRIPTION: PolicyTarget = ("dispatch", Setting.SUBSCRIPTION_OF_BROKER, "")
+_SUBSCRIBE: PolicyTarget = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+_SUBSCRIBE_PERIOD_NS = 30 * NANOS_PER_SECOND
+"""Pulsar's default of subscribeRatePeriodPerConsumerInSecond."""
+
+
+def _messages(limit: Limit, value: int) -> Limit:
+    return replace(limit, messages=rate(value) if value > 0 else None, peak_messages=None)
+
+
+def _size(limit: Limit, value: int) -> Limit:
+    return replace(limit, size=rate(value) if value > 0 else None, peak_size=None)
+
+
+def _subscribes(limit: Limit, value: int) -> Limit:
+    period_ns = limit.messages.period_ns if limit.messages else _SUBSCRIBE_PERIOD_NS
+    return replace(limit, messages=Rate(value, period_ns, value) if value > 0 else None)
+
+
+def _subscribe_period(limit: Limit, value: int) -> Limit:
+    if limit.messages is None or value <= 0:
+        return limit
+    return replace(limit, messages=replace(limit.messages, period_ns=value * NANOS_PER_SECOND))
+
+
+_PARTS: dict[str, tuple[PolicyTarget, Callable[[Limit, int], Limit]]] = {
+    "brokerPublisherThrottlingMaxMessageRate": (_PUBLISH_BROKER, _messages),
+    "brokerPublisherThrottlingMaxByteRate": (_PUBLISH_BROKER, _size),
+    "maxPublishRatePerTopicInMessages": (_PUBLISH_TOPIC, _messages),
+    "maxPublishRatePerTopicInBytes": (_PUBLISH_TOPIC, _size),
+    "dispatchThrottlingRateInMsg": (_DISPATCH_BROKER, _messages),
+    "dispatchThrottlingRateInByte": (_DISPATCH_BROKER, _size),
+    "dispatchThrottlingRatePerTopicInMsg": (_DISPATCH_TOPIC, _messages),
+    "dispatchThrottlingRatePerTopicInByte": (_DISPATCH_TOPIC, _size),
+    "dispatchThrottlingRatePerSubscriptionInMsg": (_DISPATCH_SUBSCRIPTION, _messages),
+    "dispatchThrottlingRatePerSubscriptionInByte": (_DISPATCH_SUBSCRIPTION, _size),
+    "subscribeThrottlingRatePerConsumer": (_SUBSCRIBE, _subscribes),
+    "subscribeRatePeriodPerConsumerInSecond": (_SUBSCRIBE, _subscribe_period),
+}
+"""Where each key belongs, and how it changes the limit there."""
+
+DYNAMIC_KEYS = frozenset(_PARTS)
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
+
+def read_dynamic(name: str, text: str) -> int:
+    """The value of a key.
+
+    Raises:
+        ValueError: If it is not a number that Pulsar could hold.
+    """
+    value, most = int(text) if _NUMBER.fullmatch(text) else None, _most(name)
+    if value is None or not -most - 1 <= value <= most:
+        bits = most.bit_length() + 1
+        raise ValueError(f"{name}: {text[:60]!r} is not a whole number of {bits} bits; 0 or -1 means no limit")
+    return value
+
+
+def _most(name: str) -> int:
+    """What its field of Pulsar's can hold: bytes are `long`, messages, subscribes and seconds `int`."""
+    return MOST_BYTES if name in _PARTS and _PARTS[name][1] is _size else MOST_MESSAGES
+
+
+def place_of(name: str) -> PolicyTarget:
+    """Which limit a key is a part of."""
+    return _PARTS[name][0]
+
+
+def dynamic_value(place: PolicyTarget, values: Mapping[str, str], file: Value | None) -> Value | None:
+    """The limit at a place under the keys that are set; None if none of them is about it.
+
+    Args:
+        place: Which limit.
+        values: All keys that are set.
+        file: What the file says there.
+    """
+    limit, is_set = file.limit if file else Limit(), False
+    for name, (of, part) in _PARTS.items():
+        if of == place and name in values:
+            limit, is_set = part(limit, read_dynamic(name, values[name])), True
+    return Value(limit, Layer.DYNAMIC.origin) if is_set else None
+
+
+def check_dynamic(name: str, kept: str | None) -> None:
+    """Whether a key can be set so.
+
+    Raises:
+        BodyError: If it cannot.
+    """
+    if name not in DYNAMIC_KEYS:
+        raise BodyError(f"{name}: is no dynamic configuration that Sluice serves")
+    if kept is not None:
+        try:
+            read_dynamic(name, kept)
+        except ValueError as error:
+            raise BodyError(str(error)) from None

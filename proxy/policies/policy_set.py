@@ -1,21 +1,35 @@
-"""All limits that are in force, or that a file says, as values: to export, compare and apply."""
+"""All limits that are in force, or that a file says, as values: to export, compare and apply.
+
+To apply a set is to write, at run time, what makes the limits in force equal to it. Where the proxy's own file says
+otherwise, only a run-time value can hide it. Where nothing is to be limited although the file limits, that is a value
+that limits nothing: it stays until the file says the same and it is taken back.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+import msgspec
+
 from limiter.levels import About, Setting
 from limiter.policies import Value
-from limiter.rates import Limit
-from protocol.topic_name import parse_topic
+from limiter.rates import DIRECTIONS, Direction, Limit
 from proxy.config.limits import Limits
-from proxy.config.yaml_text import Taken
-from proxy.policies.contents import Contents
-from proxy.policies.file_policies import file_policies
-from proxy.policies.layers import FilePolicies, Layer, Place
-from proxy.policies.sections import section_of
+from proxy.config.yaml_text import Taken, yaml_text
+from proxy.policies.bodies import (
+    NO_LIMIT,
+    OwnGroup,
+    kept_as_own,
+    kept_as_own_group,
+    kept_as_pulsar_s,
+    limit_of,
+    section_of,
+    section_text,
+)
+from proxy.policies.keys import ABOUTS, PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
+from proxy.policies.layers import FilePolicies, Layer, file_policies, place_of
+from proxy.policies.state import PolicyState
 
-ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
 Member = Literal["tenant", "namespace"]
 MEMBERS: tuple[Member, ...] = ("tenant", "namespace")
 
@@ -39,7 +53,7 @@ class PolicySet:
         lasting: Those of them that the proxy's own file names: they cannot be ended at run time, only be made idle.
     """
 
-    values: Mapping[Place, Value] = field(default_factory=dict)
+    values: Mapping[PolicyTarget, Value] = field(default_factory=dict)
     attached: Mapping[tuple[Member, str], Attached] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     lasting: frozenset[str] = frozenset()
@@ -50,12 +64,12 @@ class PolicySet:
         return limited | {one.group for one in self.attached.values()}
 
 
-def in_force(book: Contents) -> PolicySet:
+def in_force(state: PolicyState) -> PolicySet:
     """What holds now."""
-    policies, attached = book.layers.policies, dict[tuple[Member, str], Attached]()
+    policies, attached = state.layers.policies, dict[tuple[Member, str], Attached]()
     of_members = {"tenant": policies.groups_of_tenants, "namespace": policies.groups_of_namespaces}
     for member in MEMBERS:
-        at_run_time = book.attached(member)
+        at_run_time = state.attached(member)
         for name, group in of_members[member].items():
             layer = Layer.REST if name in at_run_time else Layer.FILE
             attached[member, name] = Attached(group, layer.origin)
@@ -65,7 +79,7 @@ def in_force(book: Contents) -> PolicySet:
         for setting in Setting
         for name, value in policies.put_under(about, setting).items()
     }
-    return replace(_limiting(values, attached, book.groups()), lasting=book.groups_of_file())
+    return replace(_limiting(values, attached, state.groups()), lasting=state.groups_of_file())
 
 
 def of_file(limits: Limits, subscribe: tuple[int, int] | None) -> PolicySet:
@@ -90,7 +104,7 @@ def attached_by(file: FilePolicies) -> dict[tuple[Member, str], Attached]:
 
 
 def _limiting(
-    values: Mapping[Place, Value], attached: Mapping[tuple[Member, str], Attached], groups: set[str]
+    values: Mapping[PolicyTarget, Value], attached: Mapping[tuple[Member, str], Attached], groups: set[str]
 ) -> PolicySet:
     limiting = {place: value for place, value in values.items() if value.limit}
     to_some = {name: one for name, one in attached.items() if one.group}
@@ -118,33 +132,12 @@ _PATHS: dict[Setting, Callable[[str, str], tuple[str, ...]]] = {
 }
 
 
-def path_of(place: Place) -> tuple[str, ...]:
+def path_of(place: PolicyTarget) -> tuple[str, ...]:
     """The keys under which the configuration has a place's limit."""
     about, setting, name = place
     if about == "subscribe" and setting is Setting.TOPIC_OF_BROKER:
         return "admission", "subscribe_rate_per_consumer"
     return ("limits", *_PATHS[setting](about, name))
-
-
-def split_subscription(name: str) -> tuple[str, str]:
-    """Subscription and topic of `subscription@topic`, whatever is in the subscription's name.
-
-    Raises:
-        ValueError: If it is not of this form.
-    """
-    at = name.find("@")
-    while at >= 0:
-        if "://" in name[at:] and _is_topic(name[at + 1 :]):
-            return name[:at], name[at + 1 :]
-        at = name.find("@", at + 1)
-    raise ValueError(f"{name!r}: write subscription@domain://tenant/namespace/topic")
-
-
-def _is_topic(name: str) -> bool:
-    try:
-        return parse_topic(name).full == name
-    except ValueError:
-        return False
 
 
 def _of_subscription(name: str, about: str) -> tuple[str, ...]:
@@ -190,7 +183,230 @@ def as_tree(policies: PolicySet) -> dict[str, Any]:
     return tree
 
 
-def limit_at(policies: PolicySet, place: Place) -> Limit | None:
+def limit_at(policies: PolicySet, place: PolicyTarget) -> Limit | None:
     """What limits at a place."""
     value = policies.values.get(place)
     return value.limit if value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One of them.
+
+    Args:
+        key: The configuration's.
+        wanted: What the file says; empty for nothing.
+        held: What is in force; empty for nothing.
+        origin: Where that was written.
+    """
+
+    key: str
+    wanted: str
+    held: str
+    origin: str
+
+
+def differences(wanted: PolicySet, held: PolicySet) -> Iterator[Difference]:
+    """What is not the same: limits by their keys, then attachments, then resource groups without either."""
+    for place in sorted(wanted.values.keys() | held.values.keys()):
+        if limit_at(wanted, place) != limit_at(held, place):
+            found = held.values.get(place)
+            said = wanted.values.get(place)
+            yield Difference(
+                ".".join(path_of(place)), _text(place, said), _text(place, found), found.origin if found else ""
+            )
+    for member, name in sorted(wanted.attached.keys() | held.attached.keys()):
+        said_group, found_group = wanted.attached.get((member, name)), held.attached.get((member, name))
+        groups = said_group.group if said_group else "", found_group.group if found_group else ""
+        if groups[0] != groups[1]:
+            yield Difference(
+                f"resource group of {member} {name}", *groups, origin=found_group.origin if found_group else ""
+            )
+    used = wanted.used_groups() | held.used_groups()
+    for group in sorted((wanted.groups ^ held.groups) - held.lasting):
+        if group not in used:
+            there, here = ("there", "") if group in wanted.groups else ("", "there")
+            yield Difference(f"limits.resource_groups.{group}", there, here, "")
+
+
+def _text(place: PolicyTarget, value: Value | None) -> str:
+    return section_text(section_of(place[0], value.limit)) if value else ""
+
+
+class SetLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A limit at a place; `limit` is a section of the configuration."""
+
+    direction: About
+    setting: Setting
+    name: str
+    limit: dict[str, Any]
+    origin: str
+
+
+class SetAttachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The resource group of a tenant or namespace."""
+
+    member: Member
+    name: str
+    group: str
+    origin: str
+
+
+class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them."""
+
+    limits: tuple[SetLimit, ...]
+    attached: tuple[SetAttachment, ...]
+    groups: tuple[str, ...]
+    lasting: tuple[str, ...] = ()
+
+
+def encoded(policies: PolicySet) -> bytes:
+    """The set as JSON."""
+    limits = tuple(
+        SetLimit(*place, limit=dict(section_of(place[0], value.limit)), origin=value.origin)
+        for place, value in policies.values.items()
+    )
+    attached = tuple(SetAttachment(*name, one.group, one.origin) for name, one in policies.attached.items())
+    return msgspec.json.encode(Exchanged(limits, attached, (*policies.groups,), (*policies.lasting,)))
+
+
+def decoded(text: bytes) -> PolicySet:
+    """The set that `encoded` wrote.
+
+    Raises:
+        msgspec.DecodeError: If it is none.
+        BodyError: If a limit in it is none.
+    """
+    said = msgspec.json.decode(text, type=Exchanged)
+    values = {
+        (one.direction, one.setting, one.name): Value(
+            limit_of(rate_key(one.direction, one.setting, one.name), kept_as_own(one.limit)), one.origin
+        )
+        for one in said.limits
+    }
+    attached = {(one.member, one.name): Attached(one.group, one.origin) for one in said.attached}
+    return PolicySet(values, attached, frozenset(said.groups), frozenset(said.lasting))
+
+
+_HEADING = """\
+Made by `sluice export`: the limits that were in force, each with the layer that it was written in.
+Limits only: listen, broker and admin are not in it."""
+
+
+def as_yaml(policies: PolicySet) -> str:
+    """What `sluice check` accepts, and what makes the same hold as a file of its own."""
+    values = list(written(policies))
+    nothing = "" if any(taken.path[0] == "limits" for taken in values) else "limits: {}\n"
+    return yaml_text(_HEADING, values) + nothing
+
+
+@dataclass(slots=True)
+class ApplyPlan:
+    """What to change.
+
+    Args:
+        wanted: New bodies; None takes one back.
+        hidden: The configuration's keys that the proxy's own file has, and that a value now hides that limits nothing.
+    """
+
+    wanted: dict[PolicyKey, str | None] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+
+
+def plan(state: PolicyState, wanted: PolicySet, held: PolicySet) -> ApplyPlan:
+    """The changes that make `wanted` hold; none where it holds already.
+
+    Args:
+        state: Where it is to hold. For 100,000 limits a thread may do this, while no change is under way there.
+        wanted: What is to hold.
+        held: What is in force there.
+    """
+    made = ApplyPlan()
+    for place in sorted(wanted.values.keys() | held.values.keys()):
+        is_other = limit_at(wanted, place) != limit_at(held, place)
+        if is_other and place[1] is not Setting.RESOURCE_GROUP:
+            _plan_value(state, made, place, limit_at(wanted, place))
+    _plan_groups(state, made, wanted, held)
+    for member in MEMBERS:
+        _plan_attached(state, made, member, _groups_by_name(wanted, member))
+    return made
+
+
+def _plan_value(state: PolicyState, made: ApplyPlan, place: PolicyTarget, wanted: Limit | None) -> None:
+    made.wanted.update(_taken_back(state, place))
+    file = _file_limit(state, place)
+    if file == wanted:
+        return
+    key = rate_key(*place)
+    if wanted is None:
+        made.wanted[key] = kept_as_pulsar_s(NO_LIMIT[key.kind])
+        made.hidden.append(".".join(path_of(place)))
+    else:
+        made.wanted[key] = kept_as_own(section_of(place[0], wanted))
+
+
+def _taken_back(state: PolicyState, place: PolicyTarget) -> Iterator[tuple[PolicyKey, None]]:
+    """Everything that is written at a place but by the file."""
+    for layer in (Layer.GLOBAL, Layer.REST):
+        if state.layers.written(layer, place) is not None:
+            yield rate_key(*place, is_global=layer is Layer.GLOBAL), None
+    for name in state.dynamic:
+        if place_of(name) == place:
+            yield PolicyKey(PolicyKind.DYNAMIC, "", name), None
+
+
+def _file_limit(state: PolicyState, place: PolicyTarget) -> Limit | None:
+    value = state.layers.written(Layer.FILE, place)
+    return value.limit if value and value.limit else None
+
+
+def _plan_groups(state: PolicyState, made: ApplyPlan, wanted: PolicySet, held: PolicySet) -> None:
+    names = {place[2] for place in (*wanted.values, *held.values) if place[1] is Setting.RESOURCE_GROUP}
+    known = state.groups()
+    for name in sorted(names | wanted.groups | known):
+        is_there = name in wanted.groups or name in held.lasting
+        if _limits_of(wanted, name) == _limits_of(held, name) and is_there == (name in known):
+            continue
+        key = PolicyKey(PolicyKind.GROUP, "", name)
+        body = _group_body(state, made, name, _limits_of(wanted, name))
+        if body or (is_there and name not in held.lasting):
+            made.wanted[key] = kept_as_own_group(body)
+        elif state.read(key) is not None:
+            made.wanted[key] = None
+
+
+def _group_body(state: PolicyState, made: ApplyPlan, name: str, wanted: Mapping[Direction, Limit | None]) -> OwnGroup:
+    body: OwnGroup = {}
+    for direction in DIRECTIONS:
+        place: PolicyTarget = (direction, Setting.RESOURCE_GROUP, name)
+        limit = wanted[direction]
+        if limit == _file_limit(state, place):
+            continue
+        body[direction] = dict(section_of(direction, limit)) if limit else None
+        if limit is None:
+            made.hidden.append(".".join(path_of(place)))
+    return body
+
+
+def _limits_of(policies: PolicySet, name: str) -> dict[Direction, Limit | None]:
+    return {direction: limit_at(policies, (direction, Setting.RESOURCE_GROUP, name)) for direction in DIRECTIONS}
+
+
+def _plan_attached(state: PolicyState, made: ApplyPlan, member: Member, wanted: Mapping[str, str]) -> None:
+    """An empty group is what hides the file's."""
+    file = {name: one.group for (of, name), one in attached_by(state.file).items() if of == member}
+    at_run_time = state.attached(member)
+    held = {**file, **at_run_time}
+    for name in sorted(held.keys() | wanted.keys()):
+        group = wanted.get(name, "")
+        if group == held.get(name, ""):
+            continue
+        is_said = group == file.get(name, "")
+        made.wanted[PolicyKey(PolicyKind.ATTACHMENT, member, name)] = None if is_said else group
+        if not is_said and not group:
+            made.hidden.append(f"resource group of {member} {name}")
+
+
+def _groups_by_name(policies: PolicySet, member: Member) -> dict[str, str]:
+    return {name: one.group for (of, name), one in policies.attached.items() if of == member}

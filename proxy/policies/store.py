@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.files import check_regular, open_regular
-from proxy.policies.key import Key, Kind
+from proxy.policies.keys import PolicyKey, PolicyKind
 
 _VERSION = 1
 _TABLES = """
@@ -46,10 +46,10 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoredChange:
     """A policy's new body, and the one before; None where there is none."""
 
-    key: Key
+    key: PolicyKey
     before: str | None
     after: str | None
 
@@ -61,7 +61,7 @@ class Audited:
     at_ns: int
     who: str
     address: str
-    change: Change
+    change: StoredChange
 
 
 class Store:
@@ -92,7 +92,7 @@ class Store:
             self.close()
             raise StoreError(self._explain(error)) from None
 
-    def policies(self) -> Iterator[tuple[Key, str]]:
+    def policies(self) -> Iterator[tuple[PolicyKey, str]]:
         """Everything that is kept.
 
         Raises:
@@ -102,12 +102,15 @@ class Store:
             rows = self._reading.execute("SELECT kind, setting, name, body FROM policies")
         while True:
             with self._using("read"):
-                read = [(Key(Kind(kind), setting, name), body) for kind, setting, name, body in rows.fetchmany(1000)]
+                read = [
+                    (PolicyKey(PolicyKind(kind), setting, name), body)
+                    for kind, setting, name, body in rows.fetchmany(1000)
+                ]
             if not read:
                 return
             yield from read
 
-    def read(self, key: Key) -> str | None:
+    def read(self, key: PolicyKey) -> str | None:
         """What is kept under a key.
 
         Raises:
@@ -119,7 +122,7 @@ class Store:
             ).fetchone()
         return found[0] if found else None
 
-    def write(self, changes: Sequence[Change], at_ns: int, who: str, address: str) -> None:
+    def write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
         """All changes and their audit lines, or nothing; on disk when this returns.
 
         Raises:
@@ -148,7 +151,7 @@ class Store:
                 (most,),
             ).fetchall()
         return [
-            Audited(at_ns, who, address, Change(Key(Kind(kind), setting, name), before, after))
+            Audited(at_ns, who, address, StoredChange(PolicyKey(PolicyKind(kind), setting, name), before, after))
             for at_ns, who, address, kind, setting, name, before, after in rows
         ]
 
@@ -228,7 +231,7 @@ class Store:
             self._base.execute(f"PRAGMA user_version = {_VERSION}")
         self._base.execute("COMMIT")
 
-    def _write(self, changes: Sequence[Change], at_ns: int, who: str, address: str) -> None:
+    def _write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
         for change in changes:
             parts = _parts(change.key)
             if change.after is None:
@@ -253,5 +256,5 @@ class Store:
         return f"policies.store: {self._path or 'in memory'}: {trouble}"
 
 
-def _parts(key: Key) -> tuple[str, str, str]:
+def _parts(key: PolicyKey) -> tuple[str, str, str]:
     return key.kind.value, key.setting, key.name

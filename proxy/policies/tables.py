@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from proxy.policies.differences import Difference
-from proxy.policies.sections import section_text
+from proxy.policies.bodies import section_text
+from proxy.policies.policy_set import Difference
 
 _MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
 _MISSING = {

@@ -26,11 +26,10 @@ from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
-from proxy.policies.book import Around, Book
-from proxy.policies.file_policies import file_policies
-from proxy.policies.key import Kind
+from proxy.policies.keys import PolicyKind, Principal
+from proxy.policies.layers import file_policies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
-from proxy.policies.who import Who
 from proxy.reload import Reloader
 
 
@@ -46,10 +45,10 @@ class Admin:
         config = Config.model_validate(settings)
         self.engine = NearEngine(config, Policies(), Counters(), lambda: None)
         kept = KeptBlocks(self.engine.blocklist)
-        around = Around(self._before_change, self.engine.policies_changed, keepers={Kind.BLOCK: kept})
+        around = Around(self._before_change, self.engine.policies_changed, keepers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)
         file = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
-        self.book = Book(self.engine.registry.policies, file, self.store, around)
+        self.service = PolicyService(self.engine.registry.policies, file, self.store, around)
         self.readiness = Readiness(self.engine)
         self.limits_before_changes: list[Limit | None] = []
         metrics = CollectorRegistry(auto_describe=False)
@@ -63,7 +62,7 @@ class Admin:
         self.reloader = Reloader(config, lambda: config, self._read_beside, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
         forwarder = Forwarder.of(config, self.engine.counters, self.refused)
-        parts = Parts(self.book, BlockDesk(self.book, kept), run, self.reloader, forwarder)
+        parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, forwarder)
         self.app = admin_app(self.engine, metrics, self.readiness, parts, guards)
         self.client = TestClient(TestServer(self.app))
 
@@ -95,6 +94,6 @@ class Admin:
         return 0, self.engine.clock()
 
 
-async def _take(_who: Who) -> bool:
+async def _take(_who: Principal) -> bool:
     """The same configuration as before."""
     return False

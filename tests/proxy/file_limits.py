@@ -2,7 +2,7 @@
 
 from limiter.policies import Policies
 from proxy.config.limits import Limits
-from proxy.policies.file_policies import file_policies
+from proxy.policies.layers import file_policies
 
 
 def policies_of(limits: Limits, subscribe: tuple[int, int] | None = None) -> Policies:

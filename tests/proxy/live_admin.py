@@ -19,9 +19,9 @@ from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.kept import KeptBlocks
 from proxy.blocking.rules import Rule
 from proxy.observe.counters import Counters
-from proxy.policies.book import Around, Book
-from proxy.policies.key import Key, Kind
+from proxy.policies.keys import PolicyKey, PolicyKind
 from proxy.policies.policy_set import PolicySet, in_force
+from proxy.policies.service import Around, PolicyService
 from tests.proxy.admin_client import Admin
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class State:
     """The same, with what is kept and who changed it."""
 
     in_force: InForce
-    kept: dict[Key, str]
+    kept: dict[PolicyKey, str]
     changes: int
 
 
@@ -100,7 +100,7 @@ class LiveAdmin:
 
         async def look() -> State:
             kept = dict(self.admin.store.policies())
-            return State(_in_force(self.admin.book, self.admin.engine.blocklist), kept, self._changes())
+            return State(_in_force(self.admin.service, self.admin.engine.blocklist), kept, self._changes())
 
         return self.run(look())
 
@@ -128,25 +128,25 @@ class LiveAdmin:
         self.admin.store.close()
         next_one = Admin(**self.settings, policies={"store": self._store_path})
         try:
-            return _in_force(next_one.book, next_one.engine.blocklist)
+            return _in_force(next_one.service, next_one.engine.blocklist)
         finally:
             await next_one.client.close()
             next_one.store.close()
 
     async def _read_again(self) -> InForce:
         blocklist = Blocklist([block.rule() for block in self.admin.engine.config.blocks], Counters(), ())
-        around = Around(lambda: (0, 0), lambda _changes, _now: None, keepers={Kind.BLOCK: KeptBlocks(blocklist)})
-        book = Book(Policies(), self.admin.book.file, self.admin.store, around)
-        return _in_force(book, blocklist)
+        around = Around(lambda: (0, 0), lambda _changes, _now: None, keepers={PolicyKind.BLOCK: KeptBlocks(blocklist)})
+        service = PolicyService(Policies(), self.admin.service.file, self.admin.store, around)
+        return _in_force(service, blocklist)
 
     def _changes(self) -> int:
         return len(self.admin.store.audited(1_000_000))
 
 
-def _in_force(book: Book, blocklist: Blocklist) -> InForce:
+def _in_force(service: PolicyService, blocklist: Blocklist) -> InForce:
     """Those of the file are as old as the process."""
     rules = [replace(rule, since_ns=0) if rule.origin == "file" else rule for rule in blocklist.rules.all()]
-    return InForce(in_force(book), dict(book.dynamic), rules)
+    return InForce(in_force(service), dict(service.dynamic), rules)
 
 
 @contextmanager

@@ -12,14 +12,13 @@ from proxy.config.model import Config
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import Writer
-from proxy.policies.file_policies import file_policies
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.store import Change
-from proxy.policies.who import Who
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
+from proxy.policies.layers import file_policies
+from proxy.policies.store import StoredChange
 from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import send
 
-ANN = Who("ann", "10.0.0.1")
+ANN = Principal("ann", "10.0.0.1")
 AT = 1_700_000_000_000_000_000
 
 
@@ -44,8 +43,8 @@ def says(**values: Any) -> FileSays:
 
 def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files: RecordingFiles) -> None:
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    log.changed(Change(key, None, "new"), ANN, AT)
-    log.changed(Change(Key(Kind.BLOCK, "", "role 'r'"), "old", None), ANN, AT)
+    log.changed(StoredChange(key, None, "new"), ANN, AT)
+    log.changed(StoredChange(PolicyKey(PolicyKind.BLOCK, "", "role 'r'"), "old", None), ANN, AT)
     first, second = lines(files)
     assert (first.who, first.address, first.duration_ms, first.start) == ("ann", "10.0.0.1", 0, first.end)
     assert (first.what, first.setting, first.name) == ("publish", key.setting, "acme/shop")
@@ -55,7 +54,7 @@ def test_a_change_says_who_changed_what_from_what_to_what(log: ChangeLog, files:
 
 
 def test_long_texts_are_cut(log: ChangeLog, files: RecordingFiles) -> None:
-    log.changed(Change(Key(Kind.GROUP, "", "g" * 5000), "ü" * 1000, "x" * 1001), ANN, AT)
+    log.changed(StoredChange(PolicyKey(PolicyKind.GROUP, "", "g" * 5000), "ü" * 1000, "x" * 1001), ANN, AT)
     (line,) = lines(files)
     assert [len(line.name), len(line.before or ""), len(line.after or "")] == [MOST_CHANGE_TEXT] * 3
     assert line.before == "ü" * 1000
@@ -73,7 +72,7 @@ def test_another_file_is_one_line_with_all_that_it_changes(log: ChangeLog, files
         },
         blocks=[{"topic": "a/b/c"}],
     )
-    log.reloaded(difference(before, after), Who("SIGHUP", ""), AT)
+    log.reloaded(difference(before, after), Principal("SIGHUP", ""), AT)
     (line,) = lines(files)
     assert (line.who, line.address, line.what, line.setting, line.name) == ("SIGHUP", "", "file", "", "")
     place = f"publish {Setting.TOPIC_OF_NAMESPACE} acme/shop"
@@ -118,7 +117,7 @@ def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_wor
 
     def come() -> None:
         at_ns, _ = world.intervals.flush()
-        ChangeLog(world.access).changed(Change(key, None, "new"), ANN, at_ns)
+        ChangeLog(world.access).changed(StoredChange(key, None, "new"), ANN, at_ns)
 
     world.loop.run(come)
     world.advance(1)

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
+from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
-from proxy.policies.who import Who
 from proxy.reload import Reloader
 
 
@@ -23,7 +23,7 @@ class Desk:
         self.read_by: list[threading.Thread] = []
         self.taken_beside = 0
         self.taken: list[Config] = []
-        self.takers: list[Who] = []
+        self.takers: list[Principal] = []
         self.counters = Counters()
         self.reloader = Reloader(self.written(), self._read, self._read_beside, self._prepare, self.counters)
 
@@ -49,8 +49,8 @@ class Desk:
 
         return take
 
-    def _prepare(self, config: Config) -> Callable[[Who], Awaitable[bool]]:
-        async def take(who: Who) -> bool:
+    def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
+        async def take(who: Principal) -> bool:
             if self.fails is not None:
                 raise self.fails
             self.takers.append(who)
@@ -91,7 +91,7 @@ async def test_a_broken_one_changes_nothing_and_says_all_that_is_wrong() -> None
 
 
 async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_it() -> None:
-    desk, ann = Desk(), Who("ann", "10.0.0.1")
+    desk, ann = Desk(), Principal("ann", "10.0.0.1")
     with capture_logs() as logs:
         asked = await desk.reloader.reload("rest", ann)
         signalled = await desk.reloader.reload("SIGHUP")
@@ -103,7 +103,7 @@ async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_i
         ("SIGHUP", None),
         ("rest", ann),
     ]
-    assert desk.takers == [ann, Who("SIGHUP", "")]
+    assert desk.takers == [ann, Principal("SIGHUP", "")]
     assert [(line["cause"], line.get("by"), line.get("address")) for line in logs] == [
         ("rest", "ann", "10.0.0.1"),
         ("SIGHUP", None, None),
@@ -145,7 +145,7 @@ async def test_one_that_fails_in_the_end_is_told_as_any_other_and_the_next_one_c
     desk.write(proxy_id="new", limits=_LIMITED)
     desk.fails = error
     with capture_logs() as logs:
-        outcome = await desk.reloader.reload("rest", Who("ann", "10.0.0.1"))
+        outcome = await desk.reloader.reload("rest", Principal("ann", "10.0.0.1"))
 
     assert outcome.problems == (problem,)
     assert desk.reloader.last == outcome

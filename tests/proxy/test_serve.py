@@ -16,8 +16,7 @@ from limiter.rates import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.config.model import Config, load_config
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.policies.key import rate_key
-from proxy.policies.who import Who
+from proxy.policies.keys import Principal, rate_key
 from proxy.serve import Proxy, Source, StartError
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
@@ -155,7 +154,7 @@ async def test_what_was_set_by_rest_is_in_force_after_a_restart(tmp_path: Path) 
         proxy = Proxy(source)
         _, admin = await proxy.start()
         async with aiohttp.ClientSession(f"http://{admin}") as session:
-            if proxy.book.read(rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")) is None:
+            if proxy.service.read(rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")) is None:
                 async with session.post(path, json=body) as answer:
                     assert answer.status == 204
             else:
@@ -204,7 +203,7 @@ async def test_a_block_lifted_by_rest_blocks_again_once_it_left_the_file_and_cam
             async with session.get("/sluice/blocks") as answer:
                 shown = await answer.json()
                 counts.append((len(shown["blocks"]), len(shown["lifted"])))
-            await proxy.book.change({}, Who("", ""))  # has its turn after what the reload wants to change
+            await proxy.service.change({}, Principal("", ""))  # has its turn after what the reload wants to change
     await proxy.stop()
     assert counts == [(0, 1), (0, 0), (1, 0)]
 

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from proxy.admin.pages import READING
-from proxy.policies.dynamic import DYNAMIC_KEYS
+from proxy.policies.layers import DYNAMIC_KEYS
 
 _CONFIGURATION = "/admin/v2/brokers/configuration"
 _RUNTIME = f"{_CONFIGURATION}/runtime"

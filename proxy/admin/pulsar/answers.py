@@ -9,8 +9,8 @@ from aiohttp import web
 from proxy.admin.doors import CALLER
 from proxy.admin.refusal import refusal
 from proxy.policies.bodies import BodyError
+from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
-from proxy.policies.who import Who
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -49,10 +49,10 @@ def answering(handler: Handler) -> Handler:
     return answer
 
 
-def caller_of(request: web.Request) -> Who:
+def caller_of(request: web.Request) -> Principal:
     """Who asks, for the audit log."""
     caller = request[CALLER]
-    return Who(caller.name, caller.address)
+    return Principal(caller.name, caller.address)
 
 
 async def json_text(request: web.Request) -> bytes:

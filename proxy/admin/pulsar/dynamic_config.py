@@ -4,9 +4,9 @@ from aiohttp import web
 
 from proxy.admin.openapi.described import NOTHING, described
 from proxy.admin.pulsar.answers import RequestRefusedError, answering, caller_of, shown
-from proxy.policies.book import Book
-from proxy.policies.dynamic import DYNAMIC_KEYS, read_dynamic
-from proxy.policies.key import Key, Kind
+from proxy.policies.keys import PolicyKey, PolicyKind
+from proxy.policies.layers import DYNAMIC_KEYS, read_dynamic
+from proxy.policies.service import PolicyService
 
 _ALL = "/admin/v2/brokers/configuration"
 
@@ -15,11 +15,11 @@ class DynamicConfigRest:
     """Serves it.
 
     Args:
-        book: Where the values are.
+        service: Where the values are.
     """
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """The routes, for aiohttp."""
@@ -38,7 +38,7 @@ class DynamicConfigRest:
     @described({200: dict[str, str]})
     async def values(self, _request: web.Request) -> web.Response:
         """The keys that are set, each as it was written."""
-        return shown(dict(sorted(self._book.dynamic.items())))
+        return shown(dict(sorted(self._service.dynamic.items())))
 
     @described({200: NOTHING}, refuses=(412,))
     async def update(self, request: web.Request) -> web.Response:
@@ -61,5 +61,5 @@ class DynamicConfigRest:
         return await self._change(request, name, None)
 
     async def _change(self, request: web.Request, name: str, value: str | None) -> web.Response:
-        await self._book.change({Key(Kind.DYNAMIC, "", name): value}, caller_of(request))
+        await self._service.change({PolicyKey(PolicyKind.DYNAMIC, "", name): value}, caller_of(request))
         return web.Response(status=200)

@@ -10,7 +10,7 @@ from proxy.admin.pulsar.answers import RequestRefusedError
 from proxy.admin.questions import Text
 from proxy.blocking.rules import MOST_NAME
 from proxy.config.values import LONGEST_PART
-from proxy.policies.dynamic import DYNAMIC_KEYS
+from proxy.policies.layers import DYNAMIC_KEYS
 
 _LETTERS = "[-=:.A-Za-z0-9_]+"
 _NAMES = (

@@ -13,9 +13,9 @@ from proxy.admin.pulsar.answers import RequestRefusedError, answering, caller_of
 from proxy.admin.pulsar.names import namespace_in, subscription_in, topic_in
 from proxy.admin.questions import Either
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_pulsar_s, pulsar_body, read_body
-from proxy.policies.book import Book
-from proxy.policies.key import rate_key
-from proxy.policies.layers import Layer, Place
+from proxy.policies.keys import PolicyTarget, rate_key
+from proxy.policies.layers import Layer
+from proxy.policies.service import PolicyService
 
 _NAMESPACES = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS = "/admin/v2/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}"
@@ -27,7 +27,7 @@ _BODIES: dict[About, type[PublishRate | DispatchRate | SubscribeRate]] = {
 _APPLIED = Either(name="applied", meaning="true: what is in force, wherever it was set", words=("false", "true"))
 _GLOBAL = Either(name="isGlobal", meaning="true: the global value (of topics)", words=("false", "true"))
 _REFUSES = (404, 412)
-Candidates = tuple[Place, ...]
+Candidates = tuple[PolicyTarget, ...]
 """Where a value can be written that applies, the narrowest first. The first is the one that is set."""
 
 
@@ -74,7 +74,7 @@ def _of_each_subscription(request: web.Request) -> Candidates:
 
 
 def _of_subscription(request: web.Request) -> Candidates:
-    own: Place = ("dispatch", Setting.SUBSCRIPTION, f"{subscription_in(request)}@{topic_in(request).full}")
+    own: PolicyTarget = ("dispatch", Setting.SUBSCRIPTION, f"{subscription_in(request)}@{topic_in(request).full}")
     return (own, *_of_each_subscription(request))
 
 
@@ -101,12 +101,12 @@ class RateRest:
     """Serves one of them.
 
     Args:
-        book: Where the values are.
+        service: Where the values are.
         resource: Which one.
     """
 
-    def __init__(self, book: Book, resource: Resource) -> None:
-        self._book = book
+    def __init__(self, service: PolicyService, resource: Resource) -> None:
+        self._service = service
         self._resource = resource
 
     def routes(self) -> list[web.RouteDef]:
@@ -141,9 +141,9 @@ class RateRest:
         """Take back what was set here; the file's value, if there is one, holds again."""
         return await self._change(request, self._resource.candidates(request)[0], None)
 
-    async def _change(self, request: web.Request, place: Place, kept: str | None) -> web.Response:
+    async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
         key = rate_key(*place, is_global=_flag(request, _GLOBAL))
-        await self._book.change({key: kept}, caller_of(request))
+        await self._service.change({key: kept}, caller_of(request))
         return web.Response(status=204)
 
     def _answer(self, body: msgspec.Struct | None) -> web.Response:
@@ -151,20 +151,20 @@ class RateRest:
 
     def _applied(self, candidates: Candidates) -> msgspec.Struct | None:
         """What limits here; where nothing does, the narrowest value that is set, as it was written."""
-        values = [(place, self._book.layers.policies.get(*place)) for place in candidates]
+        values = [(place, self._service.layers.policies.get(*place)) for place in candidates]
         found = [(place, value) for place, value in values if value]
         for place, value in sorted(found, key=lambda one: not one[1].limit):
             layer = Layer[value.origin.upper()]
             return self._body(layer, place) or _BODIES[self._resource.about].of(value.limit)
         return self._nothing()
 
-    def _body(self, layer: Layer, place: Place) -> msgspec.Struct | None:
-        value = self._book.layers.written(layer, place)
+    def _body(self, layer: Layer, place: PolicyTarget) -> msgspec.Struct | None:
+        value = self._service.layers.written(layer, place)
         if value is None:
             return None
         if layer in {Layer.REST, Layer.GLOBAL}:
             key = rate_key(*place, is_global=layer is Layer.GLOBAL)
-            kept = self._book.read(key)
+            kept = self._service.read(key)
             return pulsar_body(key, kept) if kept is not None else None
         return _BODIES[self._resource.about].of(value.limit)
 

@@ -1,10 +1,10 @@
 from proxy.admin.own_routes import own_routes
 from proxy.policies.layers import FilePolicies
-from tests.proxy.policies.layered import a_book
+from tests.proxy.policies.layered import a_service
 
 
 def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_get() -> None:
-    served = {(route.method, route.path) for route in own_routes(a_book(FilePolicies({}, {}, {}), {}))}
+    served = {(route.method, route.path) for route in own_routes(a_service(FilePolicies({}, {}, {}), {}))}
     assert served == {
         ("GET", "/sluice/explain"),
         ("GET", "/sluice/limits"),

@@ -20,27 +20,25 @@ from proxy.blocking.kept import BlockDesk, KeptBlocks, Outcome, body, kept_key
 from proxy.blocking.rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.observe.counters import Counters
 from proxy.policies.bodies import BodyError
-from proxy.policies.book import Around, Book
-from proxy.policies.key import Key as KeptKey
-from proxy.policies.key import Kind as KeptKind
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
-from proxy.policies.who import Who
 
-ANN = Who("ann", "10.0.0.1")
+ANN = Principal("ann", "10.0.0.1")
 ROLE = read_key("role", "billing")
 PRODUCER = read_key("producer", "p", topic="a/b/c")
 
 _BLOCKER = """
 import asyncio, sys
 from pathlib import Path
-from proxy.policies.who import Who
+from proxy.policies.keys import Principal
 from tests.proxy.blocking.test_kept import run_of
 from proxy.blocking.rules import read_key
 
 with run_of(Path(sys.argv[1])) as run:
     for number in range(1000):
-        asyncio.run(run.desk.block(read_key("role", f"r{number}"), "", Who("ann", "")))
+        asyncio.run(run.desk.block(read_key("role", f"r{number}"), "", Principal("ann", "")))
         print(number, flush=True)
 """
 
@@ -67,9 +65,9 @@ class Run:
         around = Around(
             self._before,
             lambda _changes, _now: self.around.append("after"),
-            keepers={KeptKind.BLOCK: kept},
+            keepers={PolicyKind.BLOCK: kept},
         )
-        self.desk = BlockDesk(Book(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7), kept)
+        self.desk = BlockDesk(PolicyService(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7), kept)
 
     def _before(self) -> tuple[int, int]:
         self.around.append("before")
@@ -226,9 +224,11 @@ def test_a_body_that_is_none_or_another_s_is_refused_at_the_start(text: str, pro
 
 def test_without_a_keeper_a_block_is_refused() -> None:
     with contextlib.closing(Store(None)) as store:
-        book = Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None))
+        service = PolicyService(
+            Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None)
+        )
         with pytest.raises(BodyError, match="nobody here keeps blocks"):
-            asyncio.run(book.change({KeptKey(KeptKind.BLOCK, "", "x"): "{}"}, ANN))
+            asyncio.run(service.change({PolicyKey(PolicyKind.BLOCK, "", "x"): "{}"}, ANN))
 
 
 NAMES = st.text(st.sampled_from("ab'\" \\ni"), min_size=1, max_size=8)

@@ -12,7 +12,7 @@ from proxy.config.environment import variables
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.problems import kind_of
 from proxy.policies.bodies import BodyError, kept_as_own, limit_of
-from proxy.policies.key import rate_key
+from proxy.policies.keys import rate_key
 
 _JARGON = ("Input", "valid dictionary", "instance of", "function-", "[key]", "NoneType", "str type", "tuple", "dict")
 

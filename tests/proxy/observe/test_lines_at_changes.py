@@ -19,16 +19,15 @@ from limiter.registry import SLICE
 from limiter.testing import ManualClock
 from proxy.change_log import ChangeLog
 from proxy.policies.bodies import kept_as_own
-from proxy.policies.book import Around, Book
-from proxy.policies.key import Key, rate_key
+from proxy.policies.keys import PolicyKey, Principal, rate_key
 from proxy.policies.layers import FilePolicies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
-from proxy.policies.who import Who
 from tests.proxy import conversation
 from tests.proxy.conversation import WALL_START_NS, World, publisher
 from tests.proxy.wire import TOPIC, producer, sends
 
-ANN = Who("ann", "")
+ANN = Principal("ann", "")
 PLACES = (
     rate_key("publish", Setting.NAMESPACE, "acme/shop"),
     rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop"),
@@ -68,7 +67,7 @@ class MovingClock(ManualClock):
 
 
 class Changing:
-    """A conversation whose limits are a book's, with all that a proxy calls around a change."""
+    """A conversation whose limits are a service's, with all that a proxy calls around a change."""
 
     def __init__(self, streams: int = 3, topics: int = 2) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +78,7 @@ class Changing:
         self.store = Store(None)
         self.wall = lambda: WALL_START_NS + world.clock()
         policies = world.engine.registry.policies
-        self.book = Book(policies, FilePolicies({}, {}, {}), self.store, around, self.wall)
+        self.service = PolicyService(policies, FilePolicies({}, {}, {}), self.store, around, self.wall)
         self.sent = 0
         self.client, self.broker = publisher(
             world, *(producer(number, f"{TOPIC}-{number % topics}") for number in range(2, streams + 1))
@@ -89,14 +88,14 @@ class Changing:
     def _after(self, changes: list[Any], now: int) -> None:
         self.world.engine.policies_changed(changes, now)
 
-    def change(self, wanted: dict[Key, dict[str, Any] | None]) -> None:
+    def change(self, wanted: dict[PolicyKey, dict[str, Any] | None]) -> None:
         """On disk in no time, then in force."""
         said = {key: None if section is None else kept_as_own(section) for key, section in wanted.items()}
-        draft = self.book._drafted(said, ANN)
+        draft = self.service._drafted(said, ANN)
 
         async def come() -> None:
-            at_ns = await self.book._come_into_force(draft.laying, lambda _at_ns: None)
-            self.book._telling.tell(draft.limits, ANN, at_ns)
+            at_ns = await self.service._come_into_force(draft.laying, lambda _at_ns: None)
+            self.service._telling.tell(draft.limits, ANN, at_ns)
 
         if draft.limits:
             self.world.loop.run(lambda: asyncio.get_running_loop().create_task(come()))

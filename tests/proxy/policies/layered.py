@@ -11,14 +11,12 @@ from limiter.rates import DIRECTIONS
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Around, Book
-from proxy.policies.file_policies import file_policies
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.layers import FilePolicies, Place
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.layers import FilePolicies, file_policies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
-from proxy.policies.who import Who
 
-ANN = Who("ann", "10.0.0.1")
+ANN = Principal("ann", "10.0.0.1")
 ORDERS, LOGS = "persistent://acme/shop/orders", "persistent://acme/shop/logs"
 SYSTEM = "persistent://acme/shop/__change_events"
 TOPICS = (ORDERS, f"{ORDERS}-partition-1", LOGS, "persistent://acme/till/x", "non-persistent://other/ns/y", SYSTEM)
@@ -49,7 +47,7 @@ _NAMES: dict[Setting, tuple[str, ...]] = {
 _OF_SUBSCRIPTIONS = {setting for setting in Setting if setting.value.startswith("subscription")}
 _SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER)
 _RELATIVE = _OF_SUBSCRIPTIONS | set(_SUBSCRIBES)
-RATED: tuple[Place, ...] = (
+RATED: tuple[PolicyTarget, ...] = (
     *(("publish", setting, name) for setting in _NAMES if setting not in _OF_SUBSCRIPTIONS for name in _NAMES[setting]),
     *(("dispatch", setting, name) for setting in _NAMES if setting != "producer" for name in _NAMES[setting]),
     *(("subscribe", setting, name) for setting in _SUBSCRIBES for name in _NAMES[setting]),
@@ -59,7 +57,7 @@ _DYNAMIC = ("maxPublishRatePerTopicInMessages", "dispatchThrottlingRateInByte", 
 
 
 @st.composite
-def sections(draw: st.DrawFn, place: Place) -> dict[str, Any]:
+def sections(draw: st.DrawFn, place: PolicyTarget) -> dict[str, Any]:
     """A limit as the configuration writes it."""
     said: dict[str, Any] = {"messages": draw(st.sampled_from([5, "30/min", "7/1.5s"]))}
     if place[0] == "subscribe":
@@ -78,7 +76,7 @@ def sections(draw: st.DrawFn, place: Place) -> dict[str, Any]:
 _NUMBERS = st.sampled_from([-1, 0, 3, 50])
 
 
-def _pulsar_s(place: Place) -> st.SearchStrategy[str]:
+def _pulsar_s(place: PolicyTarget) -> st.SearchStrategy[str]:
     relative = st.booleans() if place[1] in _RELATIVE else st.just(value=False)
     bodies = {
         "publish": st.builds(PublishRate, _NUMBERS, _NUMBERS),
@@ -89,14 +87,14 @@ def _pulsar_s(place: Place) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _rates(draw: st.DrawFn) -> tuple[Key, str]:
+def _rates(draw: st.DrawFn) -> tuple[PolicyKey, str]:
     place = draw(st.sampled_from(_KEYED))
     key = rate_key(*place, is_global=draw(st.booleans()) if place[1] is Setting.TOPIC else False)
     return key, draw(_pulsar_s(place) | sections(place).map(kept_as_own))
 
 
 _GROUPS = st.tuples(
-    st.sampled_from([Key(Kind.GROUP, "", name) for name in ("gold", "on", "empty")]),
+    st.sampled_from([PolicyKey(PolicyKind.GROUP, "", name) for name in ("gold", "on", "empty")]),
     st.sampled_from(
         [
             '{"publishRateInMsgs":5,"dispatchRateInBytes":7}',
@@ -109,13 +107,15 @@ _GROUPS = st.tuples(
 _ATTACHMENTS = st.tuples(
     st.sampled_from(
         [
-            Key(Kind.ATTACHMENT, "namespace", "acme/shop"),
-            *(Key(Kind.ATTACHMENT, "tenant", t) for t in ("acme", "other")),
+            PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"),
+            *(PolicyKey(PolicyKind.ATTACHMENT, "tenant", t) for t in ("acme", "other")),
         ]
     ),
     st.sampled_from(["gold", "on", ""]),
 )
-_DYNAMICS = st.tuples(st.sampled_from([Key(Kind.DYNAMIC, "", name) for name in _DYNAMIC]), _NUMBERS.map(str))
+_DYNAMICS = st.tuples(
+    st.sampled_from([PolicyKey(PolicyKind.DYNAMIC, "", name) for name in _DYNAMIC]), _NUMBERS.map(str)
+)
 
 
 @st.composite
@@ -131,7 +131,7 @@ def files(draw: st.DrawFn) -> FilePolicies:
     return file_policies(read.limits, read.admission.subscribe_rate_per_consumer)
 
 
-def _write(config: dict[str, Any], place: Place, section: dict[str, Any]) -> None:
+def _write(config: dict[str, Any], place: PolicyTarget, section: dict[str, Any]) -> None:
     """By hand, so that the paths under test are not compared with themselves."""
     about, setting, name = place
     keys = {
@@ -164,21 +164,23 @@ def _write(config: dict[str, Any], place: Place, section: dict[str, Any]) -> Non
     below[path[-1]] = section["messages"] if about == "subscribe" else section
 
 
-def changes() -> st.SearchStrategy[list[tuple[Key, str]]]:
+def changes() -> st.SearchStrategy[list[tuple[PolicyKey, str]]]:
     """What was set at run time."""
     return st.lists(_rates() | _GROUPS | _ATTACHMENTS | _DYNAMICS, max_size=12)
 
 
-def a_book(file: FilePolicies, set_at_run_time: list[tuple[Key, str]] | dict[Key, str | None]) -> Book:
-    """A book over a store in memory; `store.close()` is the caller's."""
-    book = Book(Policies(), file, Store(None), Around(lambda: (0, 0), lambda _changes, _now: None))
-    asyncio.run(book.change(dict(set_at_run_time), ANN))
-    return book
+def a_service(
+    file: FilePolicies, set_at_run_time: list[tuple[PolicyKey, str]] | dict[PolicyKey, str | None]
+) -> PolicyService:
+    """A service over a store in memory; `store.close()` is the caller's."""
+    service = PolicyService(Policies(), file, Store(None), Around(lambda: (0, 0), lambda _changes, _now: None))
+    asyncio.run(service.change(dict(set_at_run_time), ANN))
+    return service
 
 
-def effects(book: Book) -> list[object]:
+def effects(service: PolicyService) -> list[object]:
     """What every client meets on every topic."""
-    policies = book.layers.policies
+    policies = service.layers.policies
     found: list[object] = [
         [(one.scope, one.limit) for one in policies.in_force(direction, parse_topic(topic), client)]
         for direction in DIRECTIONS

@@ -14,22 +14,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Direction, Limit, Mode, rate
-from proxy.policies import book as module
+from proxy.policies import service as module
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Around, Book
-from proxy.policies.group_changes import to_set_direction, to_set_numbers, to_take_back_direction
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.layers import FilePolicies, Layer, Place
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.layers import FilePolicies, Layer
+from proxy.policies.service import Around, PolicyService
+from proxy.policies.state import to_set_direction, to_set_numbers, to_take_back_direction
 from proxy.policies.store import Store
 from tests.proxy.policies.layered import ANN, ORDERS
 
-_TOPIC: Place = ("publish", Setting.TOPIC, ORDERS)
-_BROKER: Place = ("dispatch", Setting.TOPIC_OF_BROKER, "")
-_GROUP: dict[Direction, Place] = {
+_TOPIC: PolicyTarget = ("publish", Setting.TOPIC, ORDERS)
+_BROKER: PolicyTarget = ("dispatch", Setting.TOPIC_OF_BROKER, "")
+_GROUP: dict[Direction, PolicyTarget] = {
     "publish": ("publish", Setting.RESOURCE_GROUP, "gold"),
     "dispatch": ("dispatch", Setting.RESOURCE_GROUP, "gold"),
 }
-_KEY_OF_GROUP = Key(Kind.GROUP, "", "gold")
+_KEY_OF_GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
 _PLACES = (_TOPIC, _BROKER, *_GROUP.values())
 _MEMBERS = {"tenant": "acme", "namespace": "acme/shop"}
 _MODES: dict[str, tuple[Mode, ...]] = {
@@ -42,7 +42,7 @@ Said = tuple[int, Mode | None]
 _NUMBERS = st.integers(0, 3)
 
 
-def _limits(place: Place) -> st.SearchStrategy[Said]:
+def _limits(place: PolicyTarget) -> st.SearchStrategy[Said]:
     return st.tuples(st.integers(1, 3), st.sampled_from(_MODES[place[0]]))
 
 
@@ -50,7 +50,7 @@ def _limits(place: Place) -> st.SearchStrategy[Said]:
 class File:
     """What a configuration file says."""
 
-    limits: Mapping[Place, Said] = field(default_factory=dict)
+    limits: Mapping[PolicyTarget, Said] = field(default_factory=dict)
     attached: Mapping[str, str] = field(default_factory=dict)
     names: bool = False
 
@@ -84,7 +84,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.store = Store(None)
         self.runner = asyncio.Runner()
         self.file = File()
-        self.said: dict[tuple[Layer, Place], Said] = {}
+        self.said: dict[tuple[Layer, PolicyTarget], Said] = {}
         self.attached: dict[str, str] = {}
         self.has_group = False
         self.at_once = mock.patch.object(module, "LAID_AT_ONCE", 100)
@@ -105,14 +105,14 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.policies = Policies()
-        self.book = Book(
+        self.service = PolicyService(
             self.policies, self.file.policies(), self.store, Around(lambda: (0, 0), lambda _changes, _now: None)
         )
 
     @rule(file=_FILES)
     def read_another_file(self, file: File) -> None:
         self.file = file
-        self.runner.run(self.book.take_file(file.policies(), lambda _: None, lambda _seen, _at_ns: None))
+        self.runner.run(self.service.take_file(file.policies(), lambda _: None, lambda _seen, _at_ns: None))
 
     @rule(topic=st.none() | _NUMBERS, everywhere=st.none() | _NUMBERS, broker=st.none() | st.none() | _NUMBERS)
     def set_numbers(self, topic: int | None, everywhere: int | None, broker: int | None) -> None:
@@ -137,13 +137,13 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(messages=st.none() | _NUMBERS)
     def set_dynamically(self, messages: int | None) -> None:
-        key = Key(Kind.DYNAMIC, "", "dispatchThrottlingRatePerTopicInMsg")
+        key = PolicyKey(PolicyKind.DYNAMIC, "", "dispatchThrottlingRatePerTopicInMsg")
         self._change({key: None if messages is None else str(messages)})
         self._say((Layer.DYNAMIC, _BROKER), messages)
 
     @rule(member=st.sampled_from([*_MEMBERS]), group=st.none() | st.sampled_from(["gold", ""]))
     def attach(self, member: str, group: str | None) -> None:
-        self._change({Key(Kind.ATTACHMENT, member, _MEMBERS[member]): group})
+        self._change({PolicyKey(PolicyKind.ATTACHMENT, member, _MEMBERS[member]): group})
         self.attached.pop(member, None)
         if group is not None:
             self.attached[member] = group
@@ -154,7 +154,7 @@ class AnyOrder(RuleBasedStateMachine):
         said: dict[Direction, int | None] = {"publish": publish, "dispatch": dispatch}
         body = ResourceGroup(publishRateInMsgs=publish, dispatchRateInMsgs=dispatch)
         is_first = not self.has_group and not any(place in self.file.limits for place in _GROUP.values())
-        self._rework(lambda: to_set_numbers(self.book, "gold", body))
+        self._rework(lambda: to_set_numbers(self.service, "gold", body))
         for direction, place in _GROUP.items():
             messages = 0 if is_first and said[direction] is None else said[direction]
             before, mode = self.said.get((Layer.REST, place), (0, None))
@@ -165,13 +165,13 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(direction=st.sampled_from([*_GROUP]), said=st.none() | _limits(_BROKER))
     def set_one_direction_of_the_group(self, direction: Direction, said: Said | None) -> None:
         section = {"messages": said[0], "mode": said[1]} if said else None
-        self._rework(lambda: to_set_direction(self.book, "gold", direction, section))
+        self._rework(lambda: to_set_direction(self.service, "gold", direction, section))
         self.said[Layer.REST, _GROUP[direction]] = said or (0, None)
         self.has_group = True
 
     @rule(direction=st.sampled_from([*_GROUP]))
     def take_back_one_direction_of_the_group(self, direction: Direction) -> None:
-        self._rework(lambda: to_take_back_direction(self.book, "gold", direction))
+        self._rework(lambda: to_take_back_direction(self.service, "gold", direction))
         self.said.pop((Layer.REST, _GROUP[direction]), None)
         is_silent = not any((Layer.REST, place) in self.said for place in _GROUP.values())
         if is_silent and (self.file.groups() or "gold" not in self._attached().values()):
@@ -196,9 +196,9 @@ class AnyOrder(RuleBasedStateMachine):
         members = {"tenant": policies.groups_of_tenants, "namespace": policies.groups_of_namespaces}
         for member, name in _MEMBERS.items():
             assert members[member] == ({name: attached[member]} if member in attached else {})
-        assert self.book.groups() == {*self.file.groups(), *(["gold"] if self.has_group else [])}
+        assert self.service.groups() == {*self.file.groups(), *(["gold"] if self.has_group else [])}
 
-    def _expected(self, place: Place) -> Limit:
+    def _expected(self, place: PolicyTarget) -> Limit:
         file = self.file.limits.get(place)
         for layer in (Layer.REST, Layer.GLOBAL, Layer.DYNAMIC):
             messages, mode = self.said.get((layer, place), (None, None))
@@ -210,16 +210,16 @@ class AnyOrder(RuleBasedStateMachine):
     def _attached(self) -> dict[str, str]:
         return {**self.file.attached, **self.attached}
 
-    def _say(self, where: tuple[Layer, Place], messages: int | None) -> None:
+    def _say(self, where: tuple[Layer, PolicyTarget], messages: int | None) -> None:
         self.said.pop(where, None)
         if messages is not None:
             self.said[where] = messages, None
 
-    def _change(self, wanted: Mapping[Key, str | None]) -> None:
+    def _change(self, wanted: Mapping[PolicyKey, str | None]) -> None:
         self._rework(lambda: wanted)
 
-    def _rework(self, plan: Callable[[], Mapping[Key, str | None]]) -> None:
-        self.runner.run(self.book.rework(plan, ANN))
+    def _rework(self, plan: Callable[[], Mapping[PolicyKey, str | None]]) -> None:
+        self.runner.run(self.service.rework(plan, ANN))
 
 
 TestAnyOrder = AnyOrder.TestCase

@@ -16,11 +16,11 @@ from proxy.policies.bodies import (
     pulsar_body,
     read_body,
 )
-from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
 
 _PUBLISH = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _DISPATCH = rate_key("dispatch", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-_SUBSCRIBE = Key(Kind.SUBSCRIBE, Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_SUBSCRIBE = PolicyKey(PolicyKind.SUBSCRIBE, Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ _SUBSCRIBE = Key(Kind.SUBSCRIBE, Setting.TOPIC_OF_NAMESPACE, "acme/shop")
         (_SUBSCRIBE, SubscribeRate(), Limit()),
     ],
 )
-def test_what_was_written_is_given_back_and_limits(key: Key, body: msgspec.Struct, limit: Limit) -> None:
+def test_what_was_written_is_given_back_and_limits(key: PolicyKey, body: msgspec.Struct, limit: Limit) -> None:
     kept = kept_as_pulsar_s(body)
 
     assert pulsar_body(key, kept) == body

@@ -1,11 +1,10 @@
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.differences import Difference, differences
-from proxy.policies.layers import Place
-from proxy.policies.policy_set import Attached, PolicySet
+from proxy.policies.keys import PolicyTarget
+from proxy.policies.policy_set import Attached, Difference, PolicySet, differences
 
-_SHOP: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_SHOP: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 
 
 def saying(messages: int, origin: str = "rest") -> PolicySet:

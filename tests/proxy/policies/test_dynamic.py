@@ -3,12 +3,11 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.dynamic import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
-from proxy.policies.exchange import decoded, encoded
-from proxy.policies.layers import Place
-from proxy.policies.policy_set import PolicySet
+from proxy.policies.keys import PolicyTarget
+from proxy.policies.layers import DYNAMIC_KEYS, dynamic_value, place_of, read_dynamic
+from proxy.policies.policy_set import PolicySet, decoded, encoded
 
-_TOPICS: Place = ("publish", Setting.TOPIC_OF_BROKER, "")
+_TOPICS: PolicyTarget = ("publish", Setting.TOPIC_OF_BROKER, "")
 _MESSAGES, _BYTES = "maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes"
 
 
@@ -45,7 +44,7 @@ def test_what_is_no_number_is_named(text: str) -> None:
 
 
 def test_count_and_period_of_subscribes_are_keys_of_their_own() -> None:
-    place: Place = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+    place: PolicyTarget = ("subscribe", Setting.TOPIC_OF_BROKER, "")
     keys = {"subscribeThrottlingRatePerConsumer": "3"}
 
     found = dynamic_value(place, keys, None)
@@ -77,7 +76,7 @@ def test_the_most_of_all_keys_can_be_exported_and_read_back() -> None:
 
 
 def test_a_count_of_subscribes_keeps_the_file_s_period() -> None:
-    place: Place = ("subscribe", Setting.TOPIC_OF_BROKER, "")
+    place: PolicyTarget = ("subscribe", Setting.TOPIC_OF_BROKER, "")
     file = Value(Limit(rate(5, 10 * 10**9, 5)), "file")
 
     found = dynamic_value(place, {"subscribeThrottlingRatePerConsumer": "3"}, file)

@@ -3,11 +3,11 @@ from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import Book
-from proxy.policies.explain import Explained, Group, LevelLines, Line, explain, explain_subscribes
-from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import FilePolicies
-from tests.proxy.policies.layered import CLIENTS, ORDERS, a_book
+from proxy.policies.service import PolicyService
+from tests.proxy.policies.layered import CLIENTS, ORDERS, a_service
 
 _ORDERS = parse_topic(ORDERS)
 _FILE = FilePolicies(
@@ -29,13 +29,13 @@ def lines(explained: Explained, level: str) -> list[tuple[str, str, str, str]]:
     return [(line.setting.value, line.origin, line.state, line.by) for line in found]
 
 
-def with_set(*values: tuple[Key, str]) -> Book:
-    return a_book(_FILE, list(values))
+def with_set(*values: tuple[PolicyKey, str]) -> PolicyService:
+    return a_service(_FILE, list(values))
 
 
 def test_the_narrowest_place_holds_and_hides_the_others() -> None:
-    book = with_set((rate_key("publish", Setting.TOPIC, ORDERS), kept_as_own({"messages": 3})))
-    assert lines(explain(book, "publish", _ORDERS), "topic") == [
+    service = with_set((rate_key("publish", Setting.TOPIC, ORDERS), kept_as_own({"messages": 3})))
+    assert lines(explain(service, "publish", _ORDERS), "topic") == [
         ("topic", "rest", "holds", ""),
         ("topic_of_namespace", "file", "hidden", f"topic {ORDERS} (rest)"),
         ("topic_of_broker", "file", "hidden", f"topic {ORDERS} (rest)"),
@@ -44,8 +44,8 @@ def test_the_narrowest_place_holds_and_hides_the_others() -> None:
 
 def test_the_upper_layer_hides_the_lower_even_when_it_limits_nothing_and_then_the_next_place_holds() -> None:
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    book = with_set((key, kept_as_pulsar_s(PublishRate())))
-    assert lines(explain(book, "publish", _ORDERS), "topic") == [
+    service = with_set((key, kept_as_pulsar_s(PublishRate())))
+    assert lines(explain(service, "publish", _ORDERS), "topic") == [
         ("topic_of_namespace", "rest", "no limit", ""),
         ("topic_of_namespace", "file", "hidden", "topic_of_namespace acme/shop (rest)"),
         ("topic_of_broker", "file", "holds", ""),
@@ -53,12 +53,12 @@ def test_the_upper_layer_hides_the_lower_even_when_it_limits_nothing_and_then_th
 
 
 def test_dynamic_and_global_layers_are_told_apart() -> None:
-    book = with_set(
-        (Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "9"),
+    service = with_set(
+        (PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "9"),
         (rate_key("publish", Setting.TOPIC, ORDERS, is_global=True), kept_as_pulsar_s(PublishRate(4))),
         (rate_key("publish", Setting.TOPIC, ORDERS), kept_as_pulsar_s(PublishRate())),
     )
-    assert [line[:3] for line in lines(explain(book, "publish", _ORDERS), "topic")] == [
+    assert [line[:3] for line in lines(explain(service, "publish", _ORDERS), "topic")] == [
         ("topic", "rest", "hidden"),
         ("topic", "global", "holds"),
         ("topic_of_namespace", "file", "hidden"),
@@ -68,14 +68,14 @@ def test_dynamic_and_global_layers_are_told_apart() -> None:
 
 
 def test_of_networks_the_narrowest_around_the_address_holds() -> None:
-    book = with_set()
-    explained = explain(book, "publish", _ORDERS, Client(address="10.1.2.3"))
+    service = with_set()
+    explained = explain(service, "publish", _ORDERS, Client(address="10.1.2.3"))
     (level,) = [one for one in explained.levels if one.level == "address"]
     assert level.lines == (
-        Line(Setting.ADDRESS, "10.1.0.0/16", "file", {"messages": 8}, "holds"),
-        Line(Setting.ADDRESS, "10.0.0.0/8", "file", {"messages": 7}, "hidden", "address 10.1.0.0/16 (file)"),
+        ExplainedValue(Setting.ADDRESS, "10.1.0.0/16", "file", {"messages": 8}, "holds"),
+        ExplainedValue(Setting.ADDRESS, "10.0.0.0/8", "file", {"messages": 7}, "hidden", "address 10.1.0.0/16 (file)"),
     )
-    mapped = explain(book, "publish", _ORDERS, Client(address="::ffff:10.1.2.3"))
+    mapped = explain(service, "publish", _ORDERS, Client(address="::ffff:10.1.2.3"))
     assert mapped.levels == explained.levels
 
 
@@ -85,11 +85,11 @@ def test_what_the_stream_has_not_is_not_asked_for() -> None:
 
 
 def test_the_group_and_how_the_topic_comes_to_it() -> None:
-    assert explain(with_set(), "publish", _ORDERS).group == Group("gold", "tenant acme", "file")
+    assert explain(with_set(), "publish", _ORDERS).group == ExplainedGroup("gold", "tenant acme", "file")
 
-    book = with_set((Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "silver"))
-    assert explain(book, "publish", _ORDERS).group == Group("silver", "namespace acme/shop", "rest")
-    assert explain(book, "publish", parse_topic("other/ns/x")).group is None
+    service = with_set((PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "silver"))
+    assert explain(service, "publish", _ORDERS).group == ExplainedGroup("silver", "namespace acme/shop", "rest")
+    assert explain(service, "publish", parse_topic("other/ns/x")).group is None
 
 
 def test_topics_of_pulsars_own_are_exempt_but_for_their_own_limit() -> None:
@@ -100,7 +100,7 @@ def test_topics_of_pulsars_own_are_exempt_but_for_their_own_limit() -> None:
 
     key = rate_key("publish", Setting.EXEMPT, "")
     (level,) = explain(with_set((key, kept_as_own({"messages": 50}))), "publish", system).levels
-    assert level.lines == (Line(Setting.EXEMPT, "", "rest", {"messages": 50}, "holds"),)
+    assert level.lines == (ExplainedValue(Setting.EXEMPT, "", "rest", {"messages": 50}, "holds"),)
 
 
 def test_subscribe_rates_have_a_precedence_too() -> None:
@@ -113,14 +113,14 @@ def test_subscribe_rates_have_a_precedence_too() -> None:
 
 
 def test_what_holds_is_what_the_limiter_is_given() -> None:
-    book = with_set(
+    service = with_set(
         (rate_key("dispatch", Setting.SUBSCRIPTION, f"audit@{ORDERS}"), kept_as_pulsar_s(DispatchRate(3))),
         (rate_key("publish", Setting.ROLE, "billing"), kept_as_own({"bytes": "1KB"})),
         (rate_key("publish", Setting.TENANT, "*"), kept_as_own({"messages": 1})),
     )
     for direction in ("publish", "dispatch"):
         for client in CLIENTS:
-            explained = explain(book, direction, _ORDERS, client)
+            explained = explain(service, direction, _ORDERS, client)
             told = [(one.level, line.origin) for one in explained.levels for line in one.lines if line.state == "holds"]
-            held = book.layers.policies.in_force(direction, _ORDERS, client)
+            held = service.layers.policies.in_force(direction, _ORDERS, client)
             assert told == [(one.scope.level, one.source.split()[-1]) for one in held]

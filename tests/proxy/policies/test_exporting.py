@@ -3,8 +3,7 @@ import yaml
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.exporting import as_yaml
-from proxy.policies.policy_set import PolicySet
+from proxy.policies.policy_set import PolicySet, as_yaml
 
 
 def test_each_value_has_its_origin_behind_it() -> None:

@@ -9,8 +9,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.config.limits import Limits
-from proxy.policies.file_policies import file_policies
-from proxy.policies.layers import FilePolicies
+from proxy.policies.layers import FilePolicies, file_policies
 
 _TOPIC = "persistent://acme/shop/orders"
 

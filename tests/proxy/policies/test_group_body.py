@@ -1,8 +1,7 @@
 import pytest
 
 from limiter.rates import Limit, rate
-from proxy.policies.bodies import BodyError
-from proxy.policies.group_body import group_limits, kept_as_own_group, own_group, pulsar_group
+from proxy.policies.bodies import BodyError, group_limits, kept_as_own_group, own_group, pulsar_group
 
 
 def test_pulsar_s_form_says_both_directions() -> None:

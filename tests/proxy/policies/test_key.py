@@ -1,10 +1,10 @@
 from limiter.levels import Setting
-from proxy.policies.key import Key, Kind, rate_key
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
 
 
 def test_a_key_reads_as_what_it_is_for() -> None:
     assert str(rate_key("publish", Setting.TOPIC, "persistent://a/b/c")) == "publish topic persistent://a/b/c"
-    assert str(Key(Kind.GROUP, "", "gold")) == "group gold"
+    assert str(PolicyKey(PolicyKind.GROUP, "", "gold")) == "group gold"
 
 
 def test_keys_have_an_order_for_people() -> None:

@@ -5,10 +5,11 @@ from limiter.changes import Change
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
-from proxy.policies.layers import Layer, Layers, Place
+from proxy.policies.keys import PolicyTarget
+from proxy.policies.layers import Layer, Layers
 
-_TOPICS: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-_TOTAL: Place = ("publish", Setting.NAMESPACE, "acme/shop")
+_TOPICS: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_TOTAL: PolicyTarget = ("publish", Setting.NAMESPACE, "acme/shop")
 _FROM_THE_TOP = (Layer.REST, Layer.GLOBAL, Layer.DYNAMIC, Layer.FILE)
 
 
@@ -16,7 +17,7 @@ def value(messages: int, layer: Layer) -> Value:
     return Value(Limit(rate(messages)), layer.origin)
 
 
-def shown(layers: Layers, place: Place = _TOPICS) -> Value | None:
+def shown(layers: Layers, place: PolicyTarget = _TOPICS) -> Value | None:
     return layers.policies.get(*place)
 
 
@@ -77,9 +78,9 @@ def test_a_topic_s_value_that_limits_nothing_hides_the_file_s_but_not_the_global
     )
 )
 def test_after_any_changes_the_highest_layer_that_says_something_holds(
-    changes: list[tuple[Layer, Place, int | None]],
+    changes: list[tuple[Layer, PolicyTarget, int | None]],
 ) -> None:
-    layers, model = Layers(Policies()), dict[tuple[Place, Layer], int]()
+    layers, model = Layers(Policies()), dict[tuple[PolicyTarget, Layer], int]()
     for layer, place, messages in changes:
         layers.put(layer, place, None if messages is None else value(messages, layer))
         if messages is None:

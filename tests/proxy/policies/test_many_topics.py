@@ -15,12 +15,10 @@ from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.policies.bodies import PublishRate, kept_as_pulsar_s
-from proxy.policies.book import LAID_AT_ONCE, Around, Book
-from proxy.policies.key import Key, rate_key
-from proxy.policies.layers import FilePolicies, Place
-from proxy.policies.store import Change, Store
-from proxy.policies.telling import TOLD_AT_ONCE
-from proxy.policies.who import Who
+from proxy.policies.keys import PolicyKey, PolicyTarget, Principal, rate_key
+from proxy.policies.layers import FilePolicies
+from proxy.policies.service import LAID_AT_ONCE, TOLD_AT_ONCE, Around, PolicyService
+from proxy.policies.store import Store, StoredChange
 
 _MANY = 2000
 
@@ -32,15 +30,19 @@ def _name(number: int) -> str:
 def _store_of(count: int) -> Store:
     store = Store(None)
     changes = [
-        Change(rate_key("publish", Setting.TOPIC, _name(number)), None, kept_as_pulsar_s(PublishRate(100 + number)))
+        StoredChange(
+            rate_key("publish", Setting.TOPIC, _name(number)), None, kept_as_pulsar_s(PublishRate(100 + number))
+        )
         for number in range(count)
     ]
     store.write(changes, 1, "ann", "10.0.0.1")
     return store
 
 
-def _book(store: Store) -> Book:
-    return Book(Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None))
+def _service(store: Store) -> PolicyService:
+    return PolicyService(
+        Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None)
+    )
 
 
 def _calls(run: Callable[[], Any]) -> int:
@@ -64,12 +66,12 @@ def test_a_policy_takes_less_than_a_kibibyte() -> None:
         gc.collect()
         tracemalloc.start()
         try:
-            book = _book(store)
+            service = _service(store)
             gc.collect()
             taken = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-    assert len(book.layers.policies.put_under("publish", Setting.TOPIC)) == _MANY
+    assert len(service.layers.policies.put_under("publish", Setting.TOPIC)) == _MANY
     assert taken / _MANY < 1024
 
 
@@ -77,7 +79,7 @@ def test_a_topic_s_policies_are_found_in_as_many_steps_whatever_others_there_are
     topic, steps = parse_topic(_name(7)), []
     for count in (10, _MANY):
         with closing(_store_of(count)) as store:
-            policies = _book(store).layers.policies
+            policies = _service(store).layers.policies
         assert len(policies.in_force("publish", topic)) == 1
         steps.append(_calls(lambda found=policies: found.in_force("publish", topic)))  # type: ignore[misc]
     assert steps[0] == steps[1] < 100
@@ -87,7 +89,7 @@ def test_the_start_takes_as_many_steps_for_each_policy_whatever_others_there_are
     steps = []
     for count in (0, 200, 400):
         with closing(_store_of(count)) as store:
-            steps.append(_calls(lambda kept=store: _book(kept)))  # type: ignore[misc]
+            steps.append(_calls(lambda kept=store: _service(kept)))  # type: ignore[misc]
     first, second = steps[1] - steps[0], steps[2] - steps[1]
     assert second <= first * 1.05
     assert second / 200 < 100
@@ -105,7 +107,7 @@ class Loop(Policies):
 
 
 class Watched:
-    """A book, and what others see of it and are told while it changes."""
+    """A service, and what others see of it and are told while it changes."""
 
     def __init__(self, store: Store) -> None:
         Loop.puts = 0
@@ -115,15 +117,15 @@ class Watched:
         self.policies = Loop()
         wall = iter(range(10**9))
         around = Around(lambda: (next(wall), 0), lambda changes, _now: self.followed.extend(changes), self._told)
-        self.book = Book(self.policies, FilePolicies({}, {}, {}), store, around, wall=wall.__next__)
+        self.service = PolicyService(self.policies, FilePolicies({}, {}, {}), store, around, wall=wall.__next__)
 
     def change(self, count: int) -> None:
-        asyncio.run(self._watch(self.book.change(_wanted(count), Who("ann", ""))))
+        asyncio.run(self._watch(self.service.change(_wanted(count), Principal("ann", ""))))
 
     def read(self, file: FilePolicies) -> None:
-        asyncio.run(self._watch(self.book.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)))
+        asyncio.run(self._watch(self.service.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)))
 
-    def _told(self, change: Change, _who: Who, at_ns: int) -> None:
+    def _told(self, change: StoredChange, _who: Principal, at_ns: int) -> None:
         self.told[-1].append((change.key.name, at_ns))
 
     async def _watch(self, changing: Awaitable[object]) -> None:
@@ -131,7 +133,7 @@ class Watched:
         while not change.done():
             await self._turn()
         await change
-        while self.book._telling._telling is not None:
+        while self.service._telling._telling is not None:
             await self._turn()
 
     async def _turn(self) -> None:
@@ -140,7 +142,7 @@ class Watched:
         self.told.append([])
 
 
-def _wanted(count: int) -> dict[Key, str | None]:
+def _wanted(count: int) -> dict[PolicyKey, str | None]:
     kept = kept_as_pulsar_s(PublishRate(5))
     return {rate_key("publish", Setting.TOPIC, _name(number)): kept for number in range(count)}
 
@@ -173,7 +175,7 @@ def test_a_change_of_much_is_told_in_slices_in_its_order_and_with_one_time() -> 
 
 
 def test_another_file_with_much_is_seen_whole_or_not_at_all() -> None:
-    places: list[Place] = [("publish", Setting.TOPIC, _name(number)) for number in range(_MANY)]
+    places: list[PolicyTarget] = [("publish", Setting.TOPIC, _name(number)) for number in range(_MANY)]
     with closing(Store(None)) as store:
         watched = Watched(store)
         watched.read(FilePolicies({place: Value(Limit(rate(5)), "file") for place in places}, {}, {}))
@@ -182,12 +184,12 @@ def test_another_file_with_much_is_seen_whole_or_not_at_all() -> None:
 
 
 def test_who_looks_at_all_there_is_waits_for_a_change_that_is_under_way() -> None:
-    async def look(book: Book) -> list[int]:
-        changing = asyncio.ensure_future(book.change(_wanted(_MANY), Who("ann", "")))
+    async def look(service: PolicyService) -> list[int]:
+        changing = asyncio.ensure_future(service.change(_wanted(_MANY), Principal("ann", "")))
         for _ in range(3):
             await asyncio.sleep(0)  # until it has its turn
-        found = await book.look(lambda contents: len(contents.layers.policies.put_under("publish", Setting.TOPIC)))
+        found = await service.look(lambda contents: len(contents.layers.policies.put_under("publish", Setting.TOPIC)))
         return [found, await changing]
 
     with closing(Store(None)) as store:
-        assert asyncio.run(look(Watched(store).book)) == [_MANY, _MANY]
+        assert asyncio.run(look(Watched(store).service)) == [_MANY, _MANY]

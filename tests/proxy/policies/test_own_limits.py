@@ -3,56 +3,58 @@ import asyncio
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.book import Book
-from proxy.policies.key import Key, Kind
-from proxy.policies.layers import FilePolicies, Place
-from proxy.policies.own_limits import to_set, to_take_back
-from tests.proxy.policies.layered import ANN, a_book
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget
+from proxy.policies.layers import FilePolicies
+from proxy.policies.service import PolicyService
+from proxy.policies.state import to_set, to_take_back
+from tests.proxy.policies.layered import ANN, a_service
 
-_SHOP: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-_GOLD: Place = ("publish", Setting.RESOURCE_GROUP, "gold")
-_GOLD_DISPATCH: Place = ("dispatch", Setting.RESOURCE_GROUP, "gold")
+_SHOP: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_GOLD: PolicyTarget = ("publish", Setting.RESOURCE_GROUP, "gold")
+_GOLD_DISPATCH: PolicyTarget = ("dispatch", Setting.RESOURCE_GROUP, "gold")
 _FILE = FilePolicies({place: Value(Limit(rate(9)), "file") for place in (_SHOP, _GOLD)}, {}, {})
 _EMPTY = FilePolicies({}, {}, {})
 
 
-def messages(book: Book, place: Place) -> int | None:
-    value = book.layers.policies.get(*place)
+def messages(service: PolicyService, place: PolicyTarget) -> int | None:
+    value = service.layers.policies.get(*place)
     return value.limit.messages.tokens if value and value.limit.messages else None
 
 
-def change(book: Book, wanted: dict[Key, str | None]) -> None:
-    asyncio.run(book.change(wanted, ANN))
+def change(service: PolicyService, wanted: dict[PolicyKey, str | None]) -> None:
+    asyncio.run(service.change(wanted, ANN))
 
 
 def test_a_limit_is_set_hidden_by_nothing_and_taken_back_at_any_place() -> None:
     for place in (_SHOP, _GOLD):
-        book = a_book(_FILE, {})
-        change(book, to_set(book, place, {"messages": 5}))
-        assert messages(book, place) == 5
-        change(book, to_set(book, place, None))
-        assert messages(book, place) is None
-        change(book, to_take_back(book, place))
-        assert messages(book, place) == 9
-        book.store.close()
+        service = a_service(_FILE, {})
+        change(service, to_set(service, place, {"messages": 5}))
+        assert messages(service, place) == 5
+        change(service, to_set(service, place, None))
+        assert messages(service, place) is None
+        change(service, to_take_back(service, place))
+        assert messages(service, place) == 9
+        service.store.close()
 
 
 def test_the_other_direction_of_a_group_stays_as_it_was_whoever_wrote_it() -> None:
-    key = Key(Kind.GROUP, "", "gold")
-    book = a_book(_EMPTY, {key: '{"publishRateInMsgs":5}'})
-    change(book, to_set(book, _GOLD_DISPATCH, {"messages": "30/min"}))
-    assert (messages(book, _GOLD), messages(book, _GOLD_DISPATCH)) == (5, 30)
-    change(book, to_take_back(book, _GOLD))
-    assert (messages(book, _GOLD), messages(book, _GOLD_DISPATCH)) == (None, 30)
+    key = PolicyKey(PolicyKind.GROUP, "", "gold")
+    service = a_service(_EMPTY, {key: '{"publishRateInMsgs":5}'})
+    change(service, to_set(service, _GOLD_DISPATCH, {"messages": "30/min"}))
+    assert (messages(service, _GOLD), messages(service, _GOLD_DISPATCH)) == (5, 30)
+    change(service, to_take_back(service, _GOLD))
+    assert (messages(service, _GOLD), messages(service, _GOLD_DISPATCH)) == (None, 30)
 
 
 def test_a_group_ends_with_its_last_limit_unless_something_is_attached_to_it() -> None:
-    book = a_book(_EMPTY, {})
-    change(book, to_set(book, _GOLD, {"messages": 5}))
-    assert book.groups() == {"gold"}
-    change(book, to_take_back(book, _GOLD))
-    assert book.groups() == set()
+    service = a_service(_EMPTY, {})
+    change(service, to_set(service, _GOLD, {"messages": 5}))
+    assert service.groups() == {"gold"}
+    change(service, to_take_back(service, _GOLD))
+    assert service.groups() == set()
 
-    change(book, {**to_set(book, _GOLD, {"messages": 5}), Key(Kind.ATTACHMENT, "tenant", "acme"): "gold"})
-    change(book, to_take_back(book, _GOLD))
-    assert book.groups() == {"gold"}
+    change(
+        service, {**to_set(service, _GOLD, {"messages": 5}), PolicyKey(PolicyKind.ATTACHMENT, "tenant", "acme"): "gold"}
+    )
+    change(service, to_take_back(service, _GOLD))
+    assert service.groups() == {"gold"}

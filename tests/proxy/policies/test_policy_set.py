@@ -4,22 +4,22 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from proxy.config.limits import Limits
-from proxy.policies.file_policies import file_policies
-from proxy.policies.layers import FilePolicies
-from proxy.policies.policy_set import Attached, PolicySet, as_tree, in_force, of_file, path_of, split_subscription
-from tests.proxy.policies.layered import ORDERS, a_book
+from proxy.policies.keys import split_subscription
+from proxy.policies.layers import FilePolicies, file_policies
+from proxy.policies.policy_set import Attached, PolicySet, as_tree, in_force, of_file, path_of
+from tests.proxy.policies.layered import ORDERS, a_service
 
 
 def test_what_limits_nothing_is_not_in_it() -> None:
     file = FilePolicies({("publish", Setting.PROXY, ""): Value(Limit(), "file")}, {"acme": ""}, {})
-    assert in_force(a_book(file, {})).values == {}
-    assert in_force(a_book(file, {})).attached == {}
+    assert in_force(a_service(file, {})).values == {}
+    assert in_force(a_service(file, {})).attached == {}
 
 
 def test_a_files_groups_are_there_even_when_nothing_is_said_of_them() -> None:
     limits = Limits.model_validate({"resource_groups": {"gold": {}, "on": {"tenants": ["acme"]}}})
     assert file_policies(limits, None).groups == {"gold", "on"}
-    assert in_force(a_book(file_policies(limits, None), {})).lasting == {"gold", "on"}
+    assert in_force(a_service(file_policies(limits, None), {})).lasting == {"gold", "on"}
     said = of_file(limits, (5, 10**9))
     assert said.groups == {"gold", "on"}
     assert said.attached == {("tenant", "acme"): Attached("on", "file")}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from proxy.config.limits import RateLimit, TopicDispatchLimit
-from proxy.policies.sections import SubscribeLimit, section_of, section_text
+from proxy.policies.bodies import SubscribeLimit, section_of, section_text
 
 _TOKENS = st.integers(1, 2**62)
 _MOST_BURST = 2**63 - 1

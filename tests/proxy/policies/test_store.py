@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from limiter.levels import Setting
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.store import Change, Store, StoreError
+from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
+from proxy.policies.store import Store, StoredChange, StoreError
 
 _TOPIC = rate_key("publish", Setting.TOPIC, "persistent://acme/shop/orders")
-_GROUP = Key(Kind.GROUP, "", "gold")
+_GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
 
 _WRITER = """
 import sys
 from pathlib import Path
 from limiter.levels import Setting
-from proxy.policies.key import rate_key
-from proxy.policies.store import Change, Store
+from proxy.policies.keys import rate_key
+from proxy.policies.store import StoredChange, Store
 
 store = Store(Path(sys.argv[1]))
 for number in range(1_000_000):
-    pair = [Change(rate_key("publish", Setting.TOPIC, name), None, str(number)) for name in ("one", "two")]
+    pair = [StoredChange(rate_key("publish", Setting.TOPIC, name), None, str(number)) for name in ("one", "two")]
     store.write(pair, number, "writer", "here")
     print(number, flush=True)
 """
@@ -47,7 +47,7 @@ def opened(path: Path | None, audit_rows: int = 100) -> Iterator[Store]:
 
 def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     with opened(path) as store:
-        store.write([Change(_TOPIC, None, '{"a":1}'), Change(_GROUP, None, "{}")], 7, "ci", "10.0.0.1")
+        store.write([StoredChange(_TOPIC, None, '{"a":1}'), StoredChange(_GROUP, None, "{}")], 7, "ci", "10.0.0.1")
 
     with opened(path) as store:
         assert dict(store.policies()) == {_TOPIC: '{"a":1}', _GROUP: "{}"}
@@ -56,36 +56,37 @@ def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
 
 def test_what_was_taken_back_is_gone_and_the_audit_log_knows_both(path: Path) -> None:
     with opened(path) as store:
-        store.write([Change(_TOPIC, None, "1")], 7, "ci", "10.0.0.1")
-        store.write([Change(_TOPIC, "1", None)], 8, "ann", "10.0.0.2")
+        store.write([StoredChange(_TOPIC, None, "1")], 7, "ci", "10.0.0.1")
+        store.write([StoredChange(_TOPIC, "1", None)], 8, "ann", "10.0.0.2")
 
     with opened(path) as store:
         assert store.read(_TOPIC) is None
         told = [(one.at_ns, one.who, one.address, one.change) for one in store.audited(10)]
     assert told == [
-        (8, "ann", "10.0.0.2", Change(_TOPIC, "1", None)),
-        (7, "ci", "10.0.0.1", Change(_TOPIC, None, "1")),
+        (8, "ann", "10.0.0.2", StoredChange(_TOPIC, "1", None)),
+        (7, "ci", "10.0.0.1", StoredChange(_TOPIC, None, "1")),
     ]
 
 
 def test_the_audit_log_is_bounded() -> None:
     with opened(None, audit_rows=3) as store:
         for number in range(10):
-            store.write([Change(_TOPIC, None, str(number))], number, "", "")
+            store.write([StoredChange(_TOPIC, None, str(number))], number, "", "")
 
         assert [one.at_ns for one in store.audited(100)] == [9, 8, 7]
 
 
 def test_of_a_write_that_fails_nothing_is_left(path: Path) -> None:
     with opened(path) as store:
-        store.write([Change(_GROUP, None, "before")], 1, "", "")
+        store.write([StoredChange(_GROUP, None, "before")], 1, "", "")
 
+        no_text = StoredChange(_GROUP, "x", 1j)  # type: ignore[arg-type]
         with pytest.raises(StoreError, match=r"policies\.store"):
-            store.write([Change(_TOPIC, None, "1"), Change(_GROUP, None, None), Change(_GROUP, "x", 1j)], 2, "", "")  # type: ignore[arg-type]
+            store.write([StoredChange(_TOPIC, None, "1"), StoredChange(_GROUP, None, None), no_text], 2, "", "")
 
         assert dict(store.policies()) == {_GROUP: "before"}
         assert len(store.audited(10)) == 1
-        store.write([Change(_TOPIC, None, "1")], 3, "", "")
+        store.write([StoredChange(_TOPIC, None, "1")], 3, "", "")
         assert store.read(_TOPIC) == "1"
 
 
@@ -153,7 +154,7 @@ def test_killed_in_the_middle_of_writes_it_has_all_that_was_told_and_no_half(pat
 def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:
     """A disk may take its time; reads are on the event loop."""
     with opened(path) as store:
-        store.write([Change(_GROUP, None, "before")], 1, "", "")
+        store.write([StoredChange(_GROUP, None, "before")], 1, "", "")
         store._base.execute("BEGIN IMMEDIATE")
         store._base.execute("UPDATE policies SET body = 'half'")
 
@@ -165,7 +166,7 @@ def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:
 
 def test_a_store_whose_process_was_killed_can_be_opened_at_once(path: Path) -> None:
     with opened(path) as store:
-        store.write([Change(_GROUP, None, "1")], 1, "", "")
+        store.write([StoredChange(_GROUP, None, "1")], 1, "", "")
     assert path.with_name("policies.db.lock").exists()
 
     with opened(path) as store:
@@ -191,7 +192,7 @@ def test_what_is_told_as_written_is_on_disk_and_not_only_with_the_operating_syst
 
 def test_into_a_file_that_is_gone_or_another_one_nothing_is_written_and_the_writer_is_told(path: Path) -> None:
     """SQLite would go on in what has no name any more, and all of it would end with the process."""
-    change = [Change(_TOPIC, None, "5")]
+    change = [StoredChange(_TOPIC, None, "5")]
     with opened(path) as store:
         aside = path.rename(path.with_name("aside"))
         with pytest.raises(StoreError, match=r"policies\.db: has been removed or replaced under the running proxy"):
@@ -209,7 +210,8 @@ def test_into_a_file_that_is_gone_or_another_one_nothing_is_written_and_the_writ
 def test_it_is_not_closed_under_who_writes_and_afterwards_says_that_it_is_closed(path: Path) -> None:
     store = Store(path)
     many = [
-        Change(rate_key("publish", Setting.TOPIC, f"persistent://a/b/{number}"), None, "5") for number in range(9000)
+        StoredChange(rate_key("publish", Setting.TOPIC, f"persistent://a/b/{number}"), None, "5")
+        for number in range(9000)
     ]
     writer = threading.Thread(target=store.write, args=(many, 1, "ann", "here"))
     writer.start()

@@ -1,4 +1,4 @@
-"""A book, and Pulsar's REST over it, for tests."""
+"""A service, and Pulsar's REST over it, for tests."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,8 +13,8 @@ from limiter.policies import Policies, Value
 from limiter.rates import Direction
 from proxy.admin.doors import CALLER, Caller
 from proxy.admin.pulsar.routes import pulsar_routes
-from proxy.policies.book import Around, Book
 from proxy.policies.layers import FilePolicies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
 
 EMPTY = FilePolicies({}, {}, {})
@@ -52,9 +52,9 @@ async def _as_ann(request: web.Request, handler: Any) -> Any:
 async def serving(file: FilePolicies = EMPTY) -> AsyncIterator[Serving]:
     """Pulsar's REST on a free port."""
     policies, store = Policies(), Store(None)
-    book = Book(policies, file, store, Around(lambda: (0, 0), lambda _changes, _now: None))
+    service = PolicyService(policies, file, store, Around(lambda: (0, 0), lambda _changes, _now: None))
     app = web.Application(middlewares=[_as_ann])
-    app.add_routes(pulsar_routes(book))
+    app.add_routes(pulsar_routes(service))
     try:
         async with TestClient(TestServer(app)) as client:
             yield Serving(client, policies, store)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from limiter.levels import Setting
-from proxy.policies.key import rate_key
+from proxy.policies.keys import rate_key
 from tests.proxy.admin.pulsar.serving import serving
 
 _PATH = "/namespaces/acme/shop/publishRate"

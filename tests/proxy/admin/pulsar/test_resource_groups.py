@@ -7,7 +7,8 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
-from proxy.policies.layers import FilePolicies, Place
+from proxy.policies.keys import PolicyTarget
+from proxy.policies.layers import FilePolicies
 from tests.proxy.admin.pulsar.serving import serving
 
 _OF_NAMESPACE = "/namespaces/acme/shop/resourcegroup"
@@ -102,7 +103,7 @@ async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_
 
 async def test_rates_that_the_body_leaves_out_stay_as_the_file_has_them_and_numbers_keep_its_mode() -> None:
     dispatch = Limit(rate(30, 60 * 10**9), mode="observe")
-    limits: dict[Place, Value] = {
+    limits: dict[PolicyTarget, Value] = {
         ("publish", Setting.RESOURCE_GROUP, "gold"): Value(Limit(rate(5), mode="observe"), "file"),
         ("dispatch", Setting.RESOURCE_GROUP, "gold"): Value(dispatch, "file"),
     }

@@ -1,12 +1,12 @@
 import pytest
 
-from proxy.policies.place_names import SETTINGS, read_place
+from proxy.policies.keys import SETTINGS, read_target
 from tests.proxy.policies.layered import ORDERS, RATED
 
 
 @pytest.mark.parametrize("place", RATED)
 def test_every_place_that_the_configuration_knows_can_be_named(place) -> None:
-    assert read_place(*place) == place
+    assert read_target(*place) == place
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_every_place_that_the_configuration_knows_can_be_named(place) -> None:
     ],
 )
 def test_names_have_one_form(setting: str, name: str, one_form: str) -> None:
-    assert read_place("dispatch", setting, name)[2] == one_form
+    assert read_target("dispatch", setting, name)[2] == one_form
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_names_have_one_form(setting: str, name: str, one_form: str) -> None:
 )
 def test_a_wrong_word_is_named_with_what_would_be_right(direction: str, setting: str, name: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem.replace("'", ".").replace("(", ".")):
-        read_place(direction, setting, name)
+        read_target(direction, setting, name)
 
 
 def test_there_is_something_to_limit_in_every_setting() -> None:

@@ -3,18 +3,17 @@ import pytest
 from hypothesis import given, settings
 
 from proxy.policies.bodies import BodyError
-from proxy.policies.exchange import decoded, encoded
-from proxy.policies.policy_set import in_force
-from tests.proxy.policies.layered import a_book, changes, files
+from proxy.policies.policy_set import decoded, encoded, in_force
+from tests.proxy.policies.layered import a_service, changes, files
 
 
 @settings(max_examples=30, deadline=None)
 @given(files(), changes())
 def test_any_set_comes_over_as_it_is(file, said) -> None:
-    book = a_book(file, said)
-    held = in_force(book)
+    service = a_service(file, said)
+    held = in_force(service)
     assert decoded(encoded(held)) == held
-    book.store.close()
+    service.store.close()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,15 @@
-"""What a book keeps besides limits."""
+"""What a service keeps besides limits."""
 
 import asyncio
 import contextlib
 
 from limiter.policies import Policies
-from proxy.policies.book import Around, Book
-from proxy.policies.key import Key, Kind
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
+from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
-from proxy.policies.who import Who
 
-_KEY = Key(Kind.BLOCK, "", "x")
+_KEY = PolicyKey(PolicyKind.BLOCK, "", "x")
 
 
 class Notes:
@@ -23,21 +22,21 @@ class Notes:
         self.events.append("before")
         return 0, 0
 
-    def check(self, _key: Key, kept: str | None) -> None:
+    def check(self, _key: PolicyKey, kept: str | None) -> None:
         self.events.append(f"check {kept}")
 
-    def load(self, _key: Key, kept: str) -> None:
+    def load(self, _key: PolicyKey, kept: str) -> None:
         self.events.append(f"load {kept}")
 
-    def take(self, _key: Key, kept: str | None) -> None:
+    def take(self, _key: PolicyKey, kept: str | None) -> None:
         self.events.append(f"take {kept}")
 
 
 def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_the_next_start() -> None:
     first, second = Notes(), Notes()
     with contextlib.closing(Store(None)) as store:
-        asyncio.run(_book(store, first).change({_KEY: "body"}, Who("ann", "")))
-        _book(store, second)
+        asyncio.run(_service(store, first).change({_KEY: "body"}, Principal("ann", "")))
+        _service(store, second)
     assert first.events == ["check body", "told None body ann", "take body"]
     assert second.events == ["load body"]
 
@@ -45,23 +44,23 @@ def test_a_keeper_checks_before_and_takes_after_the_change_is_told_and_loads_at_
 def test_a_change_of_a_limit_is_told_when_the_lines_before_it_are_written_and_it_acts() -> None:
     notes = Notes()
     with contextlib.closing(Store(None)) as store:
-        key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
-        asyncio.run(_book(store, notes).change({_KEY: "body", key: "gold"}, Who("ann", "")))
+        key = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")
+        asyncio.run(_service(store, notes).change({_KEY: "body", key: "gold"}, Principal("ann", "")))
     assert notes.events == ["check body", "before", "after", "told None body ann", "take body", "told None gold ann"]
 
 
-def _book(store: Store, notes: Notes) -> Book:
+def _service(store: Store, notes: Notes) -> PolicyService:
     around = Around(
         notes.before,
         lambda _changes, _now: notes.events.append("after"),
         lambda change, who, _at_ns: notes.events.append(f"told {change.before} {change.after} {who.name}"),
-        {Kind.BLOCK: notes},
+        {PolicyKind.BLOCK: notes},
     )
-    return Book(Policies(), FilePolicies({}, {}, {}), store, around)
+    return PolicyService(Policies(), FilePolicies({}, {}, {}), store, around)
 
 
 def test_changes_of_what_is_kept_so_are_counted() -> None:
     with contextlib.closing(Store(None)) as store:
-        book = _book(store, Notes())
-        assert asyncio.run(book.change({_KEY: "body"}, Who("ann", ""))) == 1
-        assert asyncio.run(book.change({_KEY: "body"}, Who("ann", ""))) == 0
+        service = _service(store, Notes())
+        assert asyncio.run(service.change({_KEY: "body"}, Principal("ann", ""))) == 1
+        assert asyncio.run(service.change({_KEY: "body"}, Principal("ann", ""))) == 0

@@ -1,4 +1,4 @@
-"""What a book says, in memory."""
+"""What a service says, in memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,35 +9,35 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, Mode, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_pulsar_s
-from proxy.policies.contents import Contents
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.layers import FilePolicies, Layers, Place
-from proxy.policies.store import Change, Store
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.layers import FilePolicies, Layers
+from proxy.policies.state import PolicyState
+from proxy.policies.store import Store, StoredChange
 
-_PLACE: Place = ("publish", Setting.TOPIC, "persistent://acme/shop/orders")
+_PLACE: PolicyTarget = ("publish", Setting.TOPIC, "persistent://acme/shop/orders")
 _KEY = rate_key(*_PLACE)
-_BROKER: Place = ("publish", Setting.TOPIC_OF_BROKER, "")
-_DYNAMIC = Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
-_ATTACHED = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
+_BROKER: PolicyTarget = ("publish", Setting.TOPIC_OF_BROKER, "")
+_DYNAMIC = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
+_ATTACHED = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")
 _WANTED = {
     _KEY: kept_as_pulsar_s(PublishRate(20)),
-    Key(Kind.GROUP, "", "gold"): "{}",
+    PolicyKey(PolicyKind.GROUP, "", "gold"): "{}",
     _ATTACHED: "gold",
     _DYNAMIC: "7",
 }
 
 
 @pytest.fixture
-def contents() -> Iterator[Contents]:
+def contents() -> Iterator[PolicyState]:
     with contextlib.closing(Store(None)) as store:
-        yield Contents(Layers(Policies()), store)
+        yield PolicyState(Layers(Policies()), store)
 
 
-def lay(contents: Contents, wanted: dict[Key, str]) -> None:
+def lay(contents: PolicyState, wanted: dict[PolicyKey, str]) -> None:
     contents.lay([contents.meaning(key, kept) for key, kept in wanted.items()])
 
 
-def said(contents: Contents) -> tuple[object, ...]:
+def said(contents: PolicyState) -> tuple[object, ...]:
     """All that there is of what is wanted above."""
     policies = contents.layers.policies
     messages = [value and value.limit.messages for value in (policies.get(*_PLACE), policies.get(*_BROKER))]
@@ -56,17 +56,17 @@ _FULL = (
 )
 
 
-def test_a_body_that_cannot_be_read_has_no_meaning(contents: Contents) -> None:
+def test_a_body_that_cannot_be_read_has_no_meaning(contents: PolicyState) -> None:
     with pytest.raises(BodyError, match="'many' is not a whole number"):
         contents.meaning(_DYNAMIC, "many")
 
 
-def test_what_is_laid_is_said(contents: Contents) -> None:
+def test_what_is_laid_is_said(contents: PolicyState) -> None:
     lay(contents, _WANTED)
     assert said(contents) == _FULL
 
 
-def test_what_is_laid_in_a_copy_is_said_when_the_two_are_exchanged(contents: Contents) -> None:
+def test_what_is_laid_in_a_copy_is_said_when_the_two_are_exchanged(contents: PolicyState) -> None:
     policies, aside = contents.layers.policies, contents.copy()
     lay(aside, _WANTED)
     assert (said(contents), said(aside)) == (_EMPTY, _FULL)
@@ -77,7 +77,7 @@ def test_what_is_laid_in_a_copy_is_said_when_the_two_are_exchanged(contents: Con
     assert contents.layers.policies is policies
 
 
-def test_another_file_changes_what_it_says_and_whom_it_attaches(contents: Contents) -> None:
+def test_another_file_changes_what_it_says_and_whom_it_attaches(contents: PolicyState) -> None:
     file = FilePolicies({_PLACE: Value(Limit(rate(3)), "file")}, {"acme": "silver"}, {}, frozenset({"silver", "idle"}))
     contents.lay_file(file, file.values)
 
@@ -91,7 +91,7 @@ def test_another_file_changes_what_it_says_and_whom_it_attaches(contents: Conten
     )
 
 
-def test_the_part_that_no_dynamic_key_sets_follows_the_file(contents: Contents) -> None:
+def test_the_part_that_no_dynamic_key_sets_follows_the_file(contents: PolicyState) -> None:
     for size in (1000, 2000):
         file = {_BROKER: Value(Limit(size=rate(size)), "file")}
         contents.lay_file(FilePolicies(file, {}, {}), file)
@@ -101,10 +101,10 @@ def test_the_part_that_no_dynamic_key_sets_follows_the_file(contents: Contents) 
         assert value.limit == Limit(rate(7), rate(size))
 
 
-def test_the_mode_of_the_file_holds_over_global_numbers_too(contents: Contents) -> None:
+def test_the_mode_of_the_file_holds_over_global_numbers_too(contents: PolicyState) -> None:
     key = rate_key(*_PLACE, is_global=True)
     kept = kept_as_pulsar_s(PublishRate(20))
-    contents.store.write([Change(key, None, kept)], 1, "", "")
+    contents.store.write([StoredChange(key, None, kept)], 1, "", "")
     lay(contents, {key: kept})
     modes: tuple[Mode, ...] = ("observe", "reject")
     for mode in modes:

@@ -1,32 +1,112 @@
-"""All policies of a process, and how a change comes into force.
+"""The service that keeps policies and puts changes into force.
 
-change ─▶ checked ─▶ on disk, with its audit line ─▶ contents ─▶ live streams
+change ─▶ checked ─▶ on disk, with its audit line ─▶ state ─▶ live streams
 
-A thread checks and writes. Then a small change is laid into the contents in the loop's own thread; a large one into a
-copy of them, by the other thread, and the copy takes their place in one step: nobody ever sees a part of a change.
+A thread checks and writes. Then a small change is laid into the state in the loop's own thread; a large one into a
+copy of it, by the other thread, and the copy replaces the state in one step: nobody ever sees a part of a change.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import structlog
 
 from limiter.changes import Change as PolicyChange
 from limiter.levels import Setting
 from limiter.policies import Policies
 from proxy.collector import paused_collector
-from proxy.policies.contents import Contents, Meaning
-from proxy.policies.keeper import Keeper
-from proxy.policies.key import Key, Kind
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layer, Layers
-from proxy.policies.store import Change, Store
-from proxy.policies.telling import Telling
-from proxy.policies.who import Who
+from proxy.policies.state import Meaning, PolicyState
+from proxy.policies.store import Store, StoredChange
+
+
+class PolicyKindHandler(Protocol):
+    """Knows what the bodies of one kind of key mean; the service knows only that they are text."""
+
+    def check(self, key: PolicyKey, kept: str | None) -> None:
+        """Whether this could be in force.
+
+        Raises:
+            BodyError: If it could not.
+        """
+
+    def load(self, key: PolicyKey, kept: str) -> None:
+        """It was kept by an earlier run: in force before the first client connects."""
+
+    def take(self, key: PolicyKey, kept: str | None) -> None:
+        """It is on disk: in force from now on. Is not to fail, as nothing takes it off the disk again."""
+
+
+TOLD_AT_ONCE = 20
+"""Changes in one go: 1 to 2 ms."""
+MOST_UNTOLD = 200_000
+"""Changes that may wait; then the next one of many waits, too."""
+
+
+class ChangeNotifier:
+    """What is still to be told.
+
+    Args:
+        changed: Told of each change, of who made it, and of when it came into force (nanoseconds since 1970).
+    """
+
+    def __init__(self, changed: Callable[[StoredChange, Principal, int], None]) -> None:
+        self._changed = changed
+        self._untold: deque[tuple[StoredChange, Principal, int]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+
+    def tell(self, changes: Sequence[StoredChange], who: Principal, at_ns: int) -> None:
+        """These came into force: a few are told at once, if nobody is before them."""
+        self._untold.extend((change, who, at_ns) for change in changes)
+        if self._telling is None:
+            self._tell_some()
+            if self._untold:
+                self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+
+    async def room(self) -> None:
+        """Wait until not too many are untold."""
+        if len(self._untold) >= MOST_UNTOLD:
+            await self.done()
+
+    async def done(self) -> None:
+        """Wait until all are told."""
+        if self._telling is not None:
+            await asyncio.shield(self._telling)
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._untold:
+                await asyncio.sleep(0)
+                self._tell_some()
+        finally:
+            self._telling = None
+
+    def _tell_some(self) -> None:
+        for _ in range(min(TOLD_AT_ONCE, len(self._untold))):
+            change, who, at_ns = self._untold.popleft()
+            self._changed(change, who, at_ns)
+            _log_change(change, who)
+
+
+def _log_change(change: StoredChange, who: Principal) -> None:
+    structlog.get_logger().info(
+        "policy changed",
+        policy=str(change.key),
+        before=change.before,
+        after=change.after,
+        by=who.name,
+        address=who.address,
+    )
+
 
 LAID_AT_ONCE = 100
 """Values that are laid in one go: 1 ms."""
-Planner = Callable[[], Awaitable[Mapping[Key, str | None]]]
+Planner = Callable[[], Awaitable[Mapping[PolicyKey, str | None]]]
 """Finds out what is wanted."""
 T = TypeVar("T")
 
@@ -47,8 +127,8 @@ class Around:
 
     before: Callable[[], tuple[int, int]]
     after: Callable[[list[PolicyChange], int], None]
-    changed: Callable[[Change, Who, int], None] = lambda _change, _who, _at_ns: None
-    keepers: Mapping[Kind, Keeper] = field(default_factory=dict)
+    changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _who, _at_ns: None
+    keepers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +140,7 @@ class _Aside:
         changes: What that changes: each stream's outermost limit, as it were, so that all streams follow.
     """
 
-    contents: Contents
+    contents: PolicyState
     changes: list[PolicyChange]
 
 
@@ -73,7 +153,7 @@ class _Laying:
         aside: Contents into which that has been done, if it is much.
     """
 
-    lay: Callable[[Contents], None]
+    lay: Callable[[PolicyState], None]
     aside: _Aside | None
 
 
@@ -87,12 +167,12 @@ class _Draft:
         laying: How these come into force.
     """
 
-    kept: list[Change]
-    limits: list[Change]
+    kept: list[StoredChange]
+    limits: list[StoredChange]
     laying: _Laying
 
 
-class Book(Contents):
+class PolicyService(PolicyState):
     """Keeps policies, and puts them in force.
 
     Args:
@@ -116,14 +196,14 @@ class Book(Contents):
     ) -> None:
         super().__init__(Layers(policies), store)
         self._around, self._wall = around, wall
-        self._telling = Telling(around.changed)
+        self._telling = ChangeNotifier(around.changed)
         self._turn = asyncio.Lock()
         self._changing: set[asyncio.Task[int]] = set()
         self.lay_file(file, file.values)
         self.lay(self._kept())
         self.layers.forget_changes()  # nobody is there yet whom they concern
 
-    async def change(self, wanted: Mapping[Key, str | None], who: Who) -> int:
+    async def change(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> int:
         """Set and take back, all or nothing: on disk first, then in force on live streams.
 
         Args:
@@ -139,22 +219,22 @@ class Book(Contents):
         """
         return await self.rework(lambda: wanted, who)
 
-    async def rework(self, plan: Callable[[], Mapping[Key, str | None]], who: Who) -> int:
+    async def rework(self, plan: Callable[[], Mapping[PolicyKey, str | None]], who: Principal) -> int:
         """The same, with what is wanted found out when no other change is under way, and by what is in force then."""
 
-        async def planner() -> Mapping[Key, str | None]:
+        async def planner() -> Mapping[PolicyKey, str | None]:
             return plan()
 
         return await self.rework_slowly(planner, who)
 
-    async def rework_slowly(self, plan: Planner, who: Who) -> int:
+    async def rework_slowly(self, plan: Planner, who: Principal) -> int:
         """The same, where finding it out takes a while."""
         changing = asyncio.get_running_loop().create_task(self._change(plan, who))
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # what is on disk comes into force, whoever hangs up
 
-    async def look(self, look: Callable[[Contents], T]) -> T:
+    async def look(self, look: Callable[[PolicyState], T]) -> T:
         """Look at all there is, in a thread, while no change is under way.
 
         Args:
@@ -204,7 +284,7 @@ class Book(Contents):
             else:
                 keeper.load(key, kept)
 
-    async def _change(self, plan: Planner, who: Who) -> int:
+    async def _change(self, plan: Planner, who: Principal) -> int:
         async with self._turn:
             await self._telling.room()
             draft = await asyncio.to_thread(self._drafted, await plan(), who)
@@ -215,7 +295,7 @@ class Book(Contents):
                 self._telling.tell(draft.limits, who, at_ns)
         return len(draft.limits) + len(draft.kept)
 
-    def _drafted(self, wanted: Mapping[Key, str | None], who: Who) -> _Draft:
+    def _drafted(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> _Draft:
         """Check all, get it ready, and write all last: what is on disk comes into force."""
         keepers, meanings = self._around.keepers, list[Meaning]()
         with paused_collector():
@@ -225,7 +305,7 @@ class Book(Contents):
                 else:
                     meanings.append(self.meaning(key, kept))
             before = {key: self.store.read(key) for key in wanted}
-            changes = [Change(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
+            changes = [StoredChange(key, before[key], kept) for key, kept in wanted.items() if before[key] != kept]
             new = [meaning for meaning in meanings if before[meaning.key] != meaning.kept]
             laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
@@ -245,7 +325,7 @@ class Book(Contents):
             size = len(changed) + len(file.groups_of_tenants) + len(file.groups_of_namespaces)
             return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
 
-    def _laying(self, size: int, lay: Callable[[Contents], None]) -> _Laying:
+    def _laying(self, size: int, lay: Callable[[PolicyState], None]) -> _Laying:
         """How `size` values come into force."""
         if size <= LAID_AT_ONCE:
             return _Laying(lay, None)
@@ -254,7 +334,7 @@ class Book(Contents):
         abouts = {change.about for change in contents.layers.changes()}
         return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
 
-    def _hand_over(self, changes: list[Change], who: Who, at_ns: int) -> None:
+    def _hand_over(self, changes: list[StoredChange], who: Principal, at_ns: int) -> None:
         self._telling.tell(changes, who, at_ns)
         for change in changes:
             self._around.keepers[change.key.kind].take(change.key, change.after)
@@ -283,6 +363,6 @@ class Book(Contents):
             self._around.after(laying.aside.changes, now)
 
 
-def _dissolve(contents: Contents) -> None:
+def _dissolve(contents: PolicyState) -> None:
     with paused_collector():
         contents.layers.dissolve()

@@ -1,5 +1,11 @@
-"""Places as people name them, in their one form: which settings there are, and how each one's name is written."""
+"""What a policy is set for, and by whom: its key, the target it names, and the principal in the audit log.
 
+A target is what a value is for, in three parts: what the value is about (publish, dispatch, subscribe), the setting
+(one of `limiter.levels.Setting`), and the setting's name. People write targets in words; `read_target` reads them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
@@ -8,9 +14,66 @@ from limiter.levels import About, Setting
 from protocol.topic_name import parse_topic
 from proxy.config.problems import told
 from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
-from proxy.policies.layers import Place
-from proxy.policies.policy_set import ABOUTS, split_subscription
 
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """For the audit log: a name (of a token or certificate, or the cause of a reload) and an address."""
+
+    name: str
+    address: str
+
+
+class PolicyKind(StrEnum):
+    """What a policy is about; beside it, what `setting` and `name` of its keys are."""
+
+    PUBLISH = "publish"  # a Setting, and its name: publish rates
+    DISPATCH = "dispatch"  # the same: dispatch rates
+    SUBSCRIBE = "subscribe"  # the same: how often one consumer may subscribe
+    GROUP = "group"  # empty, the group's name: a resource group's rates
+    ATTACHMENT = "attachment"  # namespace or tenant, and its name: which resource group it is attached to
+    DYNAMIC = "dynamic"  # empty, the broker's name of the key: dynamic configuration
+    BLOCK = "block"  # empty, the block as text: who may not pass
+
+
+_GLOBAL = "global_"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PolicyKey:
+    """One policy's.
+
+    Args:
+        kind: What it is about.
+        setting: Which level it is for; empty where the kind has only one.
+        name: Whose it is.
+    """
+
+    kind: PolicyKind
+    setting: str
+    name: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.kind, self.setting, self.name) if part)
+
+
+def rate_key(about: About, setting: Setting, name: str, *, is_global: bool = False) -> PolicyKey:
+    """The key of a publish, dispatch or subscribe rate; Pulsar's tools can set a topic's twice, here and `--global`."""
+    return PolicyKey(PolicyKind(about), _GLOBAL * is_global + setting.value, name)
+
+
+def setting_of(key: PolicyKey) -> tuple[Setting, bool]:
+    """The setting of a rate's key, and whether it is the global one.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    return Setting(key.setting.removeprefix(_GLOBAL)), key.setting.startswith(_GLOBAL)
+
+
+PolicyTarget = tuple[About, Setting, str]
+"""What a value is for: what it is about, setting, and the setting's name."""
+ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
 LONGEST = 4200
 """Characters: a subscription's name and a topic's three, each as long as Pulsar's paths have it."""
 _OF_SUBSCRIPTIONS = frozenset(
@@ -69,7 +132,7 @@ _FORMS: dict[Setting, TypeAdapter[str]] = {
 }
 
 
-def read_place(direction: str, setting: str, name: str) -> Place:
+def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
     """The place that three words name.
 
     Raises:
@@ -110,3 +173,24 @@ def read_setting(word: str) -> Setting:
         return Setting(word)
     except ValueError:
         raise ValueError(f"setting: {word[:100]!r} is not known; one of {', '.join(Setting)}") from None
+
+
+def split_subscription(name: str) -> tuple[str, str]:
+    """Subscription and topic of `subscription@topic`, whatever is in the subscription's name.
+
+    Raises:
+        ValueError: If it is not of this form.
+    """
+    at = name.find("@")
+    while at >= 0:
+        if "://" in name[at:] and _is_topic(name[at + 1 :]):
+            return name[:at], name[at + 1 :]
+        at = name.find("@", at + 1)
+    raise ValueError(f"{name!r}: write subscription@domain://tenant/namespace/topic")
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        return parse_topic(name).full == name
+    except ValueError:
+        return False

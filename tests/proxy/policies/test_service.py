@@ -10,17 +10,15 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.book import LAID_AT_ONCE, Around, Book
-from proxy.policies.key import Key, Kind, rate_key
-from proxy.policies.layers import FilePolicies, Place
-from proxy.policies.store import Change as StoredChange
-from proxy.policies.store import Store, StoreError
-from proxy.policies.who import Who
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key
+from proxy.policies.layers import FilePolicies
+from proxy.policies.service import LAID_AT_ONCE, Around, PolicyService
+from proxy.policies.store import Store, StoredChange, StoreError
 
-_ANN = Who("ann", "10.0.0.1")
-_PLACE: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
+_ANN = Principal("ann", "10.0.0.1")
+_PLACE: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _KEY = rate_key(*_PLACE)
-_GROUP = Key(Kind.GROUP, "", "gold")
+_GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
 _EMPTY = FilePolicies({}, {}, {})
 _MANY = {
     rate_key("publish", Setting.TOPIC, f"persistent://acme/shop/{number}"): kept_as_pulsar_s(PublishRate(5))
@@ -29,24 +27,24 @@ _MANY = {
 
 
 class Shelf:
-    """A book over a store that outlives it."""
+    """A service over a store that outlives it."""
 
     def __init__(self, store: Store, file: FilePolicies = _EMPTY) -> None:
         self.store = store
         self.events: list[str] = []
         self.policies = Policies()
-        self.book = Book(self.policies, file, store, Around(self._before, self._after), wall=lambda: 1)
+        self.service = PolicyService(self.policies, file, store, Around(self._before, self._after), wall=lambda: 1)
 
-    def set(self, key: Key, kept: str | None) -> None:
-        asyncio.run(self.book.change({key: kept}, _ANN))
+    def set(self, key: PolicyKey, kept: str | None) -> None:
+        asyncio.run(self.service.change({key: kept}, _ANN))
 
     def take(self, file: FilePolicies) -> bool:
         async def take() -> bool:
-            return await self.book.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)
+            return await self.service.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)
 
         return asyncio.run(take())
 
-    def messages(self, place: Place = _PLACE) -> int | None:
+    def messages(self, place: PolicyTarget = _PLACE) -> int | None:
         value = self.policies.get(*place)
         return value.limit.messages.tokens if value and value.limit.messages else None
 
@@ -73,7 +71,7 @@ def publish(messages: int) -> str:
     return kept_as_pulsar_s(PublishRate(messages, -1))
 
 
-def file_says(limit: Limit, place: Place = _PLACE) -> FilePolicies:
+def file_says(limit: Limit, place: PolicyTarget = _PLACE) -> FilePolicies:
     return FilePolicies({place: Value(limit, "file")}, {}, {})
 
 
@@ -87,7 +85,7 @@ def test_a_change_is_told_around_and_says_what_changed() -> None:
 
 def test_whose_resource_group_is_another_has_changed_in_both_directions() -> None:
     with shelf() as one:
-        one.set(Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+        one.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
 
         changed = ["publish namespace acme/shop", "dispatch namespace acme/shop"]
         assert one.events[-1] == f"after, None in force, changed: {changed}"
@@ -96,7 +94,7 @@ def test_whose_resource_group_is_another_has_changed_in_both_directions() -> Non
 def test_a_file_tells_what_changed_and_what_is_hidden_has_not() -> None:
     with shelf() as one:
         one.set(_KEY, publish(20))
-        total: Place = ("dispatch", Setting.NAMESPACE, "acme/shop")
+        total: PolicyTarget = ("dispatch", Setting.NAMESPACE, "acme/shop")
         limits = {_PLACE: Value(Limit(rate(1)), "file"), total: Value(Limit(rate(2)), "file")}
         one.take(FilePolicies(limits, {}, {}))
 
@@ -107,8 +105,8 @@ def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
     with shelf(path=tmp_path / "p.db") as one:
         one.set(_KEY, publish(20))
         one.set(_GROUP, kept_as_group(5))
-        one.set(Key(Kind.ATTACHMENT, "namespace", "acme/shop"), "gold")
-        one.set(Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "7")
+        one.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+        one.set(PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "7")
 
     with shelf(path=tmp_path / "p.db") as one:
         assert one.messages() == 20
@@ -122,17 +120,17 @@ def test_what_is_as_wanted_already_is_no_change() -> None:
         one.set(_KEY, publish(20))
         told = len(one.events)
 
-        assert asyncio.run(one.book.change({_KEY: publish(20)}, _ANN)) == 0
+        assert asyncio.run(one.service.change({_KEY: publish(20)}, _ANN)) == 0
         assert len(one.events) == told
         assert len(one.store.audited(10)) == 1
 
 
 def test_of_a_change_with_one_bad_body_nothing_holds() -> None:
     with shelf() as one:
-        other = Key(Kind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
+        other = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
 
         with pytest.raises(BodyError, match="'many' is not a whole number"):
-            asyncio.run(one.book.change({_KEY: publish(20), other: "many"}, _ANN))
+            asyncio.run(one.service.change({_KEY: publish(20), other: "many"}, _ANN))
 
         assert (one.events, list(one.store.policies())) == ([], [])
 
@@ -148,14 +146,14 @@ def test_what_cannot_be_written_does_not_come_into_force() -> None:
 
 
 def test_a_change_comes_into_force_although_who_wanted_it_has_hung_up() -> None:
-    async def hang_up(book: Book) -> None:
-        wanting = asyncio.get_running_loop().create_task(book.change({_KEY: publish(20)}, _ANN))
+    async def hang_up(service: PolicyService) -> None:
+        wanting = asyncio.get_running_loop().create_task(service.change({_KEY: publish(20)}, _ANN))
         await asyncio.sleep(0)
         wanting.cancel()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     with shelf() as one:
-        asyncio.run(hang_up(one.book))
+        asyncio.run(hang_up(one.service))
 
         assert one.store.read(_KEY) == publish(20)
         assert one.messages() == 20
@@ -195,7 +193,7 @@ def test_a_file_that_only_attaches_others_changes_something() -> None:
 
 def test_the_file_s_attachment_holds_again_when_the_other_is_taken_back() -> None:
     with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as one:
-        key = Key(Kind.ATTACHMENT, "namespace", "acme/shop")
+        key = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")
         one.set(key, "gold")
         assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
 
@@ -209,7 +207,7 @@ def kept_as_group(messages: int) -> str:
 
 def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
     topic = "persistent://acme/shop/orders"
-    place: Place = ("publish", Setting.TOPIC, topic)
+    place: PolicyTarget = ("publish", Setting.TOPIC, topic)
     with shelf() as one:
         one.set(rate_key(*place, is_global=True), publish(30))
         assert one.messages(place) == 30
@@ -223,14 +221,14 @@ def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
 
 
 def test_a_file_under_which_what_is_kept_cannot_be_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    other: Place = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/zoo")
+    other: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/zoo")
     with shelf(
         FilePolicies({other: Value(Limit(rate(1)), "file"), _PLACE: Value(Limit(rate(1)), "file")}, {}, {})
     ) as kept:
         kept.set(rate_key(*_PLACE), kept_as_pulsar_s(PublishRate(9)))
         kept.events.clear()
 
-        def broken(_key: Key) -> str:
+        def broken(_key: PolicyKey) -> str:
             raise StoreError("the disk is ill")
 
         monkeypatch.setattr(kept.store, "read", broken)
@@ -244,11 +242,11 @@ def test_a_file_under_which_what_is_kept_cannot_be_read_changes_nothing(monkeypa
 def test_what_cannot_be_got_ready_is_not_written_so_it_can_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with shelf() as kept:
         with monkeypatch.context() as patch:
-            patch.setattr(kept.book, "copy", lambda: 1 / 0)
+            patch.setattr(kept.service, "copy", lambda: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                asyncio.run(kept.book.change(_MANY, _ANN))
+                asyncio.run(kept.service.change(_MANY, _ANN))
         assert not list(kept.store.policies())
-        assert asyncio.run(kept.book.change(_MANY, _ANN)) == LAID_AT_ONCE + 1
+        assert asyncio.run(kept.service.change(_MANY, _ANN)) == LAID_AT_ONCE + 1
         assert len(kept.policies.put_under("publish", Setting.TOPIC)) == LAID_AT_ONCE + 1
 
 
@@ -259,11 +257,11 @@ def test_a_file_is_compared_when_it_is_its_turn() -> None:
         compared: list[int] = []
 
         async def both() -> None:
-            change = asyncio.ensure_future(kept.book.change(_MANY, _ANN))
+            change = asyncio.ensure_future(kept.service.change(_MANY, _ANN))
             for _ in range(2):
                 await asyncio.sleep(0)
-            assert kept.book._turn.locked()
-            await kept.book.take_file(
+            assert kept.service._turn.locked()
+            await kept.service.take_file(
                 _EMPTY, lambda before: compared.append(len(before.values)), lambda _seen, _at_ns: None
             )
             assert change.done()
@@ -278,10 +276,10 @@ def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
     around = Around(lambda: (0, 0), lambda _changes, _now: None, lambda change, _who, _at_ns: told.append(change))
 
     async def close_within() -> None:
-        book = Book(policies := Policies(), _EMPTY, store, around)
-        change = asyncio.ensure_future(book.change(_MANY, _ANN))
+        service = PolicyService(policies := Policies(), _EMPTY, store, around)
+        change = asyncio.ensure_future(service.change(_MANY, _ANN))
         await asyncio.sleep(0)
-        await book.close()
+        await service.close()
         assert change.done()
         assert len(policies.put_under("publish", Setting.TOPIC)) == len(told) == len(_MANY)
 

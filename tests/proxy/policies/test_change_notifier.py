@@ -3,24 +3,24 @@
 import asyncio
 
 from limiter.levels import Setting
-from proxy.policies.key import rate_key
-from proxy.policies.store import Change
-from proxy.policies.telling import MOST_UNTOLD, TOLD_AT_ONCE, Telling
-from proxy.policies.who import Who
+from proxy.policies.keys import Principal, rate_key
+from proxy.policies.service import MOST_UNTOLD, TOLD_AT_ONCE, ChangeNotifier
+from proxy.policies.store import StoredChange
 
-_ANN = Who("ann", "here")
+_ANN = Principal("ann", "here")
 
 
-def changes(first: int, count: int) -> list[Change]:
+def changes(first: int, count: int) -> list[StoredChange]:
     return [
-        Change(rate_key("publish", Setting.TOPIC, str(number)), None, "5") for number in range(first, first + count)
+        StoredChange(rate_key("publish", Setting.TOPIC, str(number)), None, "5")
+        for number in range(first, first + count)
     ]
 
 
 class Told:
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.telling = Telling(lambda change, _who, _at_ns: self.names.append(change.key.name))
+        self.telling = ChangeNotifier(lambda change, _who, _at_ns: self.names.append(change.key.name))
 
     def has(self, count: int) -> bool:
         return self.names == [str(number) for number in range(count)]

@@ -1,0 +1,346 @@
+"""All policies in memory: limits by layer, dynamic configuration, resource groups and who is attached to them.
+
+A kept body is read once (`meaning`, which may fail), and then laid (`lay`, which cannot): at the start, at a small
+change in place, and at a large change in a copy that replaces the state in one step. The functions below say what to
+write so that one part of a resource group, or one limit, changes and everything else stays.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from limiter.levels import About, Setting
+from limiter.policies import Value
+from limiter.rates import DIRECTIONS, Direction, Limit, rate
+from proxy.policies.bodies import (
+    NO_LIMIT,
+    BodyError,
+    KeptGroup,
+    OwnGroup,
+    ResourceGroup,
+    group_limits,
+    kept_as_own,
+    kept_as_own_group,
+    kept_as_pulsar_s,
+    limit_of,
+    own_group,
+    read_body,
+    section_of,
+)
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, setting_of
+from proxy.policies.layers import FilePolicies, Layer, Layers, check_dynamic, dynamic_value, place_of
+from proxy.policies.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What is to be laid for a key.
+
+    Args:
+        key: Under which it is kept.
+        kept: What is kept; None if nothing is any more.
+        values: What that puts where; None takes a value back.
+    """
+
+    key: PolicyKey
+    kept: str | None
+    values: tuple[tuple[Layer, PolicyTarget, Value | None], ...] = ()
+
+
+@dataclass(slots=True)
+class _Said:
+    """What is no limit itself.
+
+    Args:
+        file: Which groups the file has and attaches to whom; it has no values here.
+        dynamic: Keys of the dynamic configuration that are set.
+        groups: Names of the resource groups that were made at run time.
+        attached: What was attached then: groups by name, of tenants and of namespaces.
+    """
+
+    file: FilePolicies = field(default_factory=lambda: FilePolicies({}, {}, {}))
+    dynamic: dict[str, str] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
+    attached: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenant": {}, "namespace": {}})
+
+    def copy(self) -> "_Said":
+        attached = {setting: dict(names) for setting, names in self.attached.items()}
+        return _Said(self.file, dict(self.dynamic), set(self.groups), attached)
+
+
+class PolicyState:
+    """Everything that was written, be it in the file or at run time.
+
+    Args:
+        layers: The limits.
+        store: Where the bodies are that were written at run time.
+    """
+
+    def __init__(self, layers: Layers, store: Store) -> None:
+        self.layers = layers
+        self.store = store
+        self._said = _Said()
+
+    @property
+    def dynamic(self) -> Mapping[str, str]:
+        """Keys of the dynamic configuration that are set."""
+        return self._said.dynamic
+
+    @property
+    def file(self) -> FilePolicies:
+        """What the configuration file says."""
+        return replace(self._said.file, values=self.layers.of_layer(Layer.FILE))
+
+    def read(self, key: PolicyKey) -> str | None:
+        """What was set at run time under a key, as it was written; None if nothing was."""
+        return self.store.read(key)
+
+    def groups(self) -> set[str]:
+        """The names of all resource groups."""
+        return self._said.groups | self.groups_of_file()
+
+    def groups_of_file(self) -> frozenset[str]:
+        """Those that the file names."""
+        return self._said.file.groups
+
+    def attached(self, setting: str) -> Mapping[str, str]:
+        """What was attached at run time: groups by namespace or tenant; empty is none, whatever the file says."""
+        return self._said.attached[setting]
+
+    def is_attached(self, group: str) -> bool:
+        """Whether a tenant or namespace is attached to it."""
+        policies = self.layers.policies
+        return group in {*policies.groups_of_tenants.values(), *policies.groups_of_namespaces.values()}
+
+    def attaches_as(self, file: FilePolicies) -> bool:
+        """Whether another file has the same groups, attached to the same, as the one that holds."""
+        return replace(file, values={}) == self._said.file
+
+    def copy(self) -> "PolicyState":
+        """The same, to be changed aside; in any thread, while nobody changes this one."""
+        other = PolicyState(self.layers.copy(), self.store)
+        other._said = self._said.copy()
+        return other
+
+    def exchange(self, other: "PolicyState") -> None:
+        """Say what another one says, and it what this one does; in one step, whatever there is."""
+        self.layers.exchange(other.layers)
+        self._said, other._said = other._said, self._said  # noqa: SLF001 - of the same class
+
+    def meaning(self, key: PolicyKey, kept: str | None) -> Meaning:
+        """What a body means under the file that holds; of some kinds it is only checked.
+
+        Raises:
+            BodyError: If it cannot be read.
+        """
+        if key.kind is PolicyKind.BLOCK:
+            raise BodyError(f"{key}: nobody here keeps blocks")
+        if key.kind is PolicyKind.DYNAMIC:
+            check_dynamic(key.name, kept)
+            return Meaning(key, kept)
+        if key.kind is PolicyKind.ATTACHMENT:
+            return Meaning(key, kept)
+        values = [(where, self.layers.written(Layer.FILE, where[1])) for where in _where(key)]
+        return Meaning(key, kept, tuple((*where, _value(where, key, kept, file)) for where, file in values))
+
+    def lay(self, meanings: Iterable[Meaning]) -> None:
+        """Hold what these say."""
+        is_attaching = False
+        for meaning in meanings:
+            key, kept = meaning.key, meaning.kept
+            if key.kind is PolicyKind.ATTACHMENT:
+                _put(self._said.attached[key.setting], key.name, kept)
+                is_attaching = True
+            elif key.kind is PolicyKind.DYNAMIC:
+                _put(self._said.dynamic, key.name, kept)
+                self._lay_dynamic(place_of(key.name))
+            elif key.kind is PolicyKind.GROUP:
+                (self._said.groups.discard if kept is None else self._said.groups.add)(key.name)
+            for layer, place, value in meaning.values:
+                self.layers.put(layer, place, value)
+        if is_attaching:
+            self._lay_attachments()
+
+    def meanings_over(self, place: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
+        """What is written at run time over a place where the file says `file` from now on.
+
+        The file's mode holds for Pulsar's bodies too.
+
+        Raises:
+            StoreError: If the store cannot be read.
+            BodyError: If what is kept there cannot be.
+        """
+        for layer in (Layer.GLOBAL, Layer.REST):
+            if self.layers.written(layer, place) is not None:
+                key = _key_of(layer, place)
+                kept = self.store.read(key)
+                yield Meaning(key, kept, ((layer, place, _value((layer, place), key, kept, file)),))
+
+    def lay_file(
+        self, file: FilePolicies, changed: Mapping[PolicyTarget, Value | None], over: Iterable[Meaning] = ()
+    ) -> None:
+        """Hold another file.
+
+        Args:
+            file: Which groups it attaches to whom; its values are not looked at.
+            changed: Where it has another value than the one before.
+            over: What `meanings_over` these.
+        """
+        self._said.file = replace(file, values={})
+        for place, value in changed.items():
+            self.layers.put(Layer.FILE, place, value)
+        self.lay(over)
+        for name in self._said.dynamic:
+            self._lay_dynamic(place_of(name))
+        self._lay_attachments()
+
+    def _lay_dynamic(self, place: PolicyTarget) -> None:
+        file = self.layers.written(Layer.FILE, place)
+        self.layers.put(Layer.DYNAMIC, place, dynamic_value(place, self._said.dynamic, file))
+
+    def _lay_attachments(self) -> None:
+        of_tenants = {**self._said.file.groups_of_tenants, **self._said.attached["tenant"]}
+        self.layers.attach(of_tenants, {**self._said.file.groups_of_namespaces, **self._said.attached["namespace"]})
+
+
+def _value(where: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
+    """A limit that the file observes or rejects by stays so where Pulsar's tools set its numbers only."""
+    if kept is None:
+        return None
+    (layer, (about, _, name)), mode = where, file.limit.mode if file else "enforce"
+    limit = (
+        group_limits(name, kept, {about: mode}).get(about)
+        if key.kind is PolicyKind.GROUP
+        else limit_of(key, kept, mode)
+    )
+    return None if limit is None else Value(limit, layer.origin)
+
+
+def _key_of(layer: Layer, place: PolicyTarget) -> PolicyKey:
+    if place[1] is Setting.RESOURCE_GROUP:
+        return PolicyKey(PolicyKind.GROUP, "", place[2])
+    return rate_key(*place, is_global=layer is Layer.GLOBAL)
+
+
+def _where(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+    if key.kind is PolicyKind.GROUP:
+        return [(Layer.REST, (direction, Setting.RESOURCE_GROUP, key.name)) for direction in DIRECTIONS]
+    setting, is_global = setting_of(key)
+    about: About = (
+        "publish" if key.kind is PolicyKind.PUBLISH else "dispatch" if key.kind is PolicyKind.DISPATCH else "subscribe"
+    )
+    return [(Layer.GLOBAL if is_global else Layer.REST, (about, setting, key.name))]
+
+
+def _put(kept: dict[str, str], name: str, value: str | None) -> None:
+    if value is None:
+        kept.pop(name, None)
+    else:
+        kept[name] = value
+
+
+Wanted = dict[PolicyKey, str | None]
+
+
+def to_set_direction(state: PolicyState, name: str, direction: Direction, section: dict[str, Any] | None) -> Wanted:
+    """What to change so that one direction has a limit of Sluice's own form; None limits nothing there."""
+    kept = _kept_group(state, name)
+    numbers = tuple(one for one in kept.numbers if one != direction)
+    return {_group_key(name): kept_as_own_group({**kept.body, direction: section}, numbers)}
+
+
+def to_take_back_direction(state: PolicyState, name: str, direction: Direction) -> Wanted:
+    """The same so that the file's value holds; a group of which nothing is said and nothing is attached to ends."""
+    if state.read(_group_key(name)) is None:
+        return {}
+    kept = _kept_group(state, name)
+    body: OwnGroup = {one: section for one, section in kept.body.items() if one != direction}
+    ends = not body and (name in state.groups_of_file() or not state.is_attached(name))
+    numbers = tuple(one for one in kept.numbers if one != direction)
+    return {_group_key(name): None if ends else kept_as_own_group(body, numbers)}
+
+
+def to_set_numbers(state: PolicyState, name: str, said: ResourceGroup) -> Wanted:
+    """The same by Pulsar's tools, which say some of the four rates; what the file or Sluice's own form says stays."""
+    kept = state.read(_group_key(name))
+    if kept is None and not any(_group_limit(state, name, direction) for direction in DIRECTIONS):
+        kept = "{}"
+    if kept is None or own_group(kept) is not None:
+        return _merged_group(state, name, said)
+    rates = {field: value for field, value in msgspec.structs.asdict(said).items() if value is not None}
+    return {
+        _group_key(name): msgspec.json.encode(msgspec.structs.replace(read_body(kept, ResourceGroup), **rates)).decode()
+    }
+
+
+def _merged_group(state: PolicyState, name: str, said: ResourceGroup) -> Wanted:
+    """A direction of which nothing is said stays the file's, if it is."""
+    kept = _kept_group(state, name)
+    body, numbers = dict(kept.body), set(kept.numbers)
+    for direction, messages, size in (
+        (DIRECTIONS[0], said.publishRateInMsgs, said.publishRateInBytes),
+        (DIRECTIONS[1], said.dispatchRateInMsgs, said.dispatchRateInBytes),
+    ):
+        if messages is None and size is None:
+            continue
+        if body.get(direction) is None:
+            numbers.add(direction)
+        limit = _with_rates(_group_limit(state, name, direction) or Limit(), messages, size)
+        body[direction] = dict(section_of(direction, limit)) or None
+    return {_group_key(name): kept_as_own_group(body, tuple(sorted(numbers)))}
+
+
+def _with_rates(limit: Limit, messages: int | None, size: int | None) -> Limit:
+    """With other rates per second, whose burst is the default one; 0 and below mean none."""
+    if messages is not None:
+        limit = replace(limit, messages=rate(messages) if messages > 0 else None, peak_messages=None)
+    if size is not None:
+        limit = replace(limit, size=rate(size) if size > 0 else None, peak_size=None)
+    return limit
+
+
+def _kept_group(state: PolicyState, name: str) -> KeptGroup:
+    """What is kept, in the own form, whatever form it has."""
+    kept = state.read(_group_key(name))
+    if kept is None:
+        return KeptGroup("sluice", {})
+    own = own_group(kept)
+    if own is not None:
+        return own
+    body: OwnGroup = {}
+    for direction in DIRECTIONS:
+        value = state.layers.written(Layer.REST, (direction, Setting.RESOURCE_GROUP, name))
+        if value is not None:
+            body[direction] = dict(section_of(direction, value.limit)) or None
+    return KeptGroup("sluice", body, tuple(body))
+
+
+def _group_limit(state: PolicyState, name: str, direction: Direction) -> Limit | None:
+    value = state.layers.policies.get(direction, Setting.RESOURCE_GROUP, name)
+    return value.limit if value else None
+
+
+def _group_key(name: str) -> PolicyKey:
+    return PolicyKey(PolicyKind.GROUP, "", name)
+
+
+def to_set(state: PolicyState, place: PolicyTarget, section: dict[str, Any] | None) -> dict[PolicyKey, str | None]:
+    """What to change so that a limit holds at a place; None limits nothing there, whatever the file says."""
+    if place[1] is Setting.RESOURCE_GROUP:
+        return to_set_direction(state, place[2], _direction(place), section)
+    key = rate_key(*place)
+    kept = kept_as_pulsar_s(NO_LIMIT[key.kind]) if section is None else kept_as_own(section)
+    return {key: kept}
+
+
+def to_take_back(state: PolicyState, place: PolicyTarget) -> dict[PolicyKey, str | None]:
+    """What to change so that nothing is said at a place at run time by this address, and the file's value holds."""
+    if place[1] is Setting.RESOURCE_GROUP:
+        return to_take_back_direction(state, place[2], _direction(place))
+    return {rate_key(*place): None}
+
+
+def _direction(place: PolicyTarget) -> Direction:
+    return "dispatch" if place[0] == "dispatch" else "publish"
