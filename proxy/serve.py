@@ -11,16 +11,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from limiter.policies import Policies
-from proxy.admin.app import Guards, Parts, admin_app, metrics_app
-from proxy.admin.bounds import RequestBounds
-from proxy.admin.connections import Connections
-from proxy.admin.doors import Doors
+from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
+from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
-from proxy.admin.listener import Listener
 from proxy.admin.metrics import SluiceCollector
-from proxy.admin.readiness import Readiness
-from proxy.admin.refused import Refused
-from proxy.admin.status_rest import Run
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.request_limits import RequestLimits
+from proxy.admin.routes.status import Run
+from proxy.admin.server import Connections, Listener
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
 from proxy.change_log import ChangeLog, FileSays, Told, difference
@@ -84,8 +82,8 @@ class Proxy:
         """Without its limits, which the service keeps."""
         self._source = source
         counters = Counters()
-        self._refused = Refused(counters.admin_refused, time.monotonic_ns)
-        self.doors = Doors(config.admin_access, self._refused, split_address(config.admin)[0])
+        self._refused = RejectionLog(counters.admin_refused, time.monotonic_ns)
+        self.authenticator = Authenticator(config.admin_access, self._refused, split_address(config.admin)[0])
         self._forwarder = Forwarder.of(config, counters, self._refused)
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
@@ -97,7 +95,7 @@ class Proxy:
         self.service = self._open_policies(file)
         self._blocks = BlockDesk(self.service, self._kept_blocks)
         self._tasks = Tasks()
-        self.reloader = Reloader(config, source.read, self.doors.read_again, self._prepare, counters)
+        self.reloader = Reloader(config, source.read, self.authenticator.read_again, self._prepare, counters)
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
@@ -175,14 +173,16 @@ class Proxy:
     async def _start_admin(self) -> str:
         metrics = CollectorRegistry()
         metrics.register(SluiceCollector(self.engine, self.totals, self.access, self.intervals.settle))
-        bounds = RequestBounds(self.config.admin_access, self._refused, self.engine.clock)
+        bounds = RequestLimits(self.config.admin_access, self._refused, self.engine.clock)
         fresh = self.server.settle if isinstance(self.server, Supervisor) else None
         parts = Parts(self.service, self._blocks, self._run(), self.reloader, self._forwarder, fresh)
-        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.doors))
+        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator))
         if self.config.metrics is not None:
             alone = Listener(metrics_app(metrics, bounds, fresh), self._connections())
             self.metrics_address = await self._listen("metrics", alone, self.config.metrics)
-        return await self._listen("admin", Listener(app, self._connections(), self.doors.context), self.config.admin)
+        return await self._listen(
+            "admin", Listener(app, self._connections(), self.authenticator.context), self.config.admin
+        )
 
     def _run(self) -> Run:
         file, store = self._source.file, self.config.policies.store

@@ -11,7 +11,7 @@ from proxy.sessions.engine import Engine
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 
-DOORS = 4
+LISTENERS = 4
 """Through each of them the loop lets one client in a turn (libuv accepts so); whoever comes is let in by any of them.
 When thousands come at once, those that are served in one turn cost less: fewer turns, and fewer sleepers to wake. Who
 comes alone costs a call of the system more for each door, which finds nobody."""
@@ -34,7 +34,7 @@ class Server:
         self._log = log
         self._ids = itertools.count(*(numbers or (1,)))
         self._reuses_port = True if numbers else None
-        self._doors: list[asyncio.Server] = []
+        self._listening: list[asyncio.Server] = []
         self._open: set[Session] = set()
         self._all_gone = asyncio.Event()
 
@@ -45,14 +45,14 @@ class Server:
             OSError: If the address cannot be had.
         """
         try:
-            return await self._open_doors(*split_address(self._engine.config.listen))
+            return await self._listen(*split_address(self._engine.config.listen))
         except BaseException:
-            self._close_doors()
+            self._stop_listening()
             raise
 
     async def stop(self, patience_s: float) -> None:
         """Accept no more, end every session, and wait for what is left to be sent."""
-        self._close_doors()
+        self._stop_listening()
         for session in list(self._open):
             session.shut_down()
         if self._open:
@@ -60,22 +60,22 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
 
-    async def _open_doors(self, host: str, port: int) -> str:
+    async def _listen(self, host: str, port: int) -> str:
         loop, reuse = asyncio.get_running_loop(), self._reuses_port
         first = await loop.create_server(self._accept, host, port, backlog=_BACKLOG, reuse_port=reuse)
-        self._doors.append(first)
+        self._listening.append(first)
         for listener in first.sockets:
-            for _ in range(DOORS - 1):
+            for _ in range(LISTENERS - 1):
                 with contextlib.ExitStack() as unless_taken:
                     same = unless_taken.enter_context(socket.socket(fileno=os.dup(listener.fileno())))
-                    self._doors.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
+                    self._listening.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
                     unless_taken.pop_all()
         return f"{host}:{first.sockets[0].getsockname()[1]}"
 
-    def _close_doors(self) -> None:
-        doors, self._doors = self._doors, []
-        for door in doors:
-            door.close()
+    def _stop_listening(self) -> None:
+        servers, self._listening = self._listening, []
+        for server in servers:
+            server.close()
 
     def _accept(self) -> asyncio.BaseProtocol:
         session = Session(self._engine, next(self._ids), self._log, self._finished)

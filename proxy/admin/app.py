@@ -1,5 +1,6 @@
-"""The admin address: metrics, health, what streams do, and the REST that sets limits and blocks."""
+"""The admin address as a web application: metrics, health, and all routes of its REST."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,23 +10,70 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from proxy.admin.block_rest import BlockRest
-from proxy.admin.bounds import RequestBounds
-from proxy.admin.doors import Doors
+from protocol.commands import encode
+from protocol.pulsar_pb2 import CommandConnect
+from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
-from proxy.admin.openapi.described import TEXT, described
-from proxy.admin.openapi.rest import OpenApiRest
-from proxy.admin.own_routes import own_routes
-from proxy.admin.pulsar.routes import pulsar_routes
-from proxy.admin.readiness import Readiness
-from proxy.admin.refusal import refusal
-from proxy.admin.status_rest import Counts, Run, StatusRest
-from proxy.admin.stream_rest import StreamRest
+from proxy.admin.handlers import TEXT, described
+from proxy.admin.openapi import OpenApiRest
+from proxy.admin.rejections import refusal
+from proxy.admin.request_limits import RequestLimits
+from proxy.admin.routes.blocks import BlockRest
+from proxy.admin.routes.explain import ExplainRest
+from proxy.admin.routes.limits import LimitsRest
+from proxy.admin.routes.policies import AuditRest, PoliciesRest
+from proxy.admin.routes.pulsar import pulsar_routes
+from proxy.admin.routes.status import Counts, Run, StatusRest
+from proxy.admin.routes.streams import StreamRest
 from proxy.blocking.kept import BlockDesk
+from proxy.brokers.targets import TargetRefusedError
 from proxy.engine import NearEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
+from proxy.sessions.engine import Engine
+
+_PATIENCE_S = 3.0
+_CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_version=20))
+
+
+class Readiness:
+    """Asks the broker for any answer to a CONNECT; an authentication error is one, too."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.is_accepting = False
+
+    async def problem(self) -> str | None:
+        """What stands in the way, or None."""
+        if not self.is_accepting:
+            return "not accepting connections"
+        broker = self._engine.config.broker
+        try:
+            answered = await asyncio.wait_for(self._broker_answers(), _PATIENCE_S)
+        except (OSError, TimeoutError, TargetRefusedError) as error:
+            return f"broker {broker} does not answer: {str(error) or 'time over'}"
+        return None if answered else f"broker {broker} closed the connection without an answer"
+
+    async def _broker_answers(self) -> bool:
+        broker, connect = self._engine.config.broker, asyncio.open_connection
+        reader, writer = await self._engine.targets.connect(broker, connect, _PATIENCE_S)
+        try:
+            writer.write(_CONNECT)
+            return bool(await reader.read(1))
+        finally:
+            writer.close()
+
+
+def own_routes(service: PolicyService) -> list[web.RouteDef]:
+    """The routes, for aiohttp."""
+    return [
+        *ExplainRest(service).routes(),
+        *LimitsRest(service).routes(),
+        *PoliciesRest(service).routes(),
+        *AuditRest(service.store).routes(),
+    ]
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fresh = Callable[[], Awaitable[None]]
@@ -40,11 +88,11 @@ class Guards:
 
     Args:
         bounds: Its rate, time and size.
-        doors: Who sends it.
+        authenticator: Who sends it.
     """
 
-    bounds: RequestBounds
-    doors: Doors
+    bounds: RequestLimits
+    authenticator: Authenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +131,17 @@ def admin_app(
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
-    bounds, doors, forwarder = guards.bounds, guards.doors, parts.forwarder
+    bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
-        middlewares=[_errors_as_reasons, bounds.rate, doors.check, *passing_on, bounds.body, *_first(parts.fresh)],
+        middlewares=[
+            _errors_as_reasons,
+            bounds.rate,
+            authenticator.check,
+            *passing_on,
+            bounds.body,
+            *_first(parts.fresh),
+        ],
         client_max_size=bounds.most_bytes,
     )
     if forwarder:
@@ -110,7 +165,7 @@ def _counts(engine: NearEngine) -> Counts:
     return {"connections": sum(engine.counters.connections_open.values()), "limiters": len(engine.registry.limiters)}
 
 
-def metrics_app(metrics: CollectorRegistry, bounds: RequestBounds, fresh: Fresh | None = None) -> web.Application:
+def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh | None = None) -> web.Application:
     """What the address for metrics alone serves: to everybody, and nothing that changes anything."""
     middlewares = [_errors_as_reasons, bounds.rate, bounds.body, *_first(fresh)]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)

@@ -8,8 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from limiter.stream import Stream
-from proxy.admin.forwarding.outcome import Outcome
-from proxy.admin.refused import Why
+from proxy.admin.forwarding.broker import Outcome
+from proxy.admin.rejections import Rejection
 from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import NearEngine
@@ -242,7 +242,7 @@ def _admin_refused(counters: Counters) -> Metric:
         "sluice_admin_refused",
         "Requests and connections that the admin address refused",
         ("kind",),
-        {why.value: counters.admin_refused[why.value] for why in Why},
+        {why.value: counters.admin_refused[why.value] for why in Rejection},
     )
 
 

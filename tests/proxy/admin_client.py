@@ -10,14 +10,13 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import DIRECTIONS, Limit
 from limiter.testing import ManualClock
-from proxy.admin.app import Guards, Parts, admin_app
-from proxy.admin.bounds import RequestBounds
-from proxy.admin.doors import Doors
+from proxy.admin.app import Guards, Parts, Readiness, admin_app
+from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.metrics import SluiceCollector
-from proxy.admin.readiness import Readiness
-from proxy.admin.refused import Refused
-from proxy.admin.status_rest import Run
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.request_limits import RequestLimits
+from proxy.admin.routes.status import Run
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
 from proxy.config.model import Config, ConfigError
@@ -55,9 +54,9 @@ class Admin:
         access = AccessLog(Writer("p", "boot"), None)
         metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
         self.clock = ManualClock()
-        self.refused = Refused(self.engine.counters.admin_refused, self.clock)
-        self.doors = Doors(config.admin_access, self.refused, split_address(config.admin)[0])
-        guards = Guards(RequestBounds(config.admin_access, self.refused, self.clock), self.doors)
+        self.refused = RejectionLog(self.engine.counters.admin_refused, self.clock)
+        self.authenticator = Authenticator(config.admin_access, self.refused, split_address(config.admin)[0])
+        guards = Guards(RequestLimits(config.admin_access, self.refused, self.clock), self.authenticator)
         self.problems: list[str] = []
         self.reloader = Reloader(config, lambda: config, self._read_beside, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from limiter.policies import Policies
 from limiter.testing import ManualClock
-from proxy.admin.connections import Connections
-from proxy.admin.listener import Listener
-from proxy.admin.refused import Refused
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.server import Connections, Listener
 from proxy.blocking.blocklist import Blocklist
 from proxy.blocking.kept import KeptBlocks
 from proxy.blocking.rules import Rule
@@ -118,7 +117,7 @@ class LiveAdmin:
 
     async def _start(self) -> str:
         self.admin = Admin(**self.settings, policies={"store": self._store_path})
-        refused = Refused(Counter(), ManualClock())
+        refused = RejectionLog(Counter(), ManualClock())
         self._listener = Listener(self.admin.app, Connections(100, 30, refused))
         return await self._listener.start("127.0.0.1:0")
 

@@ -37,7 +37,7 @@ def secrets(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def with_tls(admin: Admin) -> AsyncIterator[str]:
     server = TestServer(admin.app)
-    await server.start_server(ssl=admin.doors.context())
+    await server.start_server(ssl=admin.authenticator.context())
     try:
         yield f"https://localhost:{server.port}"
     finally:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.forwarding import reach
-from proxy.admin.forwarding.reach import broker_token
-from proxy.admin.tokens import read_tokens
+from proxy.admin.auth import read_tokens
+from proxy.admin.forwarding import broker
+from proxy.admin.forwarding.broker import broker_token
 from proxy.admin_link import AdminLink
 from proxy.admin_options import AdminLinkError, AdminOptions
 from proxy.config.model import ConfigError, load_config
@@ -88,7 +88,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "broker's token": broker_token,
     "broker.conf": from_file,
     "key of addresses": read_key,
-    "authority of brokers": reach._context,
+    "authority of brokers": broker._context,
     "--ca": _admin_link("ca"),
     "--cert": _admin_link("cert"),
     "--token-file": _admin_link("token_file"),

@@ -20,7 +20,7 @@ from proxy.observe.counters import Counters
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
-from proxy.server import DOORS, Server
+from proxy.server import LISTENERS, Server
 from proxy.sessions.leg import Leg
 from proxy.sessions.read_scheduler import MANY, SLICE_NS
 from proxy.sessions.relay import Relay
@@ -120,15 +120,15 @@ def test_of_those_who_come_at_once_several_are_let_in_in_one_turn_and_each_by_on
         host, _, port = (await server.start()).rpartition(":")
         let_in = [0]
         with ExitStack() as clients:
-            for _ in range(3 * DOORS):
+            for _ in range(3 * LISTENERS):
                 clients.enter_context(socket.create_connection((host, int(port))))
             async with asyncio.timeout(10):
-                while let_in[-1] < 3 * DOORS:
+                while let_in[-1] < 3 * LISTENERS:
                     await asyncio.sleep(0)
                     let_in.append(len(server._open))
             await asyncio.sleep(0)
-            assert len(server._open) == 3 * DOORS
-            assert max(after - before for before, after in pairwise(let_in)) == DOORS
+            assert len(server._open) == 3 * LISTENERS
+            assert max(after - before for before, after in pairwise(let_in)) == LISTENERS
             await server.stop(1)
 
     uvloop.run(serve())
@@ -154,7 +154,7 @@ async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.M
     monkeypatch.setattr("proxy.server.os.dup", real)
     for _ in range(2):
         assert await server.start() == address
-        assert len(server._doors) == DOORS
+        assert len(server._listening) == LISTENERS
         await server.stop(1)
         await asyncio.sleep(0)
 

@@ -1,22 +1,337 @@
-"""Asks brokers' own admin addresses, and goes where they send it: to those that the operator allows."""
+"""The client of brokers' own admin addresses, which follows redirects to those that the operator allows.
+
+A request's body goes to the broker in parts, bounded in size and time, so that memory is bounded, too. A broker may do
+nothing for so long, except while it waits for the client.
+"""
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 
 import aiohttp
+from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.admin.forwarding.body import ClientBody
-from proxy.admin.forwarding.outcome import ForwardError, Outcome
-from proxy.admin.forwarding.patience import Patience
-from proxy.admin.forwarding.reach import address_of, allowed_targets, broker_token, connector
-from proxy.admin.forwarding.redirects import MOST_REDIRECTS, onward, redirected
-from proxy.brokers.targets import TargetRefusedError
+from proxy.admin.forwarding.paths import PREFIXES, why_not
+from proxy.admin.server import connection_of
+from proxy.brokers.targets import TargetRefusedError, Targets, split_address
+from proxy.config.admin_forward import AdminForward
 from proxy.config.model import Config, ConfigError
+from proxy.files import reopenable
+from proxy.token_file import token_in
+
+
+class Outcome(StrEnum):
+    """Counted on `/metrics`."""
+
+    DONE = "done"
+    """The broker did what it was asked."""
+    REFUSED = "refused"
+    """It answered with a status of 4xx."""
+    FAILED = "failed"
+    """It answered with a status of 5xx."""
+    UNREACHABLE = "unreachable"
+    """It cannot be reached, or gave no answer of HTTP."""
+    SLOW = "slow"
+    BROKEN_OFF = "broken_off"
+    """Its answer ended too early."""
+    REDIRECT = "redirect"
+    """It sent the request on to where it may not go."""
+    TOKEN = "token"  # noqa: S105 - the name of an outcome
+    """It does not take the token that Sluice shows, or there is none to show."""
+    BUSY = "busy"
+    """As many requests as may be are there already."""
+    CLIENT = "client"
+    """The client hung up, or its body was too large, too slow or broke off when some of it had gone on."""
+
+
+def outcome_of(status: int) -> Outcome:
+    """Of an answer that is handed on."""
+    if status < 400:
+        return Outcome.DONE
+    return Outcome.REFUSED if status < 500 else Outcome.FAILED
+
+
+class ForwardError(Exception):
+    """A request cannot be passed on, or what comes back cannot be handed on.
+
+    Args:
+        status: Of HTTP.
+        outcome: What is counted.
+        reason: What the caller is told: what is wrong, with its key of the configuration, and what to do.
+    """
+
+    def __init__(self, status: int, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.outcome = outcome
+
+
+def allowed_targets(config: Config) -> Targets:
+    """The url's, those of `brokers`, and at the url's port the hosts that clients may be connected to."""
+    section = config.admin_forward
+    host, port = section.address
+    clients = (split_address(each)[0] for each in (config.broker, *config.allowed_brokers))
+    patterns = (_written(each, port) for each in clients)
+    return Targets([(host, port)], (*section.brokers, *patterns), config.allowed_broker_networks)
+
+
+def address_of(url: URL) -> str:
+    """`host:port`."""
+    return _written(url.host or "", url.port or 0)
+
+
+def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.TCPConnector]:
+    """Makes what connects. Each request has a connection of its own: one that the broker just closes would cost it.
+
+    Raises:
+        ConfigError: If the authority's file cannot be used.
+    """
+    context = _context(section.ca) if section.has_tls else True
+    return lambda: aiohttp.TCPConnector(
+        limit=0, force_close=True, resolver=_Resolver(targets), use_dns_cache=False, ssl=context
+    )
+
+
+def broker_token(file: Path) -> str:
+    """What Sluice shows to brokers.
+
+    Raises:
+        ConfigError: If the file cannot be used.
+    """
+    try:
+        token = token_in(file)
+    except OSError as error:
+        raise ConfigError([f"admin_forward.token: {file}: cannot be read: {error.strerror}"]) from None
+    if not token:
+        raise ConfigError([f"admin_forward.token: {file}: must hold one token, in one line"])
+    return token
+
+
+class _Resolver(AbstractResolver):
+    """Names lead to addresses that were checked, and to no others."""
+
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - of aiohttp's; a broker has what it has
+    ) -> list[ResolveResult]:
+        """Those of a broker."""
+        try:
+            found = await self._targets.resolve(_written(host, port))
+        except TargetRefusedError as error:
+            raise OSError(str(error)) from None
+        return [_result(host, *address) for address in found]
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _result(name: str, host: str, port: int) -> ResolveResult:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return ResolveResult(hostname=name, host=host, port=port, family=family, proto=0, flags=flags)
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        if ca is None:
+            return ssl.create_default_context()
+        with reopenable(ca) as name:
+            return ssl.create_default_context(cafile=name)
+    except ssl.SSLError:
+        raise ConfigError([f"admin_forward.ca: {ca}: holds no certificate in PEM"]) from None
+    except OSError as error:
+        raise ConfigError([f"admin_forward.ca: {ca}: cannot be read: {error.strerror}"]) from None
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+MOST_REDIRECTS = 5
+_AS_IT_WAS = frozenset({307, 308})
+_AS_ANOTHER = frozenset({301, 302, 303})
+"""No broker's: Jetty says so of what is not the admin, with whatever method then asks for it."""
+_LONGEST_SHOWN = 200
+
+
+def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
+    """The next address to ask; None if the answer is one already.
+
+    Raises:
+        ForwardError: If it may not be asked: the request carries Sluice's own token.
+    """
+    location = answer.headers.get("Location")
+    if answer.status not in _AS_IT_WAS | _AS_ANOTHER:
+        return None
+    if not location or answer.status in _AS_ANOTHER:
+        raise redirected(f"with status {answer.status}, which cannot be followed")
+    url = _joined(answer.url, location)
+    if url is None:
+        raise redirected(
+            f"to {location[:_LONGEST_SHOWN]!r}, which is no {answer.url.scheme} address of a broker's admin"
+        )
+    if not targets.allows(address_of(url)):
+        remedy = "if it is a broker of yours, name it in admin_forward.brokers"
+        raise redirected(f"to {address_of(url)}, which is not allowed; {remedy}")
+    return url
+
+
+def redirected(how: str) -> ForwardError:
+    """Of a request that the broker sent on to where it cannot go."""
+    return ForwardError(502, Outcome.REDIRECT, f"the broker sent the request on {how}")
+
+
+def _joined(url: URL, location: str) -> URL | None:
+    try:
+        found = url.join(URL(location, encoded=True))
+        is_usable = found.scheme == url.scheme and bool(found.host) and found.raw_path.startswith(PREFIXES)
+    except ValueError:
+        return None
+    return found if is_usable and why_not(found.raw_path_qs) is None else None
+
+
+PART = 1024 * 1024
+"""Bytes that are read before the broker gets any. A body that is no longer can be sent again where a broker says so."""
+
+
+class BodyRefusedError(Exception):
+    """It does not come in time, is too large, or breaks off.
+
+    Args:
+        status: Of HTTP.
+        reason: What the caller is told.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class ClientBody:
+    """One body. Each part has as much time as a whole request has that is not passed on.
+
+    Args:
+        request: Whose.
+        most: Bytes that it may have.
+        patience_s: For each part.
+    """
+
+    def __init__(self, request: web.Request, most: int, patience_s: float) -> None:
+        self._request = request
+        self._most = most
+        self._patience_s = patience_s
+        self._size = 0
+        self._is_at_end = False
+        self._is_sent_on = False
+        self.first = b""
+        self.is_whole = False
+        """Whether the first part is all of it."""
+        self.problem: BodyRefusedError | None = None
+        """Why it ended too early, if it did; the broker then has some of it."""
+
+    async def begin(self) -> None:
+        """Read the first part.
+
+        Raises:
+            BodyRefusedError: If it cannot be had.
+        """
+        declared = self._request.content_length
+        if declared is not None and declared > self._most:
+            raise self._too_large()
+        connection, now = connection_of(self._request), asyncio.get_running_loop().time()
+        self.first = await self._read(connection.due if connection else now + self._patience_s)
+        self.is_whole = self._is_at_end
+        if connection:
+            connection.request_is_there()
+
+    def for_broker(self, when: Callable[[bool], None]) -> bytes | AsyncIterator[bytes] | None:
+        """What is sent: once, or as often as one likes if it is whole.
+
+        Args:
+            when: Told whether it is the client's turn (True) or the broker's.
+        """
+        if self.is_whole:
+            return self.first or None
+        assert not self._is_sent_on, "the parts that were sent are gone"
+        self._is_sent_on = True
+        return self._parts(when)
+
+    async def _parts(self, when: Callable[[bool], None]) -> AsyncIterator[bytes]:
+        part = self.first
+        while part:
+            yield part
+            when(True)
+            try:
+                part = await self._read(asyncio.get_running_loop().time() + self._patience_s)
+            except BodyRefusedError as error:
+                self.problem = error
+                raise
+            when(False)
+
+    async def _read(self, due: float) -> bytes:
+        part = bytearray()
+        try:
+            async with asyncio.timeout_at(due):
+                while len(part) < PART and not self._is_at_end:
+                    piece = await self._request.content.read(PART - len(part))
+                    self._is_at_end = not piece
+                    part += piece
+        except TimeoutError:
+            seconds = f"{self._patience_s:g} s (admin_access.request_timeout)"
+            raise BodyRefusedError(408, f"no {PART} bytes of the body, nor its end, within {seconds}") from None
+        except (web.RequestPayloadError, ConnectionError):
+            raise BodyRefusedError(400, "the body breaks off or is not as its headers say") from None
+        self._size += len(part)
+        if self._size > self._most:
+            raise self._too_large()
+        return bytes(part)
+
+    def _too_large(self) -> BodyRefusedError:
+        return BodyRefusedError(413, f"a body of more than {self._most} bytes (admin_forward.max_body)")
+
+
+class ForwardTimeouts:
+    """Ends what runs in it when the broker has had its turn for too long: to connect, to take a part, to answer.
+
+    Args:
+        seconds: For each.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timeout: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Within this.
+
+        Raises:
+            TimeoutError: If it took too long.
+        """
+        try:
+            async with asyncio.timeout(self._seconds) as self._timeout:
+                yield
+        finally:
+            self._timeout = None
+
+    def is_the_client_s(self, turn: bool) -> None:  # noqa: FBT001 - the two turns there are
+        """Whose turn it is. A broker may answer before it has all of the body: then nobody waits here any more."""
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(None if turn else asyncio.get_running_loop().time() + self._seconds)
+
 
 _LONGEST_HEADER = 64 * 1024
 """A peeked message's properties are in headers."""
@@ -101,7 +416,7 @@ class BrokerAdmin:
     async def _send(self, url: URL, question: Question) -> aiohttp.ClientResponse:
         assert self._session is not None, "connected"
         headers = await self._headers(question)
-        patience = Patience(self._section.timeout)
+        patience = ForwardTimeouts(self._section.timeout)
         body = question.body.for_broker(patience.is_the_client_s) if question.body else None
         try:
             async with patience.running():

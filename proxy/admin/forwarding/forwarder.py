@@ -1,42 +1,164 @@
-"""Passes requests on to the broker's admin, and its answers back: bounded, counted, and each change told."""
+"""Passes requests on to the broker's admin, and its answers back: bounded, counted, and each change told.
+
+Headers pass by name, so that nothing passes that means something else on the other side: neither credentials nor what
+belongs to one connection; nor X-Original-Principal, by which a broker lets proxies speak for others; nor Location and
+Access-Control, by which an answer would lead clients and browsers around Sluice.
+"""
 
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Self, TypeVar
 
 import aiohttp
+import msgspec
 import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.admin.connections import connection_of
-from proxy.admin.doors import CALLER
-from proxy.admin.forwarding.answer import hand_on, json_in
-from proxy.admin.forwarding.body import BodyRefusedError, ClientBody
-from proxy.admin.forwarding.broker import BrokerAdmin, Question
-from proxy.admin.forwarding.headers import VIA, asking
-from proxy.admin.forwarding.outcome import ForwardError, Outcome
-from proxy.admin.forwarding.paths import changes_something, is_for_broker, is_of_a_page, why_not
-from proxy.admin.forwarding.shared import list_of_both, together
-from proxy.admin.forwarding.spellings import is_served_decoded
-from proxy.admin.pages import READING
-from proxy.admin.refusal import refusal
-from proxy.admin.refused import Refused, Why
+from proxy.admin.auth import CALLER
+from proxy.admin.browser_guard import READING
+from proxy.admin.forwarding.broker import (
+    BodyRefusedError,
+    BrokerAdmin,
+    ClientBody,
+    ForwardError,
+    Outcome,
+    Question,
+    outcome_of,
+)
+from proxy.admin.forwarding.paths import (
+    changes_something,
+    is_for_broker,
+    is_of_a_page,
+    is_served_decoded,
+    list_of_both,
+    together,
+    why_not,
+)
+from proxy.admin.rejections import Rejection, RejectionLog, refusal
+from proxy.admin.server import connection_of
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+VIA = "Via"
+
+_ASKING = ("Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent")
+_ANSWERING = frozenset(
+    {"content-type", "content-encoding", "content-disposition", "retry-after", "cache-control", "vary"}
+)
+_OF_MESSAGES = "x-pulsar-"
+"""Peeked messages have their metadata in these."""
+
+
+def asking(came: Mapping[str, str]) -> CIMultiDict[str]:
+    """Those of a request that the broker gets."""
+    return CIMultiDict((name, came[name]) for name in _ASKING if name in came)
+
+
+def answering(came: Mapping[str, str]) -> CIMultiDict[str]:
+    """Those of the broker's answer that the caller gets."""
+    return CIMultiDict((name, value) for name, value in came.items() if _passes(name.lower()))
+
+
+def _passes(name: str) -> bool:
+    return name in _ANSWERING or name.startswith(_OF_MESSAGES)
+
+
 T = TypeVar("T")
+_MOST_JSON = 4 * 1024**2
+"""Bytes of an answer that is read here."""
+
+
+class _NotTakenError(Exception):
+    """The caller does not take the answer."""
+
+
+async def hand_on(
+    answer: aiohttp.ClientResponse, request: web.Request, patience_s: float
+) -> tuple[web.StreamResponse, Outcome]:
+    """Give the caller what the broker says, as it comes.
+
+    Args:
+        answer: The broker's.
+        request: The caller's.
+        patience_s: How long the caller may take none of it.
+    """
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=answering(answer.headers))
+    response.content_length = answer.content_length
+    try:
+        piece = await answer.content.readany()
+        if not piece and answer.content_length is None and request.method != "HEAD":
+            response.content_length = 0  # else aiohttp invents a content type, and pulsar-admin waits for ever
+        await response.prepare(request)
+        while piece:
+            await _write(response, piece, patience_s)
+            piece = await answer.content.readany()
+        await response.write_eof()
+    except (aiohttp.ClientConnectionResetError, _NotTakenError):
+        _abort(request)
+        return response, Outcome.CLIENT
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        what = {"path": request.path, "error": str(error) or type(error).__name__}
+        structlog.get_logger().warning("the broker's answer broke off", **what)
+        _abort(request)
+        return response, Outcome.BROKEN_OFF
+    return response, outcome_of(answer.status)
+
+
+async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
+    """What an answer holds.
+
+    Raises:
+        ForwardError: If it is an error, breaks off, is too long, or not what it should be.
+    """
+    try:
+        text = await _all_of(answer)
+        if answer.status != 200:
+            said = text.decode(errors="replace")[:1000]
+            raise ForwardError(answer.status, outcome_of(answer.status), f"{answer.url}: the broker says: {said}")
+        return msgspec.json.decode(text, type=kind)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        told = str(error) or type(error).__name__
+        raise ForwardError(502, Outcome.BROKEN_OFF, f"{answer.url}: the broker's answer breaks off: {told}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ForwardError(502, Outcome.BROKEN_OFF, f"{answer.url}: the answer is not a broker's: {error}") from None
+
+
+async def _all_of(answer: aiohttp.ClientResponse) -> bytes:
+    text = bytearray()
+    async for piece in answer.content.iter_any():
+        text += piece
+        if len(text) > _MOST_JSON:
+            reason = f"{answer.url}: the broker's answer has more than {_MOST_JSON} bytes"
+            raise ForwardError(502, Outcome.BROKEN_OFF, reason)
+    return bytes(text)
+
+
+async def _write(response: web.StreamResponse, piece: bytes, patience_s: float) -> None:
+    try:
+        async with asyncio.timeout(patience_s):
+            await response.write(piece)
+    except TimeoutError:
+        raise _NotTakenError from None
+
+
+def _abort(request: web.Request) -> None:
+    """The answer's head is gone: only the end of the connection tells that the rest is missing."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_PATH = 1000
 """Characters of it in a line of the log."""
-_WHY = {408: Why.TIME, 413: Why.SIZE}
+_WHY = {408: Rejection.TIME, 413: Rejection.SIZE}
 
 
 class Forwarder:
-    """Between the callers of the admin address, who have passed its doors, and the broker's admin.
+    """Between the callers of the admin address, who have been authenticated, and the broker's admin.
 
     Args:
         config: Of which `admin_forward.url` is given.
@@ -47,7 +169,7 @@ class Forwarder:
         ConfigError: If a file that `admin_forward` names cannot be used.
     """
 
-    def __init__(self, config: Config, counters: Counters, refused: Refused) -> None:
+    def __init__(self, config: Config, counters: Counters, refused: RejectionLog) -> None:
         self._section = config.admin_forward
         self._patience_s = config.admin_access.request_timeout
         self._broker = BrokerAdmin(config)
@@ -57,7 +179,7 @@ class Forwarder:
         self._name = f"1.1 sluice-{uuid.uuid4().hex}"
 
     @classmethod
-    def of(cls, config: Config, counters: Counters, refused: Refused) -> Self | None:
+    def of(cls, config: Config, counters: Counters, refused: RejectionLog) -> Self | None:
         """None where nothing is passed on."""
         return cls(config, counters, refused) if config.admin_forward.url else None
 
@@ -157,8 +279,10 @@ class Forwarder:
         if wrong is not None:
             return _refusal(request, 400, f"not passed on to the broker: {wrong}")
         if request.method not in READING or not changes_something(request):
-            return None  # the doors have looked at its method
-        why = Why.READ_ONLY if caller.access == "read" else Why.CROSS_SITE if is_of_a_page(request) else None
+            return None  # the authenticator has looked at its method
+        why = (
+            Rejection.READ_ONLY if caller.access == "read" else Rejection.CROSS_SITE if is_of_a_page(request) else None
+        )
         if why is not None:
             reason = "this GET changes something at the broker: it takes write access, and no web page may send it"
             self._refused.count(why, reason, caller.address)

@@ -1,15 +1,124 @@
-"""Which requests the broker may get, and which of them change something there.
+"""Which requests the broker may get, which of them change something there, and which Sluice answers in part.
 
-Source: the @GET, @Path and @DefaultValue annotations in org.apache.pulsar.broker.admin of 4.0.8
+A broker decodes `%2F` before it picks what answers, and what stands between may, too: `/admin/v2%2F..%2F../metrics` is
+the broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But `%2F` within
+the name of a topic, a subscription or a role is what pulsar-admin writes.
+
+Source: org.eclipse.jetty.util.URIUtil.decodePath and canonicalPath of Jetty 9.4; the @GET, @Path and @DefaultValue
+annotations in org.apache.pulsar.broker.admin of 4.0.8
 """
 
 import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, unquote
 
+import msgspec
 from aiohttp import web
+from yarl import URL
 
-from proxy.admin.forwarding.shared import is_broker_s_part
-from proxy.admin.forwarding.spellings import last_part, misread
-from proxy.admin.pages import READING
+from proxy.admin.browser_guard import READING
+from proxy.policies.layers import DYNAMIC_KEYS
+
+_CONFIGURATION = "/admin/v2/brokers/configuration"
+_RUNTIME = f"{_CONFIGURATION}/runtime"
+_ONE_KEY = (f"{_CONFIGURATION}/{{name}}", f"{_CONFIGURATION}/{{name}}/{{value}}")
+_REPLICATION = re.compile(r".*/replicatorDispatchRate")
+_LISTS: dict[str, Any] = {_CONFIGURATION: list[str], f"{_CONFIGURATION}/values": dict[str, str]}
+
+
+def is_broker_s_part(request: web.Request) -> bool:
+    """Whether it is about what means nothing here: another dynamic key, replication, what a broker was started with."""
+    if request.method in READING and request.path == _RUNTIME:
+        return True
+    resource = request.match_info.route.resource
+    served = resource.canonical if resource else ""
+    if served in _ONE_KEY:
+        return request.match_info["name"] not in DYNAMIC_KEYS
+    return _REPLICATION.fullmatch(served) is not None
+
+
+def list_of_both(request: web.Request) -> Any | None:
+    """What the JSON is that shows dynamic configuration of Sluice and broker together; None for any other path."""
+    return _LISTS.get(request.path) if request.method in READING else None
+
+
+def together(ours: str | None, theirs: Any) -> web.Response:
+    """Names of both, or values of both. Keys of Sluice's are told as they are set here."""
+    own = msgspec.json.decode(ours or "null", type=type(theirs))
+    if isinstance(theirs, dict):
+        others = [(name, value) for name, value in theirs.items() if name not in DYNAMIC_KEYS]
+        both: Any = dict(sorted([*own.items(), *others]))
+    else:
+        both = sorted({*theirs, *own})
+    return web.Response(body=msgspec.json.encode(both), content_type="application/json")
+
+
+_MOST_DECODINGS = 4
+_NOT_DECODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_NO_VARIABLE = re.compile(r"[{}]")
+"""Variables of routes stand for anything but these and `/`; at a broker, for these, too."""
+_NOWHERE = frozenset({"", ".", ".."})
+
+
+def misread(path: str) -> str | None:
+    """What is wrong with a path that somebody may take for another one, or None.
+
+    Args:
+        path: As it came, in ASCII, without its query.
+    """
+    if _NOT_DECODED.search(path):
+        return "write % as %25"
+    *_, decoded = _readings(path)
+    if unquote(decoded) != decoded:
+        return f"write the path without more than {_MOST_DECODINGS} layers of percent encoding"
+    if "\\" in decoded or any(unicodedata.category(character) == "Cc" for character in decoded):
+        return "write the path without backslashes and control characters, encoded or not"
+    parts = decoded.split("/")[1:]
+    if any(part.partition(";")[0] in _NOWHERE for part in parts) or parts[-1].endswith(";"):
+        return "write the path without empty parts, . and .., and without / or ; at its end, encoded or not"
+    return None
+
+
+async def is_served_decoded(request: web.Request) -> bool:
+    """Whether decoding makes of its path one that Sluice serves, and that it is not without."""
+    for reading in _readings(request.raw_path.partition("?")[0]):
+        url = _as_url(reading)
+        if url.path_safe == request.rel_url.path_safe:
+            continue
+        found = await request.app.router.resolve(request.clone(rel_url=url))
+        is_known = found.http_exception is None or found.http_exception.status != web.HTTPNotFound.status_code
+        if is_known and not _is_same(found, request.match_info):
+            return True
+    return False
+
+
+def last_part(path: str) -> str:
+    """The last of a path, as far as it can be decoded."""
+    *_, decoded = _readings(path)
+    return decoded.rpartition("/")[2].partition(";")[0]
+
+
+def _readings(path: str) -> Iterator[str]:
+    """As it is, and after each decoding until nothing changes."""
+    for _ in range(_MOST_DECODINGS + 1):
+        yield path
+        if (decoded := unquote(path)) == path:
+            return
+        path = decoded
+
+
+def _as_url(reading: str) -> URL:
+    """What is still encoded stays so: the router, too, takes `%2F` for a part of a name."""
+    parts = (_NO_VARIABLE.sub("_", part.partition(";")[0]) for part in reading.split("/"))
+    return URL.build(path=quote(_NOT_DECODED.sub("%25", "/".join(parts)), safe="/%"), encoded=True)
+
+
+def _is_same(found: web.UrlMappingMatchInfo, came: web.UrlMappingMatchInfo) -> bool:
+    is_match = found.http_exception is None and came.http_exception is None
+    return is_match and found.route.resource is came.route.resource and dict(found) == dict(came)
+
 
 PREFIXES = ("/admin/", "/lookup/")
 """All that pulsar-admin asks for begins so."""
@@ -53,5 +162,5 @@ def changes_something(request: web.Request) -> bool:
 
 
 def is_of_a_page(request: web.Request) -> bool:
-    """Whether a browser sends it. Reading, pages may; the doors let them, not knowing of those two GETs."""
+    """Whether a browser sends it. Reading, pages may; the browser guard lets them, not knowing of those two GETs."""
     return "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") != "none"

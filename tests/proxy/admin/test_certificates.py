@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.admin.certificates import common_name, tls_context
+from proxy.admin.auth import common_name, tls_context
 from proxy.config.admin import AdminTls
 from proxy.config.model import ConfigError
 from tests.proxy.certificates import Authority

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from limiter.testing import ManualClock
-from proxy.admin.connections import Connection, Connections
-from proxy.admin.refused import Refused
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.server import Connection, Connections
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
 
@@ -82,7 +82,7 @@ class Room:
     def __init__(self, most: int) -> None:
         self.loop = ManualLoop(ManualClock())
         self.counts: Counter[str] = Counter()
-        self.all = Connections(most, PATIENCE_S, Refused(self.counts, self.loop.clock))
+        self.all = Connections(most, PATIENCE_S, RejectionLog(self.counts, self.loop.clock))
         self.loop.connect_accepted_socket = self._connect  # type: ignore[assignment]
 
     async def _connect(self, factory: Any, sock: Any, *, ssl: Any, ssl_handshake_timeout: float | None) -> None:

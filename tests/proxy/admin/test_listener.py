@@ -13,9 +13,8 @@ import uvloop
 from aiohttp import web
 
 from limiter.testing import ManualClock
-from proxy.admin.connections import Connections
-from proxy.admin.listener import Listener
-from proxy.admin.refused import Refused
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.server import Connections, Listener
 from tests.proxy.certificates import Authority
 
 LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -29,7 +28,7 @@ class Served:
         self.counts: Counter[str] = Counter()
         app = web.Application()
         app.add_routes([web.get("/name", _name)])
-        self.connections = Connections(most, patience_s, Refused(self.counts, ManualClock()))
+        self.connections = Connections(most, patience_s, RejectionLog(self.counts, ManualClock()))
         self.listener = Listener(app, self.connections, lambda: context)
         self.address = ""
 
@@ -170,7 +169,7 @@ def test_many_that_say_nothing_keep_nobody_out(make_loop, authority: Authority, 
 def test_who_does_not_finish_a_request_is_ended(
     make_loop, authority: Authority, monkeypatch: pytest.MonkeyPatch, said: bytes, *, is_secure: bool
 ) -> None:
-    monkeypatch.setattr("proxy.admin.connections.GRACE_S", 0.0)
+    monkeypatch.setattr("proxy.admin.server.GRACE_S", 0.0)
     server = server_context(authority) if is_secure else None
 
     async def test() -> None:

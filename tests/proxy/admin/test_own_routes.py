@@ -1,4 +1,4 @@
-from proxy.admin.own_routes import own_routes
+from proxy.admin.app import own_routes
 from proxy.policies.layers import FilePolicies
 from tests.proxy.policies.layered import a_service
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin.questions import Either, Number, Text, asked, explaining
+from proxy.admin.handlers import Either, Number, Text, asked, explaining
 from proxy.policies.bodies import BodyError
 from proxy.policies.store import StoreError
 

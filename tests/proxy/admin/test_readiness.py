@@ -3,7 +3,7 @@
 import asyncio
 
 from protocol.pulsar_pb2 import CommandError
-from proxy.admin.readiness import Readiness
+from proxy.admin.app import Readiness
 from tests.proxy.conversation import World
 from tests.proxy.wire import connected, error
 

@@ -8,9 +8,8 @@ from aiohttp import web
 
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
-from proxy.admin import stream_rest
-from proxy.admin.stream_rest import LIMIT, read_wanted
-from proxy.admin.stream_view import Wanted
+from proxy.admin.routes import streams as stream_rest
+from proxy.admin.routes.streams import LIMIT, Wanted, read_wanted
 from proxy.observe.connection import Connection
 from tests.proxy.admin_client import Admin
 

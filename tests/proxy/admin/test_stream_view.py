@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.stream_shape import Totals
-from proxy.admin.stream_view import Choice, Wanted, view
+from proxy.admin.routes.streams import Choice, Totals, Wanted, view
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, producer, sends
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from proxy.admin.tokens import MOST_TOKENS, Tokens
+from proxy.admin.auth import MOST_TOKENS, Tokens
 from proxy.config.model import ConfigError
 
 WRITE, READ = "write-0123456789", "read-0123456789a"

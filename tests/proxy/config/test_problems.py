@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from limiter.levels import Setting
-from proxy.admin.policies_rest import read_set
+from proxy.admin.routes.policies import read_set
 from proxy.config.environment import variables
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.problems import kind_of

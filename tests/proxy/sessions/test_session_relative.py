@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accesslog.record import HeartbeatLine, LimitLine
-from proxy.admin.stream_view import view
+from proxy.admin.routes.streams import view
 from tests.proxy.backlog import Backlog, Published
 from tests.proxy.conversation import Peer, World, consumer, publisher
 from tests.proxy.wire import TOPIC, send, sends

@@ -12,8 +12,7 @@ from aiohttp.test_utils import TestServer
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxy.admin.connections import Connections
-from proxy.admin.listener import Listener
+from proxy.admin.server import Connections, Listener
 from tests.proxy.admin_client import Admin
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

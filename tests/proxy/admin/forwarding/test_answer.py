@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proxy.admin.forwarding import answer as module
+from proxy.admin.forwarding import forwarder as module
 from tests.proxy.admin.forwarding.fake_broker import fake_broker, front, raw_broker
 
 VALUES = "/admin/v2/brokers/configuration/values"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proxy.admin.forwarding.body import PART
+from proxy.admin.forwarding.broker import PART
 from tests.proxy.admin.forwarding.fake_broker import fake_broker, front, raw_broker, until
 from tests.proxy.loop_time import later
 

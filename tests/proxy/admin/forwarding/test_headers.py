@@ -2,7 +2,7 @@
 
 from multidict import CIMultiDict
 
-from proxy.admin.forwarding.headers import answering, asking
+from proxy.admin.forwarding.forwarder import answering, asking
 
 
 def test_a_request_takes_along_what_it_sends_and_wants() -> None:

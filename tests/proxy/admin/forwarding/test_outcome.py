@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.admin.forwarding.outcome import Outcome, outcome_of
+from proxy.admin.forwarding.broker import Outcome, outcome_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.admin.forwarding.patience import Patience
+from proxy.admin.forwarding.broker import ForwardTimeouts
 from tests.proxy.loop_time import later
 
 new_event_loop = asyncio.new_event_loop
@@ -13,7 +13,7 @@ new_event_loop = asyncio.new_event_loop
 
 async def test_a_broker_that_does_nothing_is_left() -> None:
     with pytest.raises(TimeoutError):
-        async with Patience(10).running():
+        async with ForwardTimeouts(10).running():
             await later(11)
 
 
@@ -21,7 +21,7 @@ async def test_while_it_is_the_clients_turn_no_time_runs() -> None:
     waited: list[str] = []
 
     async def wait() -> None:
-        patience = Patience(10)
+        patience = ForwardTimeouts(10)
         async with patience.running():
             patience.is_the_client_s(True)
             await later(11)
@@ -38,7 +38,7 @@ async def test_while_it_is_the_clients_turn_no_time_runs() -> None:
 
 
 async def test_when_it_is_over_turns_mean_nothing() -> None:
-    patience = Patience(10)
+    patience = ForwardTimeouts(10)
     async with patience.running():
         pass
     patience.is_the_client_s(False)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from proxy.admin.forwarding.reach import address_of, allowed_targets, broker_token, connector
+from proxy.admin.forwarding.broker import address_of, allowed_targets, broker_token, connector
 from proxy.brokers.targets import TargetRefusedError
 from proxy.config.model import Config, ConfigError
 

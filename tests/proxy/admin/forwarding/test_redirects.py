@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.admin.forwarding.outcome import ForwardError
-from proxy.admin.forwarding.redirects import onward
+from proxy.admin.forwarding.broker import ForwardError, onward
 from proxy.brokers.targets import Targets
 
 ASKED = URL("http://broker-1:8080/admin/v2/x%2Fy", encoded=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.admin.forwarding.spellings import last_part, misread
+from proxy.admin.forwarding.paths import last_part, misread
 
 TOPIC = "/admin/v2/persistent/a/b/c"
 

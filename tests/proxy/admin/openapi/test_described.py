@@ -3,8 +3,7 @@
 from functools import wraps
 from typing import Any
 
-from proxy.admin.openapi.described import JSON, NOTHING, TEXT, described, description_of
-from proxy.admin.questions import Number
+from proxy.admin.handlers import JSON, NOTHING, TEXT, Number, described, description_of
 
 LIMIT = Number(name="limit", meaning="how many", default=1, most=2)
 

@@ -7,8 +7,8 @@ import jsonschema_rs
 import pytest
 
 from limiter.levels import Setting
-from proxy.admin.openapi.described import description_of
-from proxy.admin.openapi.page import page
+from proxy.admin.handlers import description_of
+from proxy.admin.openapi import page
 from tests.proxy.admin_client import Admin
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admin.openapi import rest
+from proxy.admin import openapi as rest
 from tests.proxy.admin_client import Admin
 
 PATH = "/sluice/openapi.json"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from proxy.admin.openapi.schemas import Schemas, first_paragraph
+from proxy.admin.openapi import Schemas, first_paragraph
 from proxy.config.limits import ResourceGroup as GroupOfConfiguration
 from proxy.policies.bodies import ResourceGroup
 

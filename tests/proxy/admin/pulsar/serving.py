@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Direction
-from proxy.admin.doors import CALLER, Caller
-from proxy.admin.pulsar.routes import pulsar_routes
+from proxy.admin.auth import CALLER, Caller
+from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store

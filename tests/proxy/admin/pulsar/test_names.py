@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin.pulsar.answers import RequestRefusedError
-from proxy.admin.pulsar.names import group_in, namespace_in, subscription_in, topic_in
+from proxy.admin.handlers import RequestRefusedError
+from proxy.admin.routes.pulsar import group_in, namespace_in, subscription_in, topic_in
 
 _GIVEN = {
     "domain": "persistent",

@@ -8,8 +8,7 @@ from aiohttp import web
 
 from limiter.levels import Client
 from protocol.topic_name import parse_topic
-from proxy.admin.openapi.described import described
-from proxy.admin.questions import Text, asked, explaining
+from proxy.admin.handlers import Text, asked, described, explaining
 from proxy.policies.explain import Explained, ExplainedGroup, ExplainedValue, LevelLines, explain, explain_subscribes
 from proxy.policies.keys import LONGEST
 from proxy.policies.service import PolicyService

@@ -1,19 +1,22 @@
-"""The connections of the admin address: so many at once, each with so much time for what its client has to do.
+"""The listening socket of the admin REST and its connections.
 
-aiohttp itself bounds neither: a client that sends its request byte by byte, or does not take the answer, would keep
-its connection for as long as it likes.
+So many are open at once, each with so much time for what its client has to do.
 """
 
 import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import structlog
 from aiohttp import web
 
-from proxy.admin.refused import Refused, Why
+from proxy.admin.rejections import Rejection, RejectionLog
+from proxy.brokers.targets import split_address
+from proxy.observe.operator_log import admin_logger
+from proxy.tasks import Tasks
 
 GRACE_S = 1.0
 """Beyond the time of a request, in which whoever took too long can be told."""
@@ -32,7 +35,7 @@ class Connections:
         refused: Told of those that are ended.
     """
 
-    def __init__(self, most: int, patience_s: float, refused: Refused) -> None:
+    def __init__(self, most: int, patience_s: float, refused: RejectionLog) -> None:
         self.patience_s = patience_s
         self._most = most
         self._refused = refused
@@ -47,13 +50,17 @@ class Connections:
         """Whether there is room, or can be made."""
         if len(self) >= self._most:
             ended = next(iter(self._waiting), None)
-            self.end(ended or new, Why.CONNECTIONS, f"at most {self._most} at once (admin_access.max_connections)")
+            self.end(
+                ended or new,
+                Rejection.CONNECTIONS,
+                f"at most {self._most} at once (admin_access.max_connections)",
+            )
             if ended is None:
                 return False
         self._waiting[new] = None
         return True
 
-    def end(self, connection: "Connection", why: Why, detail: str) -> None:
+    def end(self, connection: "Connection", why: Rejection, detail: str) -> None:
         """End one at once."""
         self._refused.count(why, detail, connection.address)
         connection.abort()
@@ -110,7 +117,7 @@ class Connection(asyncio.Protocol):
         try:
             await loop.connect_accepted_socket(lambda: self, self._socket, ssl=context, ssl_handshake_timeout=patience)
         except ssl.SSLError as error:
-            self._end(Why.TLS, str(error))
+            self._end(Rejection.TLS, str(error))
         except ConnectionAbortedError:
             self._too_late()
         except OSError:
@@ -200,9 +207,9 @@ class Connection(asyncio.Protocol):
         if self._is_idle:
             self.abort()
         else:
-            self._end(Why.TIME, f"no request within {self._all.patience_s:g} s (admin_access.request_timeout)")
+            self._end(Rejection.TIME, f"no request within {self._all.patience_s:g} s (admin_access.request_timeout)")
 
-    def _end(self, why: Why, detail: str) -> None:
+    def _end(self, why: Rejection, detail: str) -> None:
         if not self._is_over:
             self._all.end(self, why, detail)
 
@@ -211,3 +218,96 @@ def connection_of(request: web.Request) -> Connection | None:
     """The one that a request came by, if it is one of a listener's."""
     found = request.transport.get_protocol() if request.transport else None
     return found if isinstance(found, Connection) else None
+
+
+_ENDING_PATIENCE_S = 2.0
+"""How long an unfinished request may delay the end, and what is left of a refused one may still come."""
+_AFTER_FAILURE_S = 1.0
+"""How long to wait for file descriptors, say, to become free."""
+_BACKLOG = 128
+_MOST_HEADERS = 64
+_LONGEST_HEADER = 4096
+"""With aiohttp's own bounds 256 connections could fill 256 MiB before any of them has shown a token."""
+
+
+class Listener:
+    """Serves one application at one address.
+
+    Args:
+        app: The application.
+        connections: Bounds theirs.
+        context: Gives each new connection its TLS, or None.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        connections: Connections,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        self._connections = connections
+        self._context = context
+        self._runner = web.AppRunner(
+            app,
+            logger=admin_logger(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_ENDING_PATIENCE_S,
+            lingering_time=_ENDING_PATIENCE_S,
+            max_headers=_MOST_HEADERS,
+            max_field_size=_LONGEST_HEADER,
+        )
+        self._sockets: list[socket.socket] = []
+        self._tasks = Tasks()
+
+    async def start(self, address: str) -> str:
+        """Listen; returns the address, with the port that the system chose for port 0.
+
+        Raises:
+            OSError: If it cannot be had.
+        """
+        await self._runner.setup()
+        host, port = split_address(address)
+        self._sockets = await _listening(host, port)
+        for each in self._sockets:
+            self._tasks.start(self._accept(each), f"admin {address}")
+        return f"{host}:{self._sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        """Accept no more, and let what is being worked on end."""
+        self._tasks.cancel()
+        for each in self._sockets:
+            each.close()
+        await self._runner.cleanup()
+        self._connections.abort_all()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:
+                structlog.get_logger().error("admin address: cannot accept", error=str(error))
+                await asyncio.sleep(_AFTER_FAILURE_S)
+                continue
+            assert self._runner.server is not None, "set up"
+            connection = Connection(self._runner.server(), self._connections, accepted, str(address[0]))
+            if self._connections.admit(connection):
+                self._tasks.start(connection.serve(self._context()), "admin connection")
+            else:
+                accepted.close()
+
+
+async def _listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets at every address that `host` stands for; all or none."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    opened: list[socket.socket] = []
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            opened.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            opened[-1].setblocking(False)
+    except OSError:
+        for each in opened:
+            each.close()
+        raise
+    return opened

@@ -1,6 +1,10 @@
-"""`/sluice/policies`: all limits in force as one set, and the way to make another set hold, all or nothing."""
+"""`/sluice/policies`: all limits in force as one set, and the way to make another set hold, all or nothing.
+
+`GET /sluice/audit?limit=100`: who changed what from what to what, the newest first.
+"""
 
 import asyncio
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -8,9 +12,7 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from proxy.admin.openapi.described import JSON, described
-from proxy.admin.pulsar.answers import caller_of, json_text
-from proxy.admin.questions import Either, asked, explaining
+from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text
 from proxy.collector import let_go, paused_collector
 from proxy.config.admission import AdmissionBounds
 from proxy.config.limits import Limits
@@ -30,6 +32,7 @@ from proxy.policies.policy_set import (
     plan,
 )
 from proxy.policies.service import PolicyService
+from proxy.policies.store import Audited, Store
 
 _PATH = "/sluice/policies"
 _FORMAT = Either(
@@ -136,3 +139,65 @@ def read_set(text: bytes) -> PolicySet:
     for section in (written, *vars(body.limits).values()):
         let_go(section)
     return wanted
+
+
+LIMIT = Number(name="limit", meaning="how many of them", default=100, most=10_000)
+
+
+class AuditedChange(TypedDict):
+    """A change; bodies are as the store keeps them, null for none."""
+
+    at: str
+    who: str
+    address: str
+    kind: str
+    setting: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+class AuditPage(TypedDict):
+    """The latest changes."""
+
+    changes: list[AuditedChange]
+
+
+class AuditRest:
+    """Serves it.
+
+    Args:
+        store: Which remembers it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        return [web.get("/sluice/audit", explaining(self.get))]
+
+    @described({200: AuditPage}, query=(LIMIT,))
+    async def get(self, request: web.Request) -> web.Response:
+        """Who changed what from what to what, the newest first."""
+        most = LIMIT.read(asked(request, (LIMIT,)))
+        body = await asyncio.to_thread(self._page, most)
+        return web.Response(body=body, content_type="application/json")
+
+    def _page(self, most: int) -> bytes:
+        answer: AuditPage = {"changes": [_shown(audited) for audited in self._store.audited(most)]}
+        return msgspec.json.encode(answer)
+
+
+def _shown(audited: Audited) -> AuditedChange:
+    change = audited.change
+    return {
+        "at": datetime.fromtimestamp(audited.at_ns / 10**9, UTC).isoformat(timespec="milliseconds"),
+        "who": audited.who,
+        "address": audited.address,
+        "kind": change.key.kind.value,
+        "setting": change.key.setting,
+        "name": change.key.name,
+        "before": change.before,
+        "after": change.after,
+    }

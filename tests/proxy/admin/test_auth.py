@@ -9,8 +9,8 @@ import yaml
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from proxy.admin.doors import CALLER, Caller, Doors
-from proxy.admin.refused import CallerRefusedError, Refused, Why
+from proxy.admin.auth import CALLER, Authenticator, Caller
+from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog
 from proxy.config.admin import AdminAccess
 from proxy.config.model import ConfigError
 from tests.proxy.admin_client import Admin
@@ -33,9 +33,9 @@ def tokens(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_doors(authority: Authority):
-    def make(**more: Any) -> Doors:
+    def make(**more: Any) -> Authenticator:
         tls = {**authority.server(), "client_ca": authority.certificate, **more}
-        return Doors(AdminAccess.model_validate({"tls": tls}), Refused(Counter(), lambda: 0))
+        return Authenticator(AdminAccess.model_validate({"tls": tls}), RejectionLog(Counter(), lambda: 0))
 
     return make
 
@@ -182,7 +182,7 @@ async def test_new_tokens_count_once_they_are_read_again(make_admin, tokens: Pat
     admin: Admin = await make_admin(admin_access={"tokens": tokens})
     rewrite(tokens, "another-012345678")
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
-    take = admin.doors.read_again()
+    take = admin.authenticator.read_again()
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 200
     take()
     assert (await admin.ask("GET", BLOCKS, headers=bearer(WRITE)))[0] == 401
@@ -197,48 +197,48 @@ def test_a_broken_file_leaves_tokens_and_certificates_as_they_were(
     for key, path in own.items():
         path.write_bytes(good[key])
     access = AdminAccess.model_validate({"tokens": tokens, "tls": own})
-    doors = Doors(access, Refused(Counter(), lambda: 0))
-    context = doors.context()
+    authenticator = Authenticator(access, RejectionLog(Counter(), lambda: 0))
+    context = authenticator.context()
     own["key"].write_text("broken")
     rewrite(tokens, "another-012345678")
     with pytest.raises(ConfigError, match=r"admin_access\.tls"):
-        doors.read_again()
+        authenticator.read_again()
     own["key"].write_bytes(good["key"])
     tokens.write_text("broken")
     with pytest.raises(ConfigError, match=r"admin_access\.tokens"):
-        doors.read_again()
-    assert doors.context() is context
-    assert doors._tokens is not None
-    assert doors._tokens.find(WRITE) is not None
+        authenticator.read_again()
+    assert authenticator.context() is context
+    assert authenticator._tokens is not None
+    assert authenticator._tokens.find(WRITE) is not None
 
 
 def test_new_certificates_are_for_new_connections(make_doors) -> None:
-    doors: Doors = make_doors()
-    before = doors.context()
-    doors.read_again()()
+    authenticator: Authenticator = make_doors()
+    before = authenticator.context()
+    authenticator.read_again()()
     assert before is not None
-    assert doors.context() is not before
+    assert authenticator.context() is not before
 
 
 @pytest.mark.parametrize(
     ("certificate", "refused"),
     [
-        (None, Why.MISSING),
-        ({}, Why.MISSING),
-        ({"subject": ((("organizationName", "acme"),),)}, Why.WRONG),
+        (None, Rejection.MISSING),
+        ({}, Rejection.MISSING),
+        ({"subject": ((("organizationName", "acme"),),)}, Rejection.WRONG),
     ],
 )
-def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refused: Why) -> None:
-    doors: Doors = make_doors()
+def test_a_certificate_has_to_name_its_caller(make_doors, certificate: Any, refused: Rejection) -> None:
+    authenticator: Authenticator = make_doors()
     with pytest.raises(CallerRefusedError) as error:
-        doors._by_certificate(certificate)
+        authenticator._by_certificate(certificate)
     assert (error.value.why, error.value.status) == (refused, 401)
 
 
 @pytest.mark.parametrize(("name", "access"), [("alice", "write"), ("viewer", "read")])
 def test_a_certificate_may_write_unless_it_is_listed(make_doors, name: str, access: str) -> None:
-    doors: Doors = make_doors(read_only=["viewer"])
-    assert doors._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)
+    authenticator: Authenticator = make_doors(read_only=["viewer"])
+    assert authenticator._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)
 
 
 @pytest.mark.parametrize(
@@ -252,5 +252,5 @@ def test_a_certificate_may_write_unless_it_is_listed(make_doors, name: str, acce
     ],
 )
 def test_where_writers_are_listed_nobody_else_may_write(make_doors, write: list[str], name: str, access: str) -> None:
-    doors: Doors = make_doors(read_only=["viewer"], write=write)
-    assert doors._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)
+    authenticator: Authenticator = make_doors(read_only=["viewer"], write=write)
+    assert authenticator._by_certificate({"subject": ((("commonName", name),),)}) == (name, access)

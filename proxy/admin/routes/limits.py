@@ -9,10 +9,8 @@ from aiohttp import web
 
 from limiter.levels import About, Setting
 from limiter.policies import Value
-from proxy.admin.openapi.described import described
-from proxy.admin.pulsar.answers import caller_of, json_text
-from proxy.admin.questions import Number, Query, Text, asked, explaining
-from proxy.admin.refusal import refusal
+from proxy.admin.handlers import Number, Query, Text, asked, caller_of, described, explaining, json_text
+from proxy.admin.rejections import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
 from proxy.policies.keys import ABOUTS, LONGEST, PolicyTarget, read_about, read_setting, read_target

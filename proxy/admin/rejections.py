@@ -1,15 +1,30 @@
-"""What the admin address refuses: counted for /metrics, and told to the operator once in a while."""
+"""What the admin address refuses: the error that its caller gets, counted for /metrics, and logged once in a while."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
+from typing import TypedDict
 
 import structlog
+from aiohttp import web
 
 from proxy.observe.rare_lines import RareLines
 
 
-class Why(StrEnum):
+class Refusal(TypedDict):
+    """Every error."""
+
+    reason: str
+
+
+def refusal(status: int, reason: str) -> web.Response:
+    """An error in the form that Pulsar's own admin gives, to the byte: pulsar-admin prints it."""
+    text = json.dumps({"reason": reason}, separators=(",", ":"))
+    return web.Response(status=status, text=text, content_type="application/json")
+
+
+class Rejection(StrEnum):
     """Why somebody is refused."""
 
     MISSING = "missing"
@@ -41,13 +56,13 @@ class CallerRefusedError(Exception):
         reason: What he is told.
     """
 
-    def __init__(self, status: int, why: Why, reason: str) -> None:
+    def __init__(self, status: int, why: Rejection, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.why = why
 
 
-class Refused:
+class RejectionLog:
     """Counts, and writes a line for each kind with how many there were since the line before.
 
     Args:
@@ -60,7 +75,7 @@ class Refused:
         self._lines = RareLines(clock)
         self._log = structlog.get_logger()
 
-    def count(self, why: Why, detail: str, caller: str) -> None:
+    def count(self, why: Rejection, detail: str, caller: str) -> None:
         """Somebody at the address `caller` was refused."""
         self._counts[why.value] += 1
         times = self._lines.due(why.value)

@@ -10,8 +10,7 @@ from typing import TypedDict
 
 from aiohttp import web
 
-from proxy.admin.openapi.described import described
-from proxy.admin.pulsar.answers import caller_of
+from proxy.admin.handlers import caller_of, described
 from proxy.reload import Outcome, Reloader
 
 

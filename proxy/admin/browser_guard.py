@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from proxy.admin.refused import CallerRefusedError, Why
+from proxy.admin.rejections import CallerRefusedError, Rejection
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that change nothing."""
@@ -31,7 +31,7 @@ _LONGEST = 200
 """Characters of a header that are shown."""
 
 
-class Pages:
+class BrowserGuard:
     """Says which requests no tool would send.
 
     Args:
@@ -60,7 +60,7 @@ class Pages:
         if name not in self._names and not _is_address(name):
             raise CallerRefusedError(
                 403,
-                Why.HOST,
+                Rejection.HOST,
                 f"Host: {host[:_LONGEST]!r}: without tokens this address answers to IP addresses, localhost and the "
                 "names in admin_access.hosts only; add this one there if it is yours",
             )
@@ -75,7 +75,7 @@ def _check_site(request: web.Request, hosts: Collection[str]) -> None:
         header = "Sec-Fetch-Site" if sites else "Origin"
         raise CallerRefusedError(
             403,
-            Why.CROSS_SITE,
+            Rejection.CROSS_SITE,
             f"{header}: {said[0][:_LONGEST]!r}: a browser sends this for a page of another site, which may not change "
             "anything here",
         )

@@ -1,21 +1,73 @@
-"""All that the admin address serves, as OpenAPI 3.1: each route with what its handler says of itself.
+"""All that the admin address serves, as OpenAPI 3.1: made from its routes and from the types of its handlers."""
 
-Source: https://spec.openapis.org/oas/v3.1.1.html
-"""
-
+import asyncio
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any
+from inspect import cleandoc
+from types import UnionType
+from typing import Any, get_args, get_origin
 
+import msgspec
 from aiohttp import web
+from pydantic import BaseModel
 
-from proxy.admin.doors import ALWAYS_OPEN
-from proxy.admin.openapi.described import JSON, NOTHING, Content, Described, description_of
-from proxy.admin.openapi.schemas import Schemas, first_paragraph
-from proxy.admin.pulsar.names import PATH_NAMES
-from proxy.admin.questions import Key
-from proxy.admin.refusal import Refusal
+from proxy.admin.auth import ALWAYS_OPEN
+from proxy.admin.handlers import JSON, NOTHING, Content, Described, Key, described, description_of
+from proxy.admin.rejections import Refusal
+from proxy.admin.routes.pulsar import PATH_NAMES
+
+_REF = "#/components/schemas/{}"
+_OF_PYDANTIC = "config."
+"""Before the names of the configuration's models: some are called as bodies of Pulsar's are."""
+
+
+class Schemas:
+    """Makes them, and puts aside all that have a name."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Any] = {}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """The schema of a type.
+
+        Raises:
+            ValueError: If two types have one name.
+        """
+        if get_origin(kind) is UnionType:
+            return {"anyOf": [self.of(one) for one in get_args(kind)]}
+        is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+        schema, named = _by_pydantic(kind) if is_model else _by_msgspec(kind)
+        for name, component in named.items():
+            told = _told(component)
+            if self.components.setdefault(name, told) != told:
+                raise ValueError(f"two types are called {name}: rename one")
+        return schema
+
+
+def _by_pydantic(kind: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
+    schema = kind.model_json_schema(ref_template=_REF.format(_OF_PYDANTIC + "{model}"))
+    named = {_OF_PYDANTIC + name: one for name, one in schema.pop("$defs", {}).items()}
+    name = _OF_PYDANTIC + kind.__name__
+    return {"$ref": _REF.format(name)}, named | {name: schema}
+
+
+def _by_msgspec(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    (schema,), named = msgspec.json.schema_components([kind], ref_template=_REF.format("{name}"))
+    return schema, named
+
+
+def _told(component: dict[str, Any]) -> dict[str, Any]:
+    """The rest of a docstring is for who reads the code."""
+    if "description" in component:
+        return component | {"description": first_paragraph(component["description"])}
+    return component
+
+
+def first_paragraph(text: str) -> str:
+    """What a docstring says first, in one line."""
+    return " ".join(cleandoc(text).partition("\n\n")[0].split())
+
 
 _OF_EVERY_REQUEST = frozenset({400, 408, 413, 429, 500})
 _OF_DOORS = frozenset({401, 403})
@@ -106,3 +158,27 @@ def _parameter(place: str, key: Key) -> dict[str, Any]:
 
 def _statuses(path: str, said: Described) -> list[int]:
     return sorted(said.refuses | _OF_EVERY_REQUEST | (frozenset() if path in ALWAYS_OPEN else _OF_DOORS))
+
+
+class OpenApiRest:
+    """Serves the page; it is made when it is first asked for.
+
+    Args:
+        version: Of Sluice.
+    """
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._page = b""
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        return [web.get("/sluice/openapi.json", self.get)]
+
+    @described({200: dict[str, Any]})
+    async def get(self, request: web.Request) -> web.Response:
+        """This page."""
+        if not self._page:
+            routes = list(request.app.router.routes())
+            self._page = await asyncio.to_thread(lambda: msgspec.json.encode(page(routes, self._version)))
+        return web.Response(body=self._page, content_type="application/json")

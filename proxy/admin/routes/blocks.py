@@ -7,9 +7,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from proxy.admin.openapi.described import described
-from proxy.admin.pulsar.answers import caller_of
-from proxy.admin.questions import Text, asked, explaining
+from proxy.admin.handlers import Text, asked, caller_of, described, explaining
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.kept import BlockDesk
 from proxy.blocking.rules import MOST_NAME, MOST_REASON, Kind, Rule, TooManyRulesError, read_key, read_reason

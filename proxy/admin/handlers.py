@@ -1,18 +1,84 @@
-"""What a request asks for, by its query: each key once, and none that is not known.
+"""How a handler of the admin REST reads its request, answers, and describes itself for the OpenAPI page.
 
-What a handler reads its query by is what the OpenAPI page shows of it: the keys below.
+A request ends in Pulsar's own statuses and reasons. Of its query each key may be there once, and none that the handler
+does not know.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 from aiohttp import web
 
-from proxy.admin.pulsar.answers import Handler, answering
-from proxy.admin.refusal import refusal
+from proxy.admin.auth import CALLER
+from proxy.admin.rejections import refusal
+from proxy.policies.bodies import BodyError
+from proxy.policies.keys import Principal
+from proxy.policies.store import StoreError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_JSON = "application/json"
+
+
+class RequestRefusedError(Exception):
+    """A request cannot be done.
+
+    Args:
+        status: Of HTTP.
+        reason: What the caller is told.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def answering(handler: Handler) -> Handler:
+    """Turn what is wrong with a request into an answer."""
+
+    @wraps(handler)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except RequestRefusedError as error:
+            return refusal(error.status, str(error))
+        except BodyError as error:
+            return refusal(400, str(error))
+        except RecursionError:
+            return refusal(400, "the body is nested too deeply")
+        except StoreError as error:
+            return refusal(500, f"nothing has changed: {error}")
+
+    return answer
+
+
+def caller_of(request: web.Request) -> Principal:
+    """Who asks, for the audit log."""
+    caller = request[CALLER]
+    return Principal(caller.name, caller.address)
+
+
+async def json_text(request: web.Request) -> bytes:
+    """The body; empty where there is none, or where it is `null`.
+
+    Raises:
+        RequestRefusedError: If it is not said to be JSON. A browser cannot be made to say so for another site.
+    """
+    text = await request.read()
+    if request.content_type != _JSON and text:
+        raise RequestRefusedError(415, f"send the body with the header Content-Type: {_JSON}")
+    return b"" if text.strip() == b"null" else text
+
+
+def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Response:
+    """A value; a bare name is written without quotes, as Pulsar does."""
+    text = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    return web.Response(body=text, content_type=_JSON)
+
 
 Query = Mapping[str, str]
 ONE_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
@@ -165,3 +231,64 @@ def _check_encoding(query: str) -> None:
         unquote_to_bytes(query).decode()
     except UnicodeError:
         raise ValueError("the query is not UTF-8 in percent encoding") from None
+
+
+JSON = "application/json"
+Content = Mapping[str, Any]
+"""Types by media type; empty for no body."""
+NOTHING: Content = {}
+TEXT: Content = {"text/plain": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One operation.
+
+    Args:
+        answers: Its successes: what is in them by status.
+        query: What can be asked for.
+        body: The type of what it takes.
+        refuses: Its own statuses of errors; those of every request come on top.
+        needs_body: Whether a request without a body is wrong.
+    """
+
+    answers: Mapping[int, Content]
+    query: tuple[Key, ...]
+    body: Any
+    refuses: frozenset[int]
+    needs_body: bool
+
+
+DescribedHandler = TypeVar("DescribedHandler", bound=Callable[..., Any])
+_ATTRIBUTE = "described"
+
+
+def described(
+    answers: Mapping[int, Any],
+    *,
+    query: tuple[Key, ...] = (),
+    body: Any = NOTHING,
+    refuses: Iterable[int] = (),
+    needs_body: bool = True,
+) -> Callable[[DescribedHandler], DescribedHandler]:
+    """Say it of a handler; what is wrapped around one with `functools.wraps` says the same.
+
+    Args:
+        answers: By status, the type of the JSON in it, or `Content`.
+        query: As `Described`.
+        body: As `Described`; None is JSON's null.
+        refuses: As `Described`.
+        needs_body: As `Described`.
+    """
+    contents = {status: said if isinstance(said, Mapping) else {JSON: said} for status, said in answers.items()}
+
+    def say(handler: DescribedHandler) -> DescribedHandler:
+        setattr(handler, _ATTRIBUTE, Described(contents, query, body, frozenset(refuses), needs_body))
+        return handler
+
+    return say
+
+
+def description_of(handler: Any) -> Described | None:
+    """What a handler says; None if nothing."""
+    return getattr(handler, _ATTRIBUTE, None)

@@ -9,9 +9,8 @@ from aiohttp import web
 from limiter.admissions import Buckets, KeyedBuckets
 from limiter.networks import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
-from proxy.admin.connections import connection_of
-from proxy.admin.refusal import refusal
-from proxy.admin.refused import Refused, Why
+from proxy.admin.rejections import Rejection, RejectionLog, refusal
+from proxy.admin.server import connection_of
 from proxy.config.admin import AdminAccess
 
 MOST_CALLERS = 10_000
@@ -20,11 +19,11 @@ WHOLE_SETS = "/sluice/policies"
 """Where 100,000 topics come in one body."""
 RETRY_WHOLE_SET_S = 5
 
-_STATUSES = {Why.TIME: 408, Why.SIZE: 413, Why.BUSY: 503}
+_STATUSES = {Rejection.TIME: 408, Rejection.SIZE: 413, Rejection.BUSY: 503}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class RequestBounds:
+class RequestLimits:
     """Two middlewares: the rate is asked first, the body is read once it is known that the caller may call.
 
     A body that is larger than most may be is taken for a whole policy set only, and one at a time.
@@ -35,7 +34,7 @@ class RequestBounds:
         clock: Monotonic nanoseconds.
     """
 
-    def __init__(self, access: AdminAccess, refused: Refused, clock: Callable[[], int]) -> None:
+    def __init__(self, access: AdminAccess, refused: RejectionLog, clock: Callable[[], int]) -> None:
         tokens, period_ns = access.rate
         self._callers = KeyedBuckets(Rate(tokens, period_ns, access.burst), Buckets(MOST_CALLERS))
         self._said = f"at most {tokens} per {period_ns / NANOS_PER_SECOND:g} s (admin_access.rate)"
@@ -62,7 +61,7 @@ class RequestBounds:
         if self._callers.admits(key, now):
             self._callers.take(key, now)
             return await handler(request)
-        self._refused.count(Why.RATE, self._said, caller)
+        self._refused.count(Rejection.RATE, self._said, caller)
         answer = refusal(429, f"too many requests from {caller}: {self._said}")
         answer.headers["Retry-After"] = str(self._retry_after_s)
         return answer
@@ -85,9 +84,9 @@ class RequestBounds:
             async with asyncio.timeout_at(due):
                 await request.read()
         except TimeoutError:
-            return self._refuse(request, Why.TIME, f"no request within {self._patience_s:g} s", "request_timeout")
+            return self._refuse(request, Rejection.TIME, f"no request within {self._patience_s:g} s", "request_timeout")
         except web.HTTPRequestEntityTooLarge:
-            return self._refuse(request, Why.SIZE, f"a body of more than {request.client_max_size} bytes", key)
+            return self._refuse(request, Rejection.SIZE, f"a body of more than {request.client_max_size} bytes", key)
         if connection:
             connection.request_is_there()
         return await handler(request)
@@ -99,11 +98,11 @@ class RequestBounds:
         return length is None or length > self.most_bytes or "Content-Encoding" in request.headers
 
     def _refuse_second(self, request: web.Request) -> web.Response:
-        answer = self._refuse(request, Why.BUSY, "another large policy set is being read or applied; try again")
+        answer = self._refuse(request, Rejection.BUSY, "another large policy set is being read or applied; try again")
         answer.headers["Retry-After"] = str(RETRY_WHOLE_SET_S)
         return answer
 
-    def _refuse(self, request: web.Request, why: Why, what: str, key: str | None = None) -> web.Response:
+    def _refuse(self, request: web.Request, why: Rejection, what: str, key: str | None = None) -> web.Response:
         reason = f"{what} (admin_access.{key})" if key else what
         self._refused.count(why, reason, request.remote or "?")
         answer = refusal(_STATUSES[why], f"{request.method} {request.path}: {reason}")

@@ -10,10 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from proxy.admin.bounds import RequestBounds
-from proxy.admin.connections import Connections
-from proxy.admin.listener import Listener
-from proxy.admin.refused import Refused
+from proxy.admin.rejections import RejectionLog
+from proxy.admin.request_limits import RequestLimits
+from proxy.admin.server import Connections, Listener
 from proxy.config.admin import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.loop_time import later
@@ -21,8 +20,8 @@ from tests.proxy.loop_time import later
 BLOCKS = "/sluice/blocks"
 
 
-def request_bounds(**access: Any) -> RequestBounds:
-    return RequestBounds(AdminAccess.model_validate(access), Refused(Counter(), lambda: 0), lambda: 0)
+def request_bounds(**access: Any) -> RequestLimits:
+    return RequestLimits(AdminAccess.model_validate(access), RejectionLog(Counter(), lambda: 0), lambda: 0)
 
 
 async def statuses(admin: Admin, number: int, path: str = "/healthz") -> list[int]:
@@ -59,7 +58,7 @@ async def test_paths_that_are_not_there_and_wrong_tokens_count_too(make_admin, t
 
 
 async def test_each_address_has_a_rate_of_its_own_and_the_table_of_them_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr("proxy.admin.bounds.MOST_CALLERS", 50)
+    monkeypatch.setattr("proxy.admin.request_limits.MOST_CALLERS", 50)
     bounds = request_bounds(rate="1/h", burst=1)
     for number in range(200):
         for expected in (200, 429):
@@ -116,7 +115,7 @@ async def test_a_whole_policy_set_has_a_bound_of_its_own(make_admin, *, packed: 
 async def test_of_two_large_sets_at_once_the_second_is_to_come_again_and_small_ones_pass() -> None:
     counts: Counter[str] = Counter()
     access = AdminAccess.model_validate({"max_body": 100})
-    bounds = RequestBounds(access, Refused(counts, lambda: 0), lambda: 0)
+    bounds = RequestLimits(access, RejectionLog(counts, lambda: 0), lambda: 0)
     begun, end = asyncio.Event(), asyncio.Event()
 
     async def apply(request: web.Request) -> web.Response:
@@ -187,8 +186,8 @@ def test_when_to_come_again_is_said_in_whole_seconds(rate: str, seconds: int) ->
 
 async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobodys_fault() -> None:
     counts: Counter[str] = Counter()
-    refused = Refused(counts, lambda: 0)
-    bounds = RequestBounds(AdminAccess.model_validate({"request_timeout": "30s"}), refused, lambda: 0)
+    refused = RejectionLog(counts, lambda: 0)
+    bounds = RequestLimits(AdminAccess.model_validate({"request_timeout": "30s"}), refused, lambda: 0)
 
     async def takes_longer(_request: web.Request) -> web.Response:
         await later(60)

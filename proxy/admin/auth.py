@@ -1,0 +1,348 @@
+"""Authentication of the admin address: everybody may use it, or clients with a token, a client certificate, or both.
+
+The tokens are in a file: name → {access: read|write, token: …}. The names of certificates are their common names.
+"""
+
+import hashlib
+import hmac
+import ssl
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import structlog
+import yaml
+from aiohttp import web
+
+from proxy.admin.browser_guard import READING, BrowserGuard
+from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
+from proxy.config.admin import AdminAccess, AdminTls
+from proxy.config.model import ConfigError
+from proxy.config.yaml_file import parse_yaml
+from proxy.files import read_file, reopenable
+
+LONGEST_NAME = 100
+SHORTEST = 16
+LONGEST = 512
+MOST_TOKENS = 1000
+"""All of them are looked at for each request."""
+_MOST_BYTES = 1024 * 1024
+"""As many holders, each with the longest name and token, have half of it."""
+ANONYMOUS = "anonymous"
+"""The name of callers where no token is needed."""
+_TOKENS_KEY = "admin_access.tokens"
+
+Access = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who a token was given to, and what it opens."""
+
+    name: str
+    access: Access
+    digest: bytes
+
+
+class Tokens:
+    """Those who hold a token. Only digests are kept.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: If it cannot be used, with every problem. No token is ever shown.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._holders = read_tokens(path)
+
+    def find(self, token: str) -> Holder | None:
+        """Who holds `token`. How long it takes tells nothing of it: digests are compared, always all of them."""
+        digest, found = _digest(token), None
+        for holder in self._holders:
+            if hmac.compare_digest(holder.digest, digest):
+                found = holder
+        return found
+
+
+def read_tokens(path: Path) -> tuple[Holder, ...]:
+    """The holders that a file names.
+
+    Raises:
+        ConfigError: With every problem, each naming key, file, holder and remedy.
+    """
+    values = _parsed(path)
+    problems = [f"{_TOKENS_KEY}: {path}: {problem}" for problem in _problems(values)]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(Holder(name, entry["access"], _digest(entry["token"])) for name, entry in values.items())
+
+
+def warn_if_others_read(path: Path, key: str) -> None:
+    """A secret that other users of the machine can read gets a warning.
+
+    No more than that, because Kubernetes mounts secrets so unless told otherwise, where nobody else is.
+    """
+    if path.stat().st_mode & stat.S_IROTH:
+        structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        mode = path.stat().st_mode
+        text = read_file(path, _MOST_BYTES)
+    except OSError as error:
+        raise ConfigError([f"{_TOKENS_KEY}: {path}: cannot be read: {error.strerror}"]) from None
+    if mode & stat.S_IWOTH:
+        raise ConfigError([f"{_TOKENS_KEY}: {path}: others can write it, and so give themselves access: chmod o-w"])
+    warn_if_others_read(path, _TOKENS_KEY)
+    try:
+        return parse_yaml(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError([f"{_TOKENS_KEY}: {path}: {_without_content(error)}"]) from None
+
+
+def _without_content(error: Exception) -> str:
+    """What PyYAML says shows what stands around the mistake: here, a secret."""
+    mark = getattr(error, "problem_mark", None)
+    where = f" at line {mark.line + 1}" if mark else ""
+    return f"is not YAML{where}, or a name stands there twice"
+
+
+def _problems(values: Any) -> Iterator[str]:
+    if not isinstance(values, dict) or not values:
+        yield "names nobody; write NAME: {access: read, token: TOKEN}, access: write for who may change something"
+        return
+    if len(values) > MOST_TOKENS:
+        yield f"names {len(values)} holders, at most {MOST_TOKENS} are served"
+        return
+    seen: dict[str, str] = {}
+    for name, entry in values.items():
+        shown = str(name)[:LONGEST_NAME]
+        yield from (f"{shown!r}: {problem}" for problem in _problems_of(name, entry))
+        token = entry.get("token") if isinstance(entry, dict) else None
+        if isinstance(token, str) and seen.setdefault(token, shown) != shown:
+            yield f"{shown!r}: token: is that of {seen[token]!r}, too; give each its own"
+
+
+def _problems_of(name: Any, entry: Any) -> Iterator[str]:
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+        yield f"write the name as text in one line of 1 to {LONGEST_NAME} characters"
+    if name == ANONYMOUS:
+        yield "is the name of callers without a token; choose another"
+    if not isinstance(entry, dict) or set(entry) != {"access", "token"}:
+        yield "write {access: read, token: TOKEN}, these two keys and no other"
+        return
+    if entry["access"] not in get_args(Access):
+        yield f"access: {str(entry['access'])[:50]!r}: is neither read nor write"
+    if not _is_token(entry["token"]):
+        yield (
+            f"token: write text of {SHORTEST} to {LONGEST} ASCII characters without blanks; "
+            "`openssl rand -hex 32` makes one"
+        )
+
+
+def _is_token(token: Any) -> bool:
+    if not isinstance(token, str) or not SHORTEST <= len(token) <= LONGEST:
+        return False
+    return token.isascii() and token.isprintable() and " " not in token
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+_TLS_KEY = "admin_access.tls"
+
+
+def tls_context(tls: AdminTls) -> ssl.SSLContext:
+    """What connections are made with, from the files as they are now.
+
+    A caller may come without a certificate as far as TLS goes, so that probes can ask for health; who comes with one
+    that `client_ca` has not signed is not let in.
+
+    Raises:
+        ConfigError: With every file that cannot be used, each with its key.
+    """
+    paths = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+    names: dict[str, str] = {}
+    problems = []
+    with ExitStack() as opened:
+        for key, path in paths.items():
+            try:
+                names |= {key: opened.enter_context(reopenable(path))} if path else {}
+            except OSError as error:
+                problems.append(f"{_TLS_KEY}.{key}: {path}: cannot be read: {error.strerror}")
+        if problems:
+            raise ConfigError(problems)
+        warn_if_others_read(tls.key, f"{_TLS_KEY}.key")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _load_own(context, tls, names["certificate"], names["key"])
+        if tls.client_ca is not None:
+            _load_client_ca(context, tls.client_ca, names["client_ca"])
+    return context
+
+
+def common_name(certificate: Mapping[str, Any]) -> str | None:
+    """The name of a caller by his certificate, as `getpeercert` gives it; None if that has not exactly one."""
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    if len(names) != 1 or not 1 <= len(names[0]) <= LONGEST_NAME or not names[0].isprintable():
+        return None
+    return str(names[0])
+
+
+def _load_own(context: ssl.SSLContext, tls: AdminTls, certificate: str, key: str) -> None:
+    """With a password that is wrong, because without any OpenSSL would ask the terminal."""
+    try:
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        what = f"{tls.certificate} and key {tls.key} are not a PEM certificate and its private key without a password"
+        raise ConfigError([f"{_TLS_KEY}.certificate: {what} ({_reason(error)})"]) from None
+
+
+def _load_client_ca(context: ssl.SSLContext, path: Path, opened: str) -> None:
+    try:
+        context.load_verify_locations(opened)
+    except ssl.SSLError as error:
+        raise ConfigError([f"{_TLS_KEY}.client_ca: {path}: is not a PEM certificate ({_reason(error)})"]) from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or "cannot be loaded").lower().replace("_", " ")
+
+
+ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
+"""Probes have neither tokens nor certificates."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request.
+
+    Args:
+        name: The token's, else the common name of the certificate, else `anonymous`.
+        address: Whence.
+        access: What he may do.
+    """
+
+    name: str
+    address: str
+    access: Access
+
+
+CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
+"""`request[CALLER]` is there in every handler of the admin address."""
+
+
+class Authenticator:
+    """Every lock that is configured has to be opened: with tokens and client certificates, both are needed.
+
+    Args:
+        access: Which locks there are.
+        refused: Told of those who are refused.
+        name: The host of `admin`, by which it may be asked.
+
+    Raises:
+        ConfigError: If a file cannot be used, with file and key.
+    """
+
+    def __init__(self, access: AdminAccess, refused: RejectionLog, name: str = "localhost") -> None:
+        self._access = access
+        self._refused = refused
+        self._context, self._tokens = _keys(access)
+        is_open = access.tokens is None and access.tls is None
+        self._pages = BrowserGuard((name.lower(), *access.hosts) if is_open else None)
+        self._needs_certificate = access.tls is not None and access.tls.client_ca is not None
+        self._read_only = frozenset(access.tls.read_only if access.tls else ())
+        self._write = access.tls.write if access.tls else None
+
+    def context(self) -> ssl.SSLContext | None:
+        """For the next connection; None for one without TLS."""
+        return self._context
+
+    def read_again(self) -> Callable[[], None]:
+        """Read tokens and certificates again, which takes a while with many: in a thread.
+
+        Returns:
+            What has them count from then on, for the next request and the next connection.
+
+        Raises:
+            ConfigError: If a file cannot be used.
+        """
+        context, tokens = _keys(self._access)
+
+        def take() -> None:
+            self._context, self._tokens = context, tokens
+
+        return take
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who may do what he asks for, and say who it is."""
+        try:
+            request[CALLER] = self._caller(request)
+        except CallerRefusedError as error:
+            self._refused.count(error.why, str(error), request.remote or "?")
+            answer = refusal(error.status, str(error))
+            if error.status == web.HTTPUnauthorized.status_code:
+                answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
+        return await handler(request)
+
+    def _caller(self, request: web.Request) -> Caller:
+        address = request.remote or "?"
+        resource = request.match_info.route.resource
+        if resource is not None and resource.canonical in ALWAYS_OPEN:
+            return Caller(ANONYMOUS, address, "read")
+        self._pages.check(request)
+        keys: list[tuple[str, Access]] = []
+        if self._tokens is not None:
+            keys.append(_by_token(request, self._tokens))
+        if self._needs_certificate:
+            keys.append(self._by_certificate(request.get_extra_info("peercert")))
+        name = keys[0][0] if keys else ANONYMOUS
+        access: Access = "read" if any(each == "read" for _, each in keys) else "write"
+        if access == "read" and request.method not in READING:
+            raise CallerRefusedError(
+                403, Rejection.READ_ONLY, f"{name} may only read: {request.method} needs write access"
+            )
+        return Caller(name, address, access)
+
+    def _by_certificate(self, certificate: Mapping[str, Any] | None) -> tuple[str, Access]:
+        if not certificate:
+            raise CallerRefusedError(
+                401, Rejection.MISSING, "a client certificate is needed here (admin_access.tls.client_ca)"
+            )
+        name = common_name(certificate)
+        if name is None:
+            raise CallerRefusedError(
+                401, Rejection.WRONG, "the client certificate must have one common name (CN) in its subject"
+            )
+        may_write = name not in self._read_only if self._write is None else name in self._write
+        return name, "write" if may_write else "read"
+
+
+def _keys(access: AdminAccess) -> tuple[ssl.SSLContext | None, Tokens | None]:
+    context = tls_context(access.tls) if access.tls else None
+    return context, Tokens(access.tokens) if access.tokens else None
+
+
+def _by_token(request: web.Request, tokens: Tokens) -> tuple[str, Access]:
+    said = request.headers.getall("Authorization", [])
+    if not said:
+        raise CallerRefusedError(401, Rejection.MISSING, "a token is needed here: Authorization: Bearer TOKEN")
+    scheme, _, token = said[0].partition(" ")
+    if len(said) > 1 or scheme.lower() != "bearer":
+        raise CallerRefusedError(401, Rejection.WRONG, "write one header Authorization: Bearer TOKEN")
+    holder = tokens.find(token.strip())
+    if holder is None:
+        raise CallerRefusedError(401, Rejection.WRONG, "this token is not known here")
+    return holder.name, holder.access

@@ -1,0 +1,466 @@
+"""The part of Pulsar's admin REST that `pulsar-admin` uses to set limits.
+
+These are publish, dispatch and subscribe rates of namespaces, topics and subscriptions, resource groups and what is
+attached to them, and the broker's dynamic configuration, as far as its keys are limits. Paths, bodies and answers are
+those of a 4.0.8 broker, seen at work; where Sluice answers otherwise, its test says why.
+
+Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from limiter.levels import About, Setting
+from limiter.rates import DIRECTIONS, Direction, Limit
+from protocol.topic_name import TopicName, is_entity, parse_topic
+from proxy.admin.handlers import (
+    NOTHING,
+    Either,
+    RequestRefusedError,
+    Text,
+    answering,
+    caller_of,
+    described,
+    json_text,
+    shown,
+)
+from proxy.blocking.rules import MOST_NAME
+from proxy.config.values import LONGEST_PART
+from proxy.policies.bodies import (
+    DispatchRate,
+    PublishRate,
+    ResourceGroup,
+    SubscribeRate,
+    kept_as_pulsar_s,
+    own_group,
+    pulsar_body,
+    pulsar_group,
+    read_body,
+)
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key
+from proxy.policies.layers import DYNAMIC_KEYS, Layer, read_dynamic
+from proxy.policies.service import PolicyService
+from proxy.policies.state import to_set_numbers
+
+_LETTERS = "[-=:.A-Za-z0-9_]+"
+_NAMES = (
+    Text(name="domain", meaning="persistent or non-persistent", words=("persistent", "non-persistent")),
+    Text(name="tenant", meaning="a tenant", longest=LONGEST_PART, pattern=_LETTERS),
+    Text(name="namespace", meaning="a namespace of the tenant", longest=LONGEST_PART, pattern=_LETTERS),
+    Text(name="topic", meaning="a topic of the namespace, without partition", longest=LONGEST_PART),
+    Text(name="subscription", meaning="a subscription of the topic", longest=MOST_NAME),
+    Text(name="group", meaning="a resource group", longest=MOST_NAME),
+    Text(name="name", meaning="a key of the dynamic configuration", words=tuple(sorted(DYNAMIC_KEYS))),
+    Text(name="value", meaning="a whole number; 0 and below mean no limit", longest=20, pattern="-?[0-9]{1,19}"),
+)
+PATH_NAMES = {name.name: name for name in _NAMES}
+"""What stands in the paths."""
+_OF_A_PARTITION = "Not allowed to set/get topic policy for a partition"
+
+
+def namespace_in(request: web.Request) -> str:
+    """`tenant/namespace`.
+
+    Raises:
+        RequestRefusedError: If Pulsar does not take such names.
+    """
+    parts = request.match_info["tenant"], request.match_info["namespace"]
+    if not all(len(part) <= LONGEST_PART and is_entity(part) for part in parts):
+        raise RequestRefusedError(412, "Namespace name is not valid")
+    return "/".join(parts)
+
+
+def topic_in(request: web.Request) -> TopicName:
+    """A whole topic.
+
+    Raises:
+        RequestRefusedError: If it is none, or one partition.
+    """
+    namespace, local = namespace_in(request), request.match_info["topic"]
+    _check_line("Topic", local)
+    topic = parse_topic(f"{request.match_info['domain']}://{namespace}/{local}")
+    if topic.partition >= 0:
+        raise RequestRefusedError(412, f"{_OF_A_PARTITION}: set it for {topic.partitioned}")
+    return topic
+
+
+def subscription_in(request: web.Request) -> str:
+    """A subscription.
+
+    Raises:
+        RequestRefusedError: If it is none.
+    """
+    return _check_line("Subscription", request.match_info["subscription"], MOST_NAME)
+
+
+def group_in(request: web.Request) -> str:
+    """A resource group; of its name a broker checks nothing at all.
+
+    Raises:
+        RequestRefusedError: If it is none.
+    """
+    return _check_line("ResourceGroup", request.match_info["group"], MOST_NAME)
+
+
+def _check_line(what: str, name: str, most: int = LONGEST_PART) -> str:
+    """Names of subscriptions and groups are as long as the configuration takes them, so that all can be exported."""
+    if len(name) > most or not name.isprintable():
+        raise RequestRefusedError(412, f"{what} name is not valid: more than {most} characters, or not in one line")
+    return name
+
+
+_NAMESPACES = "/admin/v2/namespaces/{tenant}/{namespace}"
+_TOPICS = "/admin/v2/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}"
+_BODIES: dict[About, type[PublishRate | DispatchRate | SubscribeRate]] = {
+    "publish": PublishRate,
+    "dispatch": DispatchRate,
+    "subscribe": SubscribeRate,
+}
+_APPLIED = Either(name="applied", meaning="true: what is in force, wherever it was set", words=("false", "true"))
+_GLOBAL = Either(name="isGlobal", meaning="true: the global value (of topics)", words=("false", "true"))
+_REFUSES = (404, 412)
+Candidates = tuple[PolicyTarget, ...]
+"""Where a value can be written that applies, the narrowest first. The first is the one that is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One path, and what is behind it.
+
+    Args:
+        path: Of the REST.
+        about: Which rate.
+        candidates: Of a request.
+        unset: Status of the answer where nothing is set, as a broker gives it.
+    """
+
+    path: str
+    about: About
+    candidates: Callable[[web.Request], Candidates]
+    unset: int = 200
+
+
+def _of_namespace(about: About, narrow: Setting, broad: Setting) -> Callable[[web.Request], Candidates]:
+    return lambda request: ((about, narrow, namespace_in(request)), (about, broad, ""))
+
+
+def _of_topic(about: About) -> Callable[[web.Request], Candidates]:
+    def candidates(request: web.Request) -> Candidates:
+        topic = topic_in(request)
+        return (
+            (about, Setting.TOPIC, topic.full),
+            (about, Setting.TOPIC_OF_NAMESPACE, topic.namespace_name),
+            (about, Setting.TOPIC_OF_BROKER, ""),
+        )
+
+    return candidates
+
+
+def _of_each_subscription(request: web.Request) -> Candidates:
+    topic = topic_in(request)
+    return (
+        ("dispatch", Setting.SUBSCRIPTION_OF_TOPIC, topic.full),
+        ("dispatch", Setting.SUBSCRIPTION_OF_NAMESPACE, topic.namespace_name),
+        ("dispatch", Setting.SUBSCRIPTION_OF_BROKER, ""),
+    )
+
+
+def _of_subscription(request: web.Request) -> Candidates:
+    own: PolicyTarget = ("dispatch", Setting.SUBSCRIPTION, f"{subscription_in(request)}@{topic_in(request).full}")
+    return (own, *_of_each_subscription(request))
+
+
+_TOPIC, _SUBSCRIPTION = Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE
+_EACH_TOPIC, _EACH_SUBSCRIPTION = Setting.TOPIC_OF_BROKER, Setting.SUBSCRIPTION_OF_BROKER
+RESOURCES = (
+    Resource(f"{_NAMESPACES}/publishRate", "publish", _of_namespace("publish", _TOPIC, _EACH_TOPIC)),
+    Resource(f"{_NAMESPACES}/dispatchRate", "dispatch", _of_namespace("dispatch", _TOPIC, _EACH_TOPIC)),
+    Resource(
+        f"{_NAMESPACES}/subscriptionDispatchRate",
+        "dispatch",
+        _of_namespace("dispatch", _SUBSCRIPTION, _EACH_SUBSCRIPTION),
+    ),
+    Resource(f"{_NAMESPACES}/subscribeRate", "subscribe", _of_namespace("subscribe", _TOPIC, _EACH_TOPIC)),
+    Resource(f"{_TOPICS}/publishRate", "publish", _of_topic("publish"), unset=204),
+    Resource(f"{_TOPICS}/dispatchRate", "dispatch", _of_topic("dispatch")),
+    Resource(f"{_TOPICS}/subscriptionDispatchRate", "dispatch", _of_each_subscription),
+    Resource(f"{_TOPICS}/subscribeRate", "subscribe", _of_topic("subscribe")),
+    Resource(f"{_TOPICS}/{{subscription}}/dispatchRate", "dispatch", _of_subscription),
+)
+
+
+class RateRest:
+    """Serves one of them.
+
+    Args:
+        service: Where the values are.
+        resource: Which one.
+    """
+
+    def __init__(self, service: PolicyService, resource: Resource) -> None:
+        self._service = service
+        self._resource = resource
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        path, body = self._resource.path, _BODIES[self._resource.about]
+        found = {self._resource.unset: NOTHING, 200: body}
+        get = described(found, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
+        post = described({204: NOTHING}, query=(_GLOBAL,), body=body | None, refuses=(*_REFUSES, 415), needs_body=False)
+        delete = described({204: NOTHING}, query=(_GLOBAL,), refuses=_REFUSES)
+        return [
+            web.get(path, get(answering(self.get))),
+            web.post(path, post(answering(self.post))),
+            web.delete(path, delete(answering(self.delete))),
+        ]
+
+    async def get(self, request: web.Request) -> web.Response:
+        """What is set here, empty for nothing; with `applied=true`, what applies here, wherever it is set."""
+        candidates = self._resource.candidates(request)
+        if _flag(request, _APPLIED):
+            return self._answer(self._applied(candidates))
+        if _flag(request, _GLOBAL):
+            return self._answer(self._body(Layer.GLOBAL, candidates[0]))
+        return self._answer(self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0]))
+
+    async def post(self, request: web.Request) -> web.Response:
+        """Set it, live; no body takes it back, as with Pulsar."""
+        place, text = self._resource.candidates(request)[0], await json_text(request)
+        kept = kept_as_pulsar_s(read_body(text, _BODIES[self._resource.about])) if text else None
+        return await self._change(request, place, kept)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Take back what was set here; the file's value, if there is one, holds again."""
+        return await self._change(request, self._resource.candidates(request)[0], None)
+
+    async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
+        key = rate_key(*place, is_global=_flag(request, _GLOBAL))
+        await self._service.change({key: kept}, caller_of(request))
+        return web.Response(status=204)
+
+    def _answer(self, body: msgspec.Struct | None) -> web.Response:
+        return web.Response(status=self._resource.unset) if body is None else shown(body)
+
+    def _applied(self, candidates: Candidates) -> msgspec.Struct | None:
+        """What limits here; where nothing does, the narrowest value that is set, as it was written."""
+        values = [(place, self._service.layers.policies.get(*place)) for place in candidates]
+        found = [(place, value) for place, value in values if value]
+        for place, value in sorted(found, key=lambda one: not one[1].limit):
+            layer = Layer[value.origin.upper()]
+            return self._body(layer, place) or _BODIES[self._resource.about].of(value.limit)
+        return self._nothing()
+
+    def _body(self, layer: Layer, place: PolicyTarget) -> msgspec.Struct | None:
+        value = self._service.layers.written(layer, place)
+        if value is None:
+            return None
+        if layer in {Layer.REST, Layer.GLOBAL}:
+            key = rate_key(*place, is_global=layer is Layer.GLOBAL)
+            kept = self._service.read(key)
+            return pulsar_body(key, kept) if kept is not None else None
+        return _BODIES[self._resource.about].of(value.limit)
+
+    def _nothing(self) -> msgspec.Struct | None:
+        """What a broker says applies where nothing is set anywhere: its own configuration's zeros."""
+        return None if self._resource.about == "publish" else _BODIES[self._resource.about].of(Limit())
+
+
+def refuse_replication() -> list[web.RouteDef]:
+    """Rates of replication are the broker's: what replicates does not pass Sluice."""
+
+    @described({}, refuses=_REFUSES)
+    @answering
+    async def refuse(_request: web.Request) -> web.Response:
+        """Not here: what replicates does not pass Sluice."""
+        raise RequestRefusedError(
+            412, "replication does not pass Sluice: set this rate at the broker's own admin address"
+        )
+
+    return [
+        route(f"{path}/replicatorDispatchRate", refuse)
+        for path in (_NAMESPACES, _TOPICS)
+        for route in (web.get, web.post, web.delete)
+    ]
+
+
+def _flag(request: web.Request, key: Either) -> bool:
+    """Whatever is not true is false, as with Pulsar."""
+    return request.query.get(key.name, "").lower() == "true"
+
+
+_GROUPS = "/admin/v2/resourcegroups"
+_OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
+
+
+class ResourceGroupRest:
+    """Serves them.
+
+    Args:
+        service: Where they are.
+    """
+
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        one, attached = f"{_GROUPS}/{{group}}", f"{_OF_NAMESPACE}/{{group}}"
+        return [
+            web.get(_GROUPS, answering(self.list)),
+            web.get(one, answering(self.get)),
+            web.put(one, answering(self.put)),
+            web.delete(one, answering(self.delete)),
+            web.get(_OF_NAMESPACE, answering(self.attached)),
+            web.post(attached, answering(self.attach)),
+            web.delete(_OF_NAMESPACE, answering(self.detach)),
+        ]
+
+    @described({200: tuple[str, ...]})
+    async def list(self, _request: web.Request) -> web.Response:
+        """The names of all."""
+        return shown(sorted(self._service.groups()))
+
+    @described({200: ResourceGroup}, refuses=(404, 412))
+    async def get(self, request: web.Request) -> web.Response:
+        """One group's rates; what is not limited is -1."""
+        return shown(_filled(self._found(group_in(request))))
+
+    @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False)
+    async def put(self, request: web.Request) -> web.Response:
+        """Make a group or change it: rates that the body leaves out stay as they are."""
+        name = group_in(request)
+        body = read_body(await json_text(request) or b"{}", ResourceGroup)
+        await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request))
+        return web.Response(status=204)
+
+    @described({204: NOTHING}, refuses=(404, 412))
+    async def delete(self, request: web.Request) -> web.Response:
+        """End a group to which nothing is attached; where there is none, a broker answers 500."""
+        name = group_in(request)
+        await self._service.rework(lambda: self._to_end(name), caller_of(request))
+        return web.Response(status=204)
+
+    @described({200: str}, refuses=(412,))
+    async def attached(self, request: web.Request) -> web.Response:
+        """The group that a namespace is attached to, without quotes; empty for none."""
+        group = self._service.layers.policies.groups_of_namespaces.get(namespace_in(request))
+        return shown(group) if group else web.Response()
+
+    @described({204: NOTHING}, refuses=(412,))
+    async def attach(self, request: web.Request) -> web.Response:
+        """Attach a namespace, live."""
+        key, name = _attachment(request), group_in(request)
+
+        def to_attach() -> dict[PolicyKey, str | None]:
+            if name not in self._service.groups():
+                raise RequestRefusedError(412, "ResourceGroup does not exist")
+            return {key: name}
+
+        await self._service.rework(to_attach, caller_of(request))
+        return web.Response(status=204)
+
+    @described({204: NOTHING}, refuses=(412,))
+    async def detach(self, request: web.Request) -> web.Response:
+        """Take back an attachment; the file's, if there is one, holds again."""
+        await self._service.change({_attachment(request): None}, caller_of(request))
+        return web.Response(status=204)
+
+    def _to_end(self, name: str) -> dict[PolicyKey, str | None]:
+        key = PolicyKey(PolicyKind.GROUP, "", name)
+        self._found(name)
+        if self._service.read(key) is None:
+            raise RequestRefusedError(412, "ResourceGroup stands in the configuration file: take it out there")
+        if self._service.is_attached(name) and name not in self._service.groups_of_file():
+            raise RequestRefusedError(412, "ResourceGroup is in use")
+        return {key: None}
+
+    def _found(self, name: str) -> ResourceGroup:
+        kept = self._service.read(PolicyKey(PolicyKind.GROUP, "", name))
+        if kept is not None and own_group(kept) is None:
+            return read_body(kept, ResourceGroup)
+        if name not in self._service.groups():
+            raise RequestRefusedError(404, "ResourceGroup does not exist")
+        return pulsar_group({place[0]: self._limit(place) for place in _places(name)})
+
+    def _limit(self, place: PolicyTarget) -> Limit | None:
+        value = self._service.layers.policies.get(*place)
+        return value.limit if value else None
+
+
+def _attachment(request: web.Request) -> PolicyKey:
+    return PolicyKey(PolicyKind.ATTACHMENT, "namespace", namespace_in(request))
+
+
+def _places(name: str) -> list[tuple[Direction, Setting, str]]:
+    return [(direction, Setting.RESOURCE_GROUP, name) for direction in DIRECTIONS]
+
+
+def _filled(group: ResourceGroup) -> ResourceGroup:
+    said = {field: -1 if value is None else value for field, value in msgspec.structs.asdict(group).items()}
+    return msgspec.structs.replace(group, **said)
+
+
+_CONFIGURATION = "/admin/v2/brokers/configuration"
+
+
+class DynamicConfigRest:
+    """Serves it.
+
+    Args:
+        service: Where the values are.
+    """
+
+    def __init__(self, service: PolicyService) -> None:
+        self._service = service
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes, for aiohttp."""
+        return [
+            web.get(_CONFIGURATION, answering(self.names)),
+            web.get(f"{_CONFIGURATION}/values", answering(self.values)),
+            web.post(f"{_CONFIGURATION}/{{name}}/{{value}}", answering(self.update)),
+            web.delete(f"{_CONFIGURATION}/{{name}}", answering(self.delete)),
+        ]
+
+    @described({200: tuple[str, ...]})
+    async def names(self, _request: web.Request) -> web.Response:
+        """Every key that means something here."""
+        return shown(sorted(DYNAMIC_KEYS))
+
+    @described({200: dict[str, str]})
+    async def values(self, _request: web.Request) -> web.Response:
+        """The keys that are set, each as it was written."""
+        return shown(dict(sorted(self._service.dynamic.items())))
+
+    @described({200: NOTHING}, refuses=(412,))
+    async def update(self, request: web.Request) -> web.Response:
+        """Set a key, live; unlike a broker, which takes any text and goes on as before, it wants a number."""
+        name, value = request.match_info["name"], request.match_info["value"]
+        if name not in DYNAMIC_KEYS:
+            raise RequestRefusedError(412, "Can't update non-dynamic configuration")
+        try:
+            read_dynamic(name, value)
+        except ValueError as error:
+            raise RequestRefusedError(412, str(error)) from None
+        return await self._change(request, name, value)
+
+    @described({200: NOTHING}, refuses=(412,))
+    async def delete(self, request: web.Request) -> web.Response:
+        """Take a key back; the file's value holds again."""
+        name = request.match_info["name"]
+        if name not in DYNAMIC_KEYS:
+            raise RequestRefusedError(412, "Can't delete non-dynamic configuration")
+        return await self._change(request, name, None)
+
+    async def _change(self, request: web.Request, name: str, value: str | None) -> web.Response:
+        await self._service.change({PolicyKey(PolicyKind.DYNAMIC, "", name): value}, caller_of(request))
+        return web.Response(status=200)
+
+
+def pulsar_routes(service: PolicyService) -> list[web.RouteDef]:
+    """The routes, for aiohttp; those of replication come before what they would look like."""
+    rates = [route for resource in RESOURCES for route in RateRest(service, resource).routes()]
+    return [*refuse_replication(), *rates, *ResourceGroupRest(service).routes(), *DynamicConfigRest(service).routes()]
