@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from limiter.changes import Change
 from limiter.gate import Gate
 from limiter.journal import Journal
+from limiter.limiter import Limiter
 from limiter.limiters import Kept
 from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
 from proxy.admission import Admission
-from proxy.alarms import Alarms
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
@@ -20,6 +20,41 @@ from proxy.sessions.admittance import Admittance, NearAdmittance
 from proxy.sessions.engine import Engine
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 from proxy.sessions.leg import Leg
+
+
+class LimiterTimers:
+    """Wakes the gate when a limiter's tokens suffice again.
+
+    Args:
+        clock: Monotonic nanoseconds.
+        counters: Told how late the timers were.
+    """
+
+    def __init__(self, clock: Callable[[], int], counters: Counters) -> None:
+        self._clock = clock
+        self._counters = counters
+        self._timers: dict[Limiter, asyncio.TimerHandle] = {}
+        self._gate: Gate | None = None
+
+    def connect(self, gate: Gate) -> None:
+        """Set whom to wake."""
+        self._gate = gate
+
+    def wake_at(self, limiter: Limiter, at_ns: int) -> None:
+        """Call `gate.serve` for `limiter` at that time, and not at the one said before."""
+        known = self._timers.pop(limiter, None)
+        if known is not None:
+            known.cancel()
+        delay = max(0, at_ns - self._clock()) / 1e9
+        loop = asyncio.get_running_loop()
+        self._timers[limiter] = loop.call_later(delay, self._ring, limiter, at_ns)
+
+    def _ring(self, limiter: Limiter, at_ns: int) -> None:
+        now = self._clock()
+        self._timers.pop(limiter, None)
+        self._counters.timer_fired(now - at_ns)
+        assert self._gate is not None, "connect() comes first"
+        self._gate.serve(limiter, now)
 
 
 class NearEngine(Engine):
@@ -49,10 +84,10 @@ class NearEngine(Engine):
     ) -> None:
         super().__init__(config, counters, clock)
         self.journal = Journal(activity)
-        alarms = Alarms(clock, counters)
+        alarms = LimiterTimers(clock, counters)
         self.gate = Gate(alarms.wake_at, self.journal)
         alarms.connect(self.gate)
-        rehearsals = Alarms(clock, counters)
+        rehearsals = LimiterTimers(clock, counters)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         observer = Observer(rehearsals.wake_at, self.journal, budget)
         rehearsals.connect(observer.gate)

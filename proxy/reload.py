@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from proxy.collector import let_go, paused_collector
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.observe.counters import Counters
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
+from proxy.runtime import let_go, paused_collector
 
 LIVE = frozenset({"limits", "blocks"})
 """Keys whose values change without a restart."""

@@ -6,12 +6,10 @@ import signal
 import structlog
 import uvloop
 
-from proxy.collector import Searches, keep_for_ever, paused_collector
 from proxy.config.watching import changes_of
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.runtime import be_scheduled, set_up_runtime
+from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.serve import Proxy, Source
-from proxy.tasks import Tasks
 
 
 def run(source: Source) -> None:

@@ -38,9 +38,9 @@ from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader
+from proxy.runtime import Tasks
 from proxy.server import Server
 from proxy.sessions.session_log import SessionLog
-from proxy.tasks import Tasks
 from proxy.workers.supervisor import Supervisor
 
 

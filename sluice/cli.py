@@ -8,12 +8,12 @@ import compliance.commands
 import compliance.stream.commands
 import loadgen.commands
 import protocol.scanner
-import proxy.blocking.commands
-import proxy.commands
-import proxy.console.commands
-import proxy.doctor.commands
-import proxy.importing.commands
-import proxy.policies.commands
+import proxy.cli.blocks
+import proxy.cli.doctor
+import proxy.cli.importing
+import proxy.cli.policies
+import proxy.cli.serving
+import proxy.cli.top
 
 app = typer.Typer(
     name="sluice",
@@ -22,19 +22,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(proxy.commands.serve)
-app.command()(proxy.commands.check)
-app.command()(proxy.console.commands.top)
-app.command()(proxy.blocking.commands.block)
-app.command()(proxy.blocking.commands.unblock)
-app.command()(proxy.blocking.commands.blocks)
-app.command()(proxy.doctor.commands.doctor)
-app.command()(proxy.policies.commands.explain)
-app.command()(proxy.policies.commands.export)
-app.command()(proxy.policies.commands.apply)
-app.command()(proxy.policies.commands.diff)
-app.command()(proxy.policies.commands.audit)
-app.command("import")(proxy.importing.commands.import_limits)
+app.command()(proxy.cli.serving.serve)
+app.command()(proxy.cli.serving.check)
+app.command()(proxy.cli.top.top)
+app.command()(proxy.cli.blocks.block)
+app.command()(proxy.cli.blocks.unblock)
+app.command()(proxy.cli.blocks.blocks)
+app.command()(proxy.cli.doctor.doctor)
+app.command()(proxy.cli.policies.explain)
+app.command()(proxy.cli.policies.export)
+app.command()(proxy.cli.policies.apply)
+app.command()(proxy.cli.policies.diff)
+app.command()(proxy.cli.policies.audit)
+app.command("import")(proxy.cli.importing.import_limits)
 app.command()(loadgen.commands.broker)
 app.command()(loadgen.commands.load)
 app.command()(compliance.commands.report)

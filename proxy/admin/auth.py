@@ -19,9 +19,9 @@ from aiohttp import web
 
 from proxy.admin.browser_guard import READING, BrowserGuard
 from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
-from proxy.config.admin import AdminAccess, AdminTls
 from proxy.config.model import ConfigError
-from proxy.config.yaml_file import parse_yaml
+from proxy.config.sections import AdminAccess, AdminTls
+from proxy.config.sources import parse_yaml
 from proxy.files import read_file, reopenable
 
 LONGEST_NAME = 100

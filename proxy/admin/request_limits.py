@@ -11,7 +11,7 @@ from limiter.networks import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.admin.rejections import Rejection, RejectionLog, refusal
 from proxy.admin.server import connection_of
-from proxy.config.admin import AdminAccess
+from proxy.config.sections import AdminAccess
 
 MOST_CALLERS = 10_000
 """Addresses whose rates are remembered."""

@@ -16,7 +16,7 @@ from aiohttp import web
 from proxy.admin.rejections import Rejection, RejectionLog
 from proxy.brokers.targets import split_address
 from proxy.observe.operator_log import admin_logger
-from proxy.tasks import Tasks
+from proxy.runtime import Tasks
 
 GRACE_S = 1.0
 """Beyond the time of a request, in which whoever took too long can be told."""

@@ -9,19 +9,28 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from proxy.blocking.config import Block, each_once
-from proxy.config.access_log import AccessLog
-from proxy.config.admin import AdminAccess, open_to_all
-from proxy.config.admin_forward import AdminForward
-from proxy.config.admission import AdmissionBounds
-from proxy.config.dispatch import Dispatch
-from proxy.config.environment import read_environment
+from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
-from proxy.config.policies import PolicyStore
-from proxy.config.problems import explain, kind_of
-from proxy.config.sources import Sources, given_by_flags, laid_over
+from proxy.config.sections import (
+    AccessLog,
+    AdminAccess,
+    AdminForward,
+    AdmissionBounds,
+    Dispatch,
+    PolicyStore,
+    open_to_all,
+)
+from proxy.config.sources import (
+    Sources,
+    explain,
+    given_by_flags,
+    kind_of,
+    laid_over,
+    parse_yaml,
+    read_environment,
+    why_not_yaml,
+)
 from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
-from proxy.config.yaml_file import parse_yaml, why_not_yaml
 from proxy.files import MOST_CONFIG, read_file
 
 

@@ -4,19 +4,271 @@ python -m proxy.config.reference > docs/configuration.md
 python -m proxy.config.reference --yaml > docs/sluice.yaml
 """
 
+import re
 import sys
+import textwrap
+import types
 import typing
-from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
+import yaml
+from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config.environment import section_of
+from limiter.rates import NANOS_PER_SECOND
 from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.config.model import Config
-from proxy.config.words import default_of, type_of
-from proxy.config.yaml_page import commented_yaml
+from proxy.config.sources import parse_yaml, section_of
+from proxy.config.values import (
+    HostPort,
+    ListenAddress,
+    Name,
+    NamespaceName,
+    NetworkName,
+    TenantName,
+    WholeTopic,
+    read_count_rate,
+    read_rate,
+    read_size,
+    read_span,
+)
+
+_OF_READERS: Mapping[Any, tuple[str, str]] = {
+    read_size: ("size in bytes", "10MB"),
+    read_span: ("duration", "10s"),
+    read_rate: ("rate of bytes", "10MB/s"),
+    read_count_rate: ("rate", "500/s"),
+    ip_network: ("network", "10.0.0.0/8"),
+    "ListenAddress": ("HOST:PORT", "0.0.0.0:9100"),
+    "HostPort": ("HOST:PORT", "broker-1:6650"),
+    "TenantName": ("tenant", "acme"),
+    "NamespaceName": ("tenant/namespace", "acme/shop"),
+    "NetworkName": ("address or network", "10.0.0.0/8"),
+    "WholeTopic": ("topic", "persistent://acme/shop/orders"),
+    "Name": ("name", "orders"),
+}
+_OF_TYPES: Mapping[Any, tuple[str, Any]] = {
+    bool: ("true or false", True),
+    int: ("integer", 1000),
+    Path: ("path", "/etc/sluice/file"),
+    str: ("text", "text"),
+}
+_OF_KEYS: Mapping[str, Any] = {
+    "dir": "/var/log/sluice",
+    "store": "/var/lib/sluice/policies.db",
+    "retain_age": "7d",
+    "retain_size": "10GB",
+    "address_key": "/etc/sluice/address.key",
+    "tokens": "/etc/sluice/tokens.yaml",
+    "certificate": "/etc/sluice/tls.crt",
+    "key": "/etc/sluice/tls.key",
+    "client_ca": "/etc/sluice/ca.crt",
+    "url": "https://broker:8443",
+    "token": "/run/secrets/broker-token",
+    "ca": "/etc/sluice/broker-ca.crt",
+    "brokers": ["broker-*.example:8443"],
+    "read_only": ["grafana"],
+    "write": ["ops"],
+    "subscribe_rate_per_consumer": "5/30s",
+    "subscribe": "5/30s",
+    "peak_messages": "1000/s",
+    "peak_bytes": "20MB/s",
+    "blocks": [{"producer": "noisy", "namespace": "acme/shop", "reason": "floods since Tuesday"}],
+}
+"""Where one of its type would say little, or be wrong beside the others."""
+_NAMED = {
+    typing.get_args(alias)[1].func: name
+    for name, alias in {
+        "ListenAddress": ListenAddress,
+        "HostPort": HostPort,
+        "TenantName": TenantName,
+        "NamespaceName": NamespaceName,
+        "NetworkName": NetworkName,
+        "WholeTopic": WholeTopic,
+        "Name": Name,
+    }.items()
+}
+
+
+def type_of(field: FieldInfo) -> str:
+    """What is written at a key, with its unit and bounds."""
+    words = _words(field.annotation, field.metadata)[0]
+    bounds = [*_bounds(field.metadata)]
+    return ", ".join([words, *bounds])
+
+
+def default_of(field: FieldInfo) -> str | None:
+    """What holds where a key is left out, as it would be written; None for nothing."""
+    if field.is_required():
+        return None
+    value = field.get_default(call_default_factory=True, validated_data={})
+    readers = {getattr(part, "func", None) for part in field.metadata}
+    if value is None or value == ():
+        return None
+    if read_span in readers:
+        return f"{value:g}s"
+    if read_count_rate in readers:
+        return f"{value[0]}/{value[1] / NANOS_PER_SECOND:g}s".replace("/1s", "/s")
+    if read_size in readers:
+        return _size(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def example_of(name: str, field: FieldInfo) -> Any:
+    """What may be written at a key that has no default."""
+    return _OF_KEYS.get(name) or _words(field.annotation, field.metadata)[1]
+
+
+def name_example(annotation: Any) -> str:
+    """A name, for a section whose keys are names."""
+    return str(_words(typing.get_args(annotation)[0], ())[1])
+
+
+def _words(annotation: Any, metadata: Any) -> tuple[str, Any]:
+    if typing.get_origin(annotation) is Annotated:
+        annotation, *more = typing.get_args(annotation)
+        metadata = (*metadata, *more)
+    for part in metadata:
+        reader = getattr(part, "func", None)
+        found = _OF_READERS.get(_NAMED.get(reader, reader))
+        if found is not None:
+            return found
+    arguments = typing.get_args(annotation)
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return _words(arguments[0], ())
+    if typing.get_origin(annotation) is tuple:
+        words, example = _words(arguments[0], ())
+        return f"list: {words}", [example]
+    if typing.get_origin(annotation) is typing.Literal:
+        return " or ".join(arguments), arguments[0]
+    return _OF_TYPES.get(annotation, ("section", {}))
+
+
+def _bounds(metadata: Any) -> Iterator[str]:
+    for part in metadata:
+        if isinstance(part, Gt):
+            yield f"above {part.gt}"
+        elif isinstance(part, Ge):
+            yield f"from {part.ge}"
+        elif isinstance(part, Le):
+            yield f"up to {part.le}"
+
+
+def _size(value: int) -> str:
+    for unit, name in ((1024**2, "MiB"), (1024, "KiB")):
+        if value % unit == 0:
+            return f"{value // unit}{name}"
+    return str(value)
+
+
+_YAML_HEAD = """\
+## Sluice's configuration: every key with its meaning, its type, and its default.
+##
+## As it stands this file changes nothing: all of it is commented out. Take away the first # of a key and of the
+## sections around it, or of all lines. A key without a default shows an example. `sluice check --config FILE` names
+## every mistake.
+##
+## size in bytes   4096, 64KB, 10MB, 64KiB, 1GiB
+## duration        500ms, 1s, 5min, 2h, 1d (plain numbers are seconds)
+## rate            500 (a second), 500/s, 30/min, 5/30s; of bytes 10MB/s, 64KiB/s
+##
+## Each key can be given by an environment variable, too: SLUICE_LISTEN, and SLUICE_ACCESS_LOG__DIR for access_log.dir.
+## This file is made from the model in proxy/: python -m proxy.config.reference --yaml > docs/sluice.yaml
+"""
+_WIDTH = 116
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
+_FLOW = 10_000
+"""So wide that no list is broken into lines."""
+
+
+def commented_yaml() -> str:
+    """The file."""
+    blocks = ("".join(f"#{line}\n" for line in lines) for lines in _Page().keys(Config))
+    return "\n".join((_YAML_HEAD, *blocks))
+
+
+class _Page:
+    """The lines of each key; what a rate consists of stands at the first of its kind only."""
+
+    def __init__(self) -> None:
+        self._rates: dict[type[BaseModel], str] = {}
+
+    def keys(self, model: type[BaseModel], above: str = "") -> Iterator[list[str]]:
+        for name, field in model.model_fields.items():
+            yield list(self._key(f"{above}{name}", name, field))
+
+    def _key(self, path: str, name: str, field: FieldInfo) -> Iterator[str]:
+        section, by_name = section_of(field.annotation), _section_by_name(field.annotation)
+        if section is not None and issubclass(section, RateLimit):
+            yield from self._rate(path, name, field, section)
+        elif section is not None:
+            yield from _prose(field.description or _first_line(section))
+            yield f"{name}:"
+            yield from self._inside(section, f"{path}.")
+        elif by_name is not None:
+            example = name_example(field.annotation)
+            yield from _prose(field.description or _first_line(by_name), "by NAME; default: none")
+            yield f"{name}:"
+            yield f"  {_written(example)}:"
+            yield from ("  " + line for line in self._inside(by_name, f"{path}.NAME."))
+        else:
+            yield from _value(name, field)
+
+    def _inside(self, section: type[BaseModel], above: str) -> Iterator[str]:
+        for lines in self.keys(section, above):
+            yield from ("  " + line for line in lines)
+
+    def _rate(self, path: str, name: str, field: FieldInfo, section: type[BaseModel]) -> Iterator[str]:
+        if section in self._rates:
+            yield from _prose(field.description, f"a rate with the keys of {self._rates[section]}; default: none")
+            yield f"{name}: {{messages: 500/s, bytes: 10MB/s}}"
+            return
+        self._rates[section] = path
+        yield from _prose(field.description, "a rate; messages and bytes both hold if both are given; default: none")
+        yield f"{name}:"
+        yield from self._inside(section, f"{path}.")
+
+
+def _value(name: str, field: FieldInfo) -> Iterator[str]:
+    default = default_of(field)
+    told = "; must be given" if field.is_required() else f"; default: {default or 'none'}"
+    is_told = "default:" in (field.description or "")
+    yield from _prose(field.description, type_of(field) + told * (not is_told))
+    for entry in _entries(field):
+        yield from (f"  {line}" for line in entry)
+    example = example_of(name, field) if default is None else parse_yaml(default)
+    yield f"{name}: {_written(example)}"
+
+
+def _entries(field: FieldInfo) -> Iterator[list[str]]:
+    """Of a list of sections: what the keys of one are."""
+    if typing.get_origin(field.annotation) is tuple:
+        section = section_of(typing.get_args(field.annotation)[0])
+        for name, inner in section.model_fields.items() if section else ():
+            yield list(_prose(f"{name}: {inner.description}"))
+
+
+def _section_by_name(annotation: Any) -> type[BaseModel] | None:
+    return section_of(typing.get_args(annotation)[1]) if typing.get_origin(annotation) is dict else None
+
+
+def _first_line(section: type[BaseModel]) -> str:
+    return (section.__doc__ or "").partition("\n")[0]
+
+
+def _prose(*texts: str | None) -> Iterator[str]:
+    for text in texts:
+        plain = _LINK.sub(r"\1 in docs/\2", text or "")
+        yield from (f"# {line}" for line in textwrap.wrap(plain, _WIDTH - 12))
+
+
+def _written(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=_FLOW).removesuffix("...\n").strip()
+
 
 _HEAD = """\
 # Configuration

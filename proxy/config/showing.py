@@ -1,21 +1,137 @@
-"""The configuration as it comes out of file, environment and flags together, each value with where it was given.
+"""The configuration as text: as it comes out of file, environment and flags together, and as a file to be written.
 
-Values stand as they were written, so that nothing is lost on the way: what is shown makes the same configuration.
+Each value stands on a line of its own, with where it came from behind it:
+
+limits:
+  each_topic:
+    publish:
+      messages: 500  # maxPublishRatePerTopicInMessages=500
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
 
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from proxy.config.environment import section_of
 from proxy.config.limits import RateLimit
 from proxy.config.model import Config, Loaded
-from proxy.config.sources import Key
-from proxy.config.words import default_of
-from proxy.config.yaml_file import parse_yaml
-from proxy.config.yaml_text import Taken, yaml_text
+from proxy.config.reference import default_of
+from proxy.config.sources import Key, parse_yaml, section_of
+
+Value = str | int | float | bool | None | Sequence["Value"] | Mapping[str, "Value"]
+"""As YAML reads it; other values stand as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One value of the new configuration.
+
+    Args:
+        path: Its keys, outermost first: `("limits", "each_topic", "publish", "messages")`.
+        value: As the configuration writes it.
+        origin: The key and value that it came from.
+    """
+
+    path: tuple[str, ...]
+    value: Value
+    origin: str
+
+
+_BARE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9./:_+-]*[A-Za-z0-9/]|[A-Za-z0-9]")
+_PLAIN = re.compile(r"[a-z][A-Za-z]*(_[A-Za-z]+)*")
+_LONGEST_KEY = 1000
+"""Characters, its quotes included: a colon stands within 1,024 of where its key begins.
+
+Source: https://yaml.org/spec/1.2.2/ (implicit keys)
+"""
+_LONGEST_REMEMBERED = 4096
+"""Characters: 1,000 texts weigh no more than some megabytes."""
+_Tree = dict[str, "_Tree | Taken"]
+
+
+def yaml_text(heading: str, values: Iterable[Taken]) -> str:
+    """A YAML document of the values, under a comment.
+
+    Args:
+        heading: For people, in lines.
+        values: Each path once, and none within another.
+    """
+    tree: _Tree = {}
+    for taken in values:
+        section = tree
+        for key in taken.path[:-1]:
+            section = cast("_Tree", section.setdefault(key, {}))
+        section[taken.path[-1]] = taken
+    comment = "".join(f"# {line}\n" for line in heading.splitlines())
+    return comment + "".join(_lines(tree, 0))
+
+
+def _lines(tree: _Tree, depth: int) -> Iterator[str]:
+    for key, below in tree.items():
+        begun = _key(key, "  " * depth)
+        if isinstance(below, Taken):
+            yield f"{begun} {_value(below.value)}  # {below.origin}\n"
+        else:
+            yield f"{begun}\n"
+            yield from _lines(below, depth + 1)
+
+
+def _key(key: str, indent: str) -> str:
+    """With its colon; longer keys than _LONGEST_KEY have a line of their own, as YAML finds no colon behind them."""
+    written = _written(key)
+    return f"{indent}{written}:" if len(written) <= _LONGEST_KEY else f"{indent}? {written}\n{indent}:"
+
+
+def _value(value: Value) -> str:
+    return _text(value) if isinstance(value, str) else _in_line(value)
+
+
+def _key_in_line(key: str) -> str:
+    written = _written(key)
+    return written if len(written) <= _LONGEST_KEY else f"? {written} "
+
+
+def _in_line(value: Value) -> str:
+    """Within brackets, where text has fewer forms that need no quotes."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key_in_line(str(key))}: {_in_line(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_in_line, value))}]"
+    if isinstance(value, str):
+        return _written(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    number = str(value)
+    return number if isinstance(value, int | float) and parse_yaml(number) == value else _written(number)
+
+
+def _remembered(write: Callable[[str], str]) -> Callable[[str], str]:
+    """Files of 100,000 topics say the same few things."""
+    known = lru_cache(maxsize=1000)(write)
+    return lambda text: known(text) if len(text) <= _LONGEST_REMEMBERED else write(text)
+
+
+@_remembered
+def _text(text: str) -> str:
+    """Sizes, rates and addresses are read easier without quotes."""
+    return text if _BARE.fullmatch(text) and parse_yaml(text) == text else _written(text)
+
+
+@_remembered
+def _written(key: str) -> str:
+    """A key as YAML reads it back: names of topics and groups may hold anything, and `on` would be a truth value."""
+    if _PLAIN.fullmatch(key) and yaml.safe_load(key) == key:
+        return key
+    if key.isprintable():
+        return json.dumps(key, ensure_ascii=False)  # the same quotes; tens of times as fast
+    return str(yaml.safe_dump(key, default_style='"', width=float("inf"), allow_unicode=True)).rstrip("\n")
+
 
 _HEADING = "Made by `sluice check --show`: every value that is given, with where."
 _HEADING_OF_ALL = """\

@@ -17,9 +17,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from proxy.importing.found import ImportFailed
-from proxy.importing.values import shown
-from proxy.token_file import token_in
+from proxy.files import token_in
+from proxy.importing.keys import shown
+from proxy.importing.result import ImportFailed
 
 MOST_REQUESTS = 16
 """At once."""

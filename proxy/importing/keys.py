@@ -1,10 +1,18 @@
-"""Which keys of a broker's configuration are about limits, what they become here, and why others become nothing.
+"""A broker's own configuration keys: which are about limits, how their values are written, what they become here.
+
+Every key that cannot become a value of Sluice's configuration is told, with the reason.
 
 Source: org.apache.pulsar.broker.ServiceConfiguration of Pulsar 4.0
 """
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from proxy.config.showing import Taken, Value
+from proxy.importing.result import Found, ImportFailed, Left
 
 INT_MOST, LONG_MOST = 2**31 - 1, 2**63 - 1
 
@@ -171,3 +179,221 @@ DEFAULTS: dict[str, str | None] = {
     "resourceUsageTransportPublishIntervalInSecs": "60",
 }
 """What Pulsar 4.0 takes where nobody sets a key, None where the machine decides; of keys not here nothing, or 0."""
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
+_JAVA_BLANK = "".join(map(chr, range(33)))
+_MOST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key that a broker runs with.
+
+    Args:
+        key: Pulsar's name.
+        value: As it is written.
+        where: For people: the file and line, or the broker.
+    """
+
+    key: str
+    value: str
+    where: str
+
+    @property
+    def plain(self) -> str:
+        """The value as Pulsar takes it, without what Java calls white space around it; empty counts as not set."""
+        return self.value.strip(_JAVA_BLANK)
+
+    @property
+    def shown(self) -> str:
+        """`key=value`, for people."""
+        return f"{self.key}={shown(self.plain)}"
+
+    @property
+    def told(self) -> str:
+        """Where it stands and what it says."""
+        return f"{self.where}: {self.shown}"
+
+
+def one_line(name: str) -> str:
+    """A name as it is, unless it would not stay in its line."""
+    return name if name.isprintable() else repr(name)
+
+
+def shown(value: str) -> str:
+    """A value in one line of bounded length."""
+    text = one_line(value)
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+def read_number(text: str, most: int) -> int:
+    """A number that limits, 0 where there is no limit.
+
+    Raises:
+        ValueError: If Pulsar's field could not hold it, or it means nothing.
+    """
+    value = int(text) if _NUMBER.fullmatch(text) else None
+    if value is None:
+        raise ValueError("this is not a whole number; write 0 for no limit")
+    if value < -1:
+        raise ValueError("of the negative numbers only -1 means something (no limit); write 0 or -1")
+    if value > most:
+        raise ValueError(f"Pulsar holds no more than {most} there; write 0 for no limit")
+    return max(0, value)
+
+
+def read_period(text: str) -> int:
+    """A number of seconds.
+
+    Raises:
+        ValueError: If it is none, or below 1.
+    """
+    value = int(text) if _NUMBER.fullmatch(text) else 0
+    if not 1 <= value <= INT_MOST:
+        raise ValueError("write a period as whole seconds, 1 at least; leave the key out for 30")
+    return value
+
+
+def read_flag(text: str) -> bool:
+    """`true` or `false`.
+
+    Raises:
+        ValueError: For anything else, which Pulsar silently takes for false.
+    """
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("this is neither true nor false (Pulsar takes it for false); write one of them")
+    return text.lower() == "true"
+
+
+_OFF_WORDS = {"", "0", "-1", "0.0", "-1.0", "false"}
+_RELATIVE_LEVELS = ("each_topic", "each_subscription")
+
+T = TypeVar("T")
+
+
+def take_keys(entries: Iterable[Entry]) -> Found:
+    """Everything that a broker's keys say; each key stands once.
+
+    Raises:
+        ImportFailed: With every value that cannot be meant, in the keys' order, each with where, key, value and remedy.
+    """
+    taking = _Taking({entry.key: entry for entry in entries})
+    for key, number in NUMBERS.items():
+        taking.number(key, number)
+    taking.subscribe_rate()
+    for key in FLAGS:
+        taking.flag(key)
+    taking.contradiction()
+    taking.relative()
+    taking.leave()
+    if taking.problems:
+        raise ImportFailed([problem for key in taking.entries for problem in taking.problems.get(key, [])])
+    return taking.found
+
+
+class _Taking:
+    """The state of one import: each method takes the keys that it is about from `entries`."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self.entries = entries
+        self.found = Found()
+        self.problems: dict[str, list[str]] = {}
+
+    def number(self, key: str, number: NumberKey) -> None:
+        entry = self._set(key)
+        value = self._read(entry, partial(read_number, most=number.most))
+        if entry is None or value is None:
+            return
+        if value > 0:
+            self._take(number.path, f"{value}{number.unit}" if number.unit else value, entry)
+        elif number.has_off:
+            self._is_off(entry, number.when_off)
+        else:
+            self._problem(entry, "nothing at all would be let in; write a number above 0")
+
+    def subscribe_rate(self) -> None:
+        entry, period = self._set(SUBSCRIBE_RATE), self._set(SUBSCRIBE_PERIOD)
+        span = self._read(period, read_period) if period else SUBSCRIBE_PERIOD_UNSET
+        count = self._read(entry, partial(read_number, most=INT_MOST)) if entry else 0
+        if entry and count and span:
+            said = period.shown if period else f"{SUBSCRIBE_PERIOD} is {span} by default"
+            self.found.taken.append(Taken(SUBSCRIBE_PATH, f"{count}/{span}s", f"{entry.shown}, {said}"))
+        elif count == 0 and span:
+            self.found.off += [found.key for found in (entry, period) if found]
+
+    def flag(self, key: str) -> None:
+        entry = self._set(key)
+        value = self._read(entry, read_flag)
+        if entry is None or value is None:
+            return
+        self._take(("dispatch", key), value, entry)
+        if key == PRECISE and not value:
+            self.found.notes.append(
+                f"{entry.told}: this is Pulsar's default; Sluice's own is better (docs/limits.md, Deliveries): take "
+                "the line out of the result unless it was set on purpose"
+            )
+
+    def contradiction(self) -> None:
+        precise, by_entry = self._set(PRECISE), self._set(BY_ENTRY)
+        if not precise or not by_entry or (precise.plain.lower(), by_entry.plain.lower()) != ("true", "true"):
+            return
+        for entry, other in ((precise, by_entry), (by_entry, precise)):
+            self._problem(
+                entry,
+                f"this and {other.key} ({other.where}) exclude each other, as one counts the messages of an entry and "
+                "the other does not; set one of them to false",
+            )
+
+    def relative(self) -> None:
+        entry = self._set(RELATIVE)
+        is_relative = self._read(entry, read_flag)
+        if entry is None or is_relative is None:
+            return
+        if not is_relative:
+            self._is_off(entry)
+            return
+        limited = {taken.path[1] for taken in self.found.taken if taken.path[2:3] == ("dispatch",)}
+        for level in _RELATIVE_LEVELS:
+            if level in limited:
+                self._take(("limits", level, "dispatch", "relativeToPublishRate"), is_relative, entry)
+        if limited.isdisjoint(_RELATIVE_LEVELS):
+            self.found.left.append(Left(entry.told, "no rate of topics or subscriptions is set that it would add to"))
+
+    def leave(self) -> None:
+        """All other keys, and those that are there without a value."""
+        for key, entry in self.entries.items():
+            why = why_left(key)
+            if key in IMPORTED:
+                self.found.off += [] if entry.plain else [key]
+            elif why is None:
+                self.found.others.append(key)
+            elif entry.plain.lower() in _OFF_WORDS:
+                self.found.off.append(key)
+            else:
+                self.found.left.append(Left(entry.told, why))
+
+    def _set(self, key: str) -> Entry | None:
+        entry = self.entries.get(key)
+        return entry if entry and entry.plain else None
+
+    def _read(self, entry: Entry | None, read: Callable[[str], T]) -> T | None:
+        if entry is None:
+            return None
+        try:
+            return read(entry.plain)
+        except ValueError as error:
+            self._problem(entry, str(error))
+            return None
+
+    def _take(self, path: tuple[str, ...], value: Value, entry: Entry) -> None:
+        self.found.taken.append(Taken(path, value, entry.shown))
+
+    def _is_off(self, entry: Entry, note: str = "") -> None:
+        self.found.off.append(entry.key)
+        if note:
+            self.found.notes.append(f"{entry.told}: {note}")
+
+    def _problem(self, entry: Entry, what: str) -> None:
+        told = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
+        self.problems.setdefault(entry.key, []).append(told)

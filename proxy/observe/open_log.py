@@ -2,7 +2,7 @@
 
 import importlib.metadata
 
-from proxy.config.access_log import AccessLog as Section
+from proxy.config.sections import AccessLog as Section
 from proxy.observe.access_log import AccessLog, new_boot_id
 from proxy.observe.addresses import as_they_are, hashed, read_key
 from proxy.observe.log_files import LogFiles

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from limiter.levels import OF_ONE_TOPIC, About, Setting
 from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.config.problems import all_told
+from proxy.config.sources import all_told
 from proxy.config.values import SPANS_NS, CountPerPeriod
 from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from limiter.levels import About, Setting
 from protocol.topic_name import parse_topic
-from proxy.config.problems import told
+from proxy.config.sources import told
 from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
 
 

@@ -15,7 +15,7 @@ from limiter.levels import About, Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Direction, Limit
 from proxy.config.limits import Limits
-from proxy.config.yaml_text import Taken, yaml_text
+from proxy.config.showing import Taken, yaml_text
 from proxy.policies.bodies import (
     NO_LIMIT,
     OwnGroup,

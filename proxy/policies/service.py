@@ -18,11 +18,11 @@ import structlog
 from limiter.changes import Change as PolicyChange
 from limiter.levels import Setting
 from limiter.policies import Policies
-from proxy.collector import paused_collector
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layer, Layers
 from proxy.policies.state import Meaning, PolicyState
 from proxy.policies.store import Store, StoredChange
+from proxy.runtime import paused_collector
 
 
 class PolicyKindHandler(Protocol):

@@ -1,15 +1,13 @@
 """What stops the reading of a session's two legs, as it is configured."""
 
-from proxy.budget import Budget
+from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
-from proxy.pool import Claim
 from proxy.sessions.engine import Engine
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.leg import Leg
 from proxy.sessions.pending import PendingPublishes
 from proxy.sessions.relay import Relay
 from proxy.sessions.throttle import Cause
-from proxy.shared_budget import Share
 
 
 def holdings_of(engine: Engine, leg: Leg, memory: Claim) -> Holdings:

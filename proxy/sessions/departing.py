@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from proxy.runtime import Tasks
 from proxy.sessions.ends import End, EndCause
 from proxy.sessions.leg import Leg
 from proxy.sessions.streams import Streams
-from proxy.tasks import Tasks
 
 
 class Departing:

@@ -15,18 +15,17 @@ from limiter.passage import Passage
 from limiter.stream import Answering, Entry, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.targets import Targets, split_address
+from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.disbelief import Disbelief
 from proxy.observe.hold_log import HoldLog
 from proxy.observe.rejects import Rejects
-from proxy.pool import Claim, Pool
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.dialler import Dialler
 from proxy.sessions.leg import Leg
 from proxy.sessions.shared import Shared
-from proxy.shared_budget import SharedBudget
 
 
 class Enrolment(Protocol):

@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from proxy.budget import Budget
-from proxy.pool import Claim
+from proxy.budgets import Budget, Claim, Share
 from proxy.refusals import TooMuchUnfinishedError
-from proxy.shared_budget import Share
 
 ENTRY_OVERHEAD: Final = 512
 """Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""

@@ -17,13 +17,13 @@ from protocol.pulsar_pb2 import (
 )
 from proxy.admission import NotAdmittedError
 from proxy.brokers.lookup import Redirected, address_in, follow, through_proxy
-from proxy.pool import Claim
+from proxy.budgets import Claim
 from proxy.refusals import RefusedError
+from proxy.runtime import Tasks
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.engine import Engine
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
-from proxy.tasks import Tasks
 
 
 class SessionLookups:

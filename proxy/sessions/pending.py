@@ -8,7 +8,7 @@ from collections.abc import Callable
 from protocol.pieces import Tally
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.walk import read_command
-from proxy.budget import Budget
+from proxy.budgets import Budget
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""

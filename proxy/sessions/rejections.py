@@ -23,7 +23,7 @@ from protocol.pulsar_pb2 import (
     NotAllowedError,
     ServerError,
 )
-from proxy.budget import Budget
+from proxy.budgets import Budget
 from proxy.sessions.holdings import ENTRY_OVERHEAD
 
 MOST_WAITING = 20_000

@@ -24,8 +24,8 @@ from protocol.pulsar_pb2 import (
     CommandProducer,
     TooManyRequests,
 )
+from proxy.budgets import Claim
 from proxy.observe.counters import Counters
-from proxy.pool import Claim
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 
 MOST_REQUESTS = 10_000

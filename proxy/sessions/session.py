@@ -19,8 +19,8 @@ from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.blocking.blocklist import Ended
 from proxy.blocking.rules import Rule
+from proxy.budgets import Claim
 from proxy.observe.connection import Connection
-from proxy.pool import Claim
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.sessions import client_blocks
 from proxy.sessions.ends import End, EndCause, end_by_peer

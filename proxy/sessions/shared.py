@@ -1,7 +1,7 @@
 """What all connections of a process have in common, as one loop serves them."""
 
-from proxy.heap import Heap
 from proxy.observe.counters import Counters
+from proxy.runtime import Heap
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.read_scheduler import ReadScheduler
 from proxy.sessions.reading_line import ReadingLine

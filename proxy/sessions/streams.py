@@ -42,8 +42,8 @@ from protocol.pulsar_pb2 import (
 )
 from protocol.topic_name import TopicName, parse_topic
 from proxy.admission import NotAdmittedError
+from proxy.budgets import Claim
 from proxy.observe.connection import Connection
-from proxy.pool import Claim
 from proxy.refusals import NO_REQUEST, TOO_MUCH_KEPT, RefusedError, request_refused
 from proxy.sessions.admittance import Admittance, error_of
 from proxy.sessions.engine import Engine

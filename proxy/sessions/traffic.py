@@ -8,8 +8,9 @@ from typing import Protocol
 from protocol.commands import encode
 from protocol.kinds import MESSAGE, SEND
 from protocol.pulsar_pb2 import CommandConnected, CommandPong
+from proxy.budgets import Claim
 from proxy.observe.connection import Connection
-from proxy.pool import Claim
+from proxy.runtime import Tasks
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.blocks import SessionBlocks
 from proxy.sessions.brakes import bound, holdings_of
@@ -30,7 +31,6 @@ from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import Streams
 from proxy.sessions.throttle import Cause
-from proxy.tasks import Tasks
 
 _PONG = encode(CommandPong())
 

@@ -12,7 +12,7 @@ import structlog
 
 from proxy.config.model import Config
 from proxy.engine import NearEngine
-from proxy.tasks import Tasks
+from proxy.runtime import Tasks
 from proxy.workers.desk import Desk
 from proxy.workers.letters import Hello, Stop
 

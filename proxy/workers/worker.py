@@ -14,13 +14,11 @@ from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Letter, Verdict
 from proxy.blocking.blocklist import Order
 from proxy.blocking.rules import Key, Kind
-from proxy.collector import Searches, keep_for_ever, paused_collector
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import set_up_operator_log
-from proxy.runtime import set_up_runtime
+from proxy.runtime import Searches, Tasks, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server
-from proxy.tasks import Tasks
 from proxy.workers.channel import Channel
 from proxy.workers.counting import Growth
 from proxy.workers.far import FarEngine, share_of

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proxy.console.poll import Poll, StreamState, Totals
+from proxy.cli.top_view import Poll, StreamState, Totals
 
 
 def state(**more: Any) -> StreamState:

@@ -13,16 +13,14 @@ from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand
-from proxy.budget import Budget
+from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters
-from proxy.pool import Claim, Pool
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.outlet import Outlet
 from proxy.sessions.read_buffer import ReadBuffer
 from proxy.sessions.relay import Relay
 from proxy.sessions.sender import Bytes
 from proxy.sessions.throttle import Cause, Throttled
-from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.wire import body
 from tests.proxy.written import Written
 

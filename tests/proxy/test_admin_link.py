@@ -13,8 +13,8 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from proxy.admin_link import AdminLink, read_token
-from proxy.admin_options import AdminLinkError, AdminOptions
+from proxy.cli.admin_link import AdminLink, read_token
+from proxy.cli.options import AdminLinkError, AdminOptions
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 
@@ -248,7 +248,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=b" " * 20_000)
 
-    monkeypatch.setattr("proxy.admin_link._MOST_BYTES", 10_000)
+    monkeypatch.setattr("proxy.cli.admin_link._MOST_BYTES", 10_000)
     endless = web.Application()
     endless.router.add_get("/sluice/blocks", answer)
     async with TestServer(endless) as server:

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from proxy.admin_options import AdminLinkError, AdminOptions, asks_proxy
+from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
 
 runner = CliRunner()
 given: list[AdminOptions] = []

@@ -10,7 +10,7 @@ from limiter.limiter import Limiter, Scope
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream, StreamName
 from limiter.testing import ManualClock
-from proxy.alarms import Alarms
+from proxy.engine import LimiterTimers
 from proxy.observe.counters import Counters
 from tests.proxy.manual_loop import ManualLoop
 
@@ -22,7 +22,7 @@ class Alarmed:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.counters = Counters()
-        self.alarms = Alarms(self.clock, self.counters)
+        self.alarms = LimiterTimers(self.clock, self.counters)
         self.gate = Gate(self.alarms.wake_at, Journal(lambda: None))
         self.alarms.connect(self.gate)
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)

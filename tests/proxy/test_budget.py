@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.budget import Budget
+from proxy.budgets import Budget
 
 
 def test_it_turns_full_at_its_limit_and_has_room_again_at_half() -> None:

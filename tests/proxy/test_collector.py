@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from proxy.collector import MANY, NEWCOMERS, SPARED, Searches, keep_for_ever, let_go, paused_collector
+from proxy.runtime import MANY, NEWCOMERS, SPARED, Searches, keep_for_ever, let_go, paused_collector
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:

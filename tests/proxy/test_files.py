@@ -11,12 +11,12 @@ import pytest
 from proxy.admin.auth import read_tokens
 from proxy.admin.forwarding import broker
 from proxy.admin.forwarding.broker import broker_token
-from proxy.admin_link import AdminLink
-from proxy.admin_options import AdminLinkError, AdminOptions
+from proxy.cli.admin_link import AdminLink
+from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.config.model import ConfigError, load_config
 from proxy.files import MOST_CONFIG, MOST_PEM, open_regular, read_file, reopenable
 from proxy.importing.broker_conf import from_file
-from proxy.importing.found import ImportFailed
+from proxy.importing.result import ImportFailed
 from proxy.observe.addresses import AddressKeyError, read_key
 from proxy.policies.store import Store, StoreError
 from tests.proxy.odd_files import ODD, bound_socket, fifo, folder

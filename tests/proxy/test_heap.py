@@ -1,10 +1,9 @@
 """Memory that came free goes back to the system."""
 
-from proxy.heap import WHILE_S, Heap
+from proxy.budgets import Share, SharedBudget
 from proxy.observe.counters import Counters
-from proxy.runtime import give_back_memory
+from proxy.runtime import WHILE_S, Heap, give_back_memory
 from proxy.sessions.shared import Shared
-from proxy.shared_budget import Share, SharedBudget
 from tests.proxy.manual_loop import ManualLoop
 
 

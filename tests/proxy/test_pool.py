@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.pool import Claim, Pool
+from proxy.budgets import Claim, Pool
 
 
 def test_a_connection_gets_no_more_than_one_may() -> None:

@@ -5,7 +5,7 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shared_budget import Share, SharedBudget
+from proxy.budgets import Share, SharedBudget
 
 
 class Holder:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from proxy.tasks import Tasks
+from proxy.runtime import Tasks
 
 
 async def test_a_task_lives_until_it_ends_though_nobody_else_knows_it() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.token_file import token_in
+from proxy.files import token_in
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,9 @@ from yarl import URL
 from proxy.admin.forwarding.paths import PREFIXES, why_not
 from proxy.admin.server import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets, split_address
-from proxy.config.admin_forward import AdminForward
 from proxy.config.model import Config, ConfigError
-from proxy.files import reopenable
-from proxy.token_file import token_in
+from proxy.config.sections import AdminForward
+from proxy.files import reopenable, token_in
 
 
 class Outcome(StrEnum):

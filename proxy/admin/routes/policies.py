@@ -13,10 +13,9 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from proxy.admin.handlers import JSON, Either, Number, asked, caller_of, described, explaining, json_text
-from proxy.collector import let_go, paused_collector
-from proxy.config.admission import AdmissionBounds
 from proxy.config.limits import Limits
-from proxy.config.problems import all_told
+from proxy.config.sections import AdmissionBounds
+from proxy.config.sources import all_told
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -33,6 +32,7 @@ from proxy.policies.policy_set import (
 )
 from proxy.policies.service import PolicyService
 from proxy.policies.store import Audited, Store
+from proxy.runtime import let_go, paused_collector
 
 _PATH = "/sluice/policies"
 _FORMAT = Either(

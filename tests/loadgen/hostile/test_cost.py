@@ -13,7 +13,7 @@ from loadgen.hostile.trial import Stage, running
 
 SECONDS = 0.5
 _LEFT_BEHIND = 48 * MB
-"""Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/heap.py`)."""
+"""Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/runtime.py`)."""
 _IN_ORDER = sorted(KINDS, key=lambda kind: kind.bound)
 WITH_WORKERS = ("deaf reader", "names of 1 MB", "come and go", "FLOWs")
 

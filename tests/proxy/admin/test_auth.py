@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from proxy.admin.auth import CALLER, Authenticator, Caller
 from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog
-from proxy.config.admin import AdminAccess
 from proxy.config.model import ConfigError
+from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin.auth import common_name, tls_context
-from proxy.config.admin import AdminTls
 from proxy.config.model import ConfigError
+from proxy.config.sections import AdminTls
 from tests.proxy.certificates import Authority
 from tests.proxy.odd_files import ODD
 

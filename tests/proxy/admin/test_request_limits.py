@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.request_limits import RequestLimits
 from proxy.admin.server import Connections, Listener
-from proxy.config.admin import AdminAccess
+from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
 from tests.proxy.loop_time import later
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.blocking import config as blocks_config
+from proxy.blocking import rules as blocks_config
 from proxy.blocking.rules import Rule, read_key
 from proxy.config.model import ConfigError, load_config
 

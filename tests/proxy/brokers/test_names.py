@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from limiter.testing import ManualClock
-from proxy.brokers.names import Names, UnresolvedError
+from proxy.brokers.targets import Names, UnresolvedError
 from proxy.runtime import RESOLVERS
 from tests.proxy.manual_loop import ManualLoop
 

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from proxy.config.access_log import AccessLog
+from proxy.config.sections import AccessLog
 
 
 def test_files_are_safe_from_a_power_cut_and_kept_unless_something_else_is_said():

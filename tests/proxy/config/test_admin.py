@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from proxy.config.admin import AdminAccess, is_loopback, open_to_all
 from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.sections import AdminAccess, is_loopback, open_to_all
 
 TLS = {"certificate": "server.pem", "key": "server.key"}
 ELSEWHERE = ["0.0.0.0:8080", "[::]:8080", "192.0.2.7:8080", "[2001:db8::1]:8080", "no-such-name.invalid:8080"]

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from proxy.config.admin_forward import AdminForward
+from proxy.config.sections import AdminForward
 
 
 @pytest.mark.parametrize(

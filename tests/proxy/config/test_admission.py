@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from proxy.admission import What
-from proxy.config.admission import AdmissionBounds
 from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.sections import AdmissionBounds
 
 
 def load(path: Path, **bounds: Any) -> Config:

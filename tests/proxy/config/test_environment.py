@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import environment
-from proxy.config.environment import OF_COMMANDS, _is_for_others, read_environment, variables
+from proxy.config import sources
 from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.sources import OF_COMMANDS, _is_for_others, read_environment, variables
 
 
 def problems(path: Path | None, **environment: str) -> list[str]:
@@ -159,5 +159,5 @@ def test_no_two_keys_share_a_variable() -> None:
 
 def test_no_pattern_goes_over_a_variable_longer_than_those_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _is_for_others("SLUICE_" + "A" * 63 + "_SERVICE_PORT_" + "B" * 15)
-    monkeypatch.setattr(environment, "_OF_KUBERNETES", None)
+    monkeypatch.setattr(sources, "_OF_KUBERNETES", None)
     assert not _is_for_others("SLUICE_" + "A_SERVICE_PORT_" * 20 + "B")

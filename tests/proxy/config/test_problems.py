@@ -8,9 +8,8 @@ import yaml
 
 from limiter.levels import Setting
 from proxy.admin.routes.policies import read_set
-from proxy.config.environment import variables
 from proxy.config.model import Config, ConfigError, load_config
-from proxy.config.problems import kind_of
+from proxy.config.sources import kind_of, variables
 from proxy.policies.bodies import BodyError, kept_as_own, limit_of
 from proxy.policies.keys import rate_key
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.model import Loaded, load
+from proxy.config.reference import commented_yaml
 from proxy.config.showing import shown
-from proxy.config.yaml_page import commented_yaml
 
 _NAMES = st.text("aon5:#'\"[]{}é😀,&*!|>%@~=-. ", min_size=1, max_size=8)
 _RATES = st.sampled_from([500, "500/s", "30/min", "5/30s"])

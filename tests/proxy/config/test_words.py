@@ -1,11 +1,10 @@
 import pytest
 from pydantic import BaseModel
 
-from proxy.config.access_log import AccessLog
-from proxy.config.admin import AdminAccess, AdminTls
 from proxy.config.limits import Limits, RateLimit
 from proxy.config.model import Config, Publish
-from proxy.config.words import default_of, example_of, name_example, type_of
+from proxy.config.reference import default_of, example_of, name_example, type_of
+from proxy.config.sections import AccessLog, AdminAccess, AdminTls
 
 
 @pytest.mark.parametrize(

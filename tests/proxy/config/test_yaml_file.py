@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.yaml_file import cut, parse_yaml, why_not_yaml
+from proxy.config.sources import cut, parse_yaml, why_not_yaml
 
 
 def test_a_key_stands_once_at_every_depth() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.config.environment import variables
 from proxy.config.model import Config, load_config
-from proxy.config.yaml_page import commented_yaml
+from proxy.config.reference import commented_yaml
+from proxy.config.sources import variables
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/sluice.yaml"
 

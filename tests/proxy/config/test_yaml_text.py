@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config import yaml_text as yaml_text_module
-from proxy.config.yaml_file import parse_yaml
-from proxy.config.yaml_text import Taken, yaml_text
+from proxy.config import showing as yaml_text_module
+from proxy.config.showing import Taken, yaml_text
+from proxy.config.sources import parse_yaml
 
 
 def test_each_value_stands_in_its_section_with_its_origin_behind_it() -> None:

@@ -10,9 +10,9 @@ import pytest
 from limiter.rates import Limit, rate
 from limiter.stream import Entry, Stream, StreamName
 from protocol.topic_name import parse_topic
-from proxy.admin_link import AdminLink
-from proxy.admin_options import AdminLinkError, AdminOptions
-from proxy.console.poll import fetch
+from proxy.cli.admin_link import AdminLink
+from proxy.cli.options import AdminLinkError, AdminOptions
+from proxy.cli.top_view import fetch
 from proxy.observe.connection import Connection
 from tests.proxy.admin_client import Admin
 

@@ -1,6 +1,6 @@
 """Rates from two looks, and the order of rows."""
 
-from proxy.console.rows import Sort, ordered, rows_of, total
+from proxy.cli.top_view import Sort, ordered, rows_of, total
 from tests.proxy.console_states import poll, state
 
 

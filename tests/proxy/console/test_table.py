@@ -4,8 +4,7 @@ import io
 
 from rich.console import Console
 
-from proxy.console.poll import Poll, Waiting
-from proxy.console.table import View, plain, rendered, show
+from proxy.cli.top_view import Poll, View, Waiting, plain, rendered, show
 from tests.proxy.console_states import poll, state
 
 HELD = state(

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from proxy.admin_link import AdminLink
-from proxy.admin_options import AdminLinkError, AdminOptions
-from proxy.console import top
-from proxy.console.poll import Poll
-from proxy.console.top import Request, run
+from proxy.cli import top_view
+from proxy.cli.admin_link import AdminLink
+from proxy.cli.options import AdminLinkError, AdminOptions
+from proxy.cli.top_view import Poll, Request, run
 from tests.proxy.console_states import poll, state
 
 REQUEST = Request(AdminLink(AdminOptions()), 2.0, once=True, sort="held", rows=20)
@@ -31,7 +30,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
                 raise answer
             return answer
 
-        monkeypatch.setattr(top, "fetch", fetch)
+        monkeypatch.setattr(top_view, "fetch", fetch)
         return []
 
     return set_up

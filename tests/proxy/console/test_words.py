@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.console.poll import Waiting, WouldHold
-from proxy.console.words import limit, obstacle, printable, rate, short_topic, since, size, span, who
+from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, printable, rate, short_topic, since, size, span, who
 from tests.proxy.console_states import state
 
 TOPIC = "persistent://acme/shop/orders"

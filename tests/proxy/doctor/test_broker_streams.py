@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.doctor.broker_streams import all_topics, on_topics
-from proxy.doctor.differences import Seen
+from proxy.doctor.streams import Seen, all_topics, on_topics
 from proxy.importing.admin_client import connected
-from proxy.importing.found import ImportFailed
+from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin
 
 A, ODD = "persistent://t/n/a", "persistent://t/n/a b/c"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
-from proxy.doctor import look as module
+from proxy.doctor import streams as module
 from proxy.observe.connection import Connection
 from sluice.cli import app
 from tests.proxy.admin_client import Admin

@@ -9,7 +9,7 @@ from yarl import URL
 
 import proxy.importing.admin_client as module
 from proxy.importing.admin_client import Refused, connected, path_of, read_token, read_url
-from proxy.importing.found import ImportFailed
+from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from proxy.importing.admin_policies import take_state
 from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
-from proxy.importing.found import Found
+from proxy.importing.from_admin import take_state
+from proxy.importing.result import Found
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 TOPIC = "persistent://shop/orders/audit"

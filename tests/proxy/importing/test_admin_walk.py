@@ -4,9 +4,8 @@ import pytest
 from yarl import URL
 
 from proxy.importing.admin_client import MOST_REQUESTS, connected
-from proxy.importing.admin_walk import walk
-from proxy.importing.broker_state import BrokerState, OfTopic
-from proxy.importing.found import ImportFailed
+from proxy.importing.broker_state import BrokerState, OfTopic, walk
+from proxy.importing.result import ImportFailed
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 from tests.proxy.importing.broker_admin import BrokerAdmin, broker_admin
 

@@ -6,7 +6,7 @@ import pytest
 
 import proxy.importing.broker_conf as module
 from proxy.importing.broker_conf import from_file
-from proxy.importing.found import ImportFailed
+from proxy.importing.result import ImportFailed
 
 
 @pytest.fixture

@@ -6,12 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.yaml_text import yaml_text
-from proxy.importing.broker_keys import take_keys
-from proxy.importing.found import Found, ImportFailed
-from proxy.importing.keys import BY_ENTRY, EVEN_WITHOUT_BACKLOG, IMPORTED, NUMBERS, PRECISE, RELATIVE, WITHOUT_MEANING
-from proxy.importing.output import check_text
-from proxy.importing.values import Entry
+from proxy.config.showing import yaml_text
+from proxy.importing.keys import (
+    BY_ENTRY,
+    EVEN_WITHOUT_BACKLOG,
+    IMPORTED,
+    NUMBERS,
+    PRECISE,
+    RELATIVE,
+    WITHOUT_MEANING,
+    Entry,
+    take_keys,
+)
+from proxy.importing.result import Found, ImportFailed, check_text
 
 RATE, PERIOD = "subscribeThrottlingRatePerConsumer", "subscribeRatePeriodPerConsumerInSecond"
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.importing.found import ImportFailed
-from proxy.importing.output import check_output, check_text, write_output
+from proxy.importing.result import ImportFailed, check_output, check_text, write_output
 
 
 @pytest.fixture

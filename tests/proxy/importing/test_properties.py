@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.importing import properties
-from proxy.importing.properties import MalformedEscape, Property, read_properties
+from proxy.importing import broker_conf
+from proxy.importing.broker_conf import MalformedEscape, Property, read_properties
 
 
 def pairs(content: bytes) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def test_however_many_lines_continue_one_each_is_looked_at_once(monkeypatch: pyt
         looked_at.append(line)
         return line.endswith("\\")
 
-    monkeypatch.setattr(properties, "_is_continued", is_continued)
+    monkeypatch.setattr(broker_conf, "_is_continued", is_continued)
 
     assert pairs(b"a=\\\n" + b"12345\\\n" * 100 + b"6") == [("a", "12345" * 100 + "6")]
     assert looked_at == ["a=\\", *["12345\\"] * 100, "6"]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.importing.found import Found
-from proxy.importing.rates import PulsarRate, take_group, take_rate
+from proxy.importing.from_admin import PulsarRate, take_group, take_rate
+from proxy.importing.result import Found
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from proxy.config.yaml_text import Taken
-from proxy.importing.broker_state import OfTopic
-from proxy.importing.found import Found
+from proxy.config.showing import Taken
+from proxy.importing.broker_state import OfTopic, broker_off, group_off, namespace_off, topic_off
 from proxy.importing.keys import NUMBERS, SUBSCRIBE_PATH
-from proxy.importing.switch_off import broker_off, group_off, namespace_off, topic_off
+from proxy.importing.result import Found
 
 TOPIC = "persistent://shop/orders/audit"
 

@@ -1,8 +1,7 @@
 """What people are told beside the result."""
 
-from proxy.config.yaml_text import Taken
-from proxy.importing.found import Found, Left
-from proxy.importing.telling import told
+from proxy.config.showing import Taken
+from proxy.importing.result import Found, Left, told
 
 FOUND = Found(
     taken=[Taken(("max_connections",), 7, "")],

@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.importing.keys import INT_MOST
-from proxy.importing.values import Entry, one_line, read_flag, read_number, read_period, shown
+from proxy.importing.keys import INT_MOST, Entry, one_line, read_flag, read_number, read_period, shown
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from accesslog.record import Line, LossLine
-from proxy.config.access_log import AccessLog as Section
+from proxy.config.sections import AccessLog as Section
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Span
 from proxy.observe.open_log import open_access_log

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from accesslog.record import HeartbeatLine, Line, LossLine
-from proxy.config.access_log import AccessLog as Section
+from proxy.config.sections import AccessLog as Section
 from proxy.observe.addresses import AddressKeyError
 from proxy.observe.log_lines import Span
 from proxy.observe.log_names import alive_name

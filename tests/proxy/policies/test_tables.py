@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.policies.tables import applied, audit_table
+from proxy.cli.policy_tables import applied, audit_table
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import tracemalloc
 
 from limiter.stream import Entry, Stream, StreamName
-from proxy.budget import Budget
-from proxy.pool import Claim, Pool
+from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.sessions.collecting import Collecting
 from proxy.sessions.holdings import Holdings
-from proxy.shared_budget import Share, SharedBudget
 
 
 def _collecting(holdings: Holdings, size: int) -> Collecting:

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
+from proxy.runtime import Tasks
 from proxy.sessions.departing import Departing
 from proxy.sessions.ends import End, EndCause
 from proxy.sessions.leg import Leg
 from proxy.sessions.streams import Streams
-from proxy.tasks import Tasks
 
 _RESET = End(EndCause.CLIENT_RESET, "by peer")
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from proxy.budget import Budget
-from proxy.pool import Claim, Pool
+from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.refusals import TooMuchUnfinishedError
 from proxy.sessions.holdings import Holdings
-from proxy.shared_budget import Share, SharedBudget
 
 
 def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:

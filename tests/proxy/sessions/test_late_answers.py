@@ -10,9 +10,8 @@ from limiter.workers.letters import Rejected, Released, Ticket, Wired
 from protocol.commands import body_of, encode, split
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import CommandSendError, CommandSendReceipt, NotAllowedError
-from proxy.budget import Budget
+from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters
-from proxy.pool import Claim, Pool
 from proxy.sessions import rejections as module
 from proxy.sessions.holdings import Holdings
 from proxy.sessions.late_answers import LateAnswers
@@ -20,7 +19,6 @@ from proxy.sessions.outlet import Outlet
 from proxy.sessions.rejections import Rejections
 from proxy.sessions.relay import Relay
 from proxy.sessions.throttle import Throttled
-from proxy.shared_budget import Share, SharedBudget
 from tests.limiter.workers.together import WHOSE, Bells
 from tests.proxy.wire import send
 from tests.proxy.written import Written

@@ -13,8 +13,8 @@ from protocol.pulsar_pb2 import (
     CommandSuccess,
     TooManyRequests,
 )
+from proxy.budgets import Claim, Pool
 from proxy.observe.counters import Counters
-from proxy.pool import Claim, Pool
 from proxy.refusals import RefusedError
 from proxy.sessions import requests
 from proxy.sessions.requests import REQUEST_MEMORY, Requests, UnexpectedAnswerError

@@ -22,10 +22,9 @@ from protocol.pulsar_pb2 import (
     ServiceNotReady,
     TooManyRequests,
 )
-from proxy.budget import Budget
+from proxy.budgets import Budget, Claim, Pool, Share
 from proxy.config.model import ClientMemory
 from proxy.observe.connection import Connection
-from proxy.pool import Claim, Pool
 from proxy.refusals import NO_REQUEST, RefusedError
 from proxy.sessions import streams
 from proxy.sessions.admittance import NearAdmittance
@@ -36,7 +35,6 @@ from proxy.sessions.relay import Relay
 from proxy.sessions.requests import Requests
 from proxy.sessions.streams import NameTooLongError, Opening, Streams
 from proxy.sessions.throttle import Throttled
-from proxy.shared_budget import Share
 from tests.proxy.conversation import World
 from tests.proxy.wire import TOPIC, active, body, message, messages, name_of
 from tests.proxy.written import Written

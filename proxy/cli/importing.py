@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from proxy.importing.found import Found
+    from proxy.importing.result import Found
 
 File = Annotated[
     Path | None,
@@ -47,10 +47,8 @@ def import_limits(  # noqa: PLR0913 - one for each option
 
     The result is a YAML file for `sluice serve --config`. What has no place in it, and why, is told on standard error.
     """
-    from proxy.config.yaml_text import yaml_text
-    from proxy.importing.found import ImportFailed
-    from proxy.importing.output import check_output, check_text, write_output
-    from proxy.importing.telling import told
+    from proxy.config.showing import yaml_text
+    from proxy.importing.result import ImportFailed, check_output, check_text, told, write_output
 
     source, read = _source(file, from_admin, token_file)
     heading = f"Made by `sluice import` from {source!r}.\n{_LIMITS_ONLY}"

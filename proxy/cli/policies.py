@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.admin_options import AdminLinkError, AdminOptions, asks_proxy
+from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
 
 if TYPE_CHECKING:
-    from proxy.admin_link import AdminLink
+    from proxy.cli.admin_link import AdminLink
     from proxy.policies.policy_set import PolicySet
 
 Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one partition of it.")]
@@ -41,7 +41,7 @@ def explain(  # noqa: PLR0913 - one for each option
     """Show which limits hold for a topic and a client: each level, each value, whence it is, and what hides what."""
     from rich.console import Console
 
-    from proxy.policies.tables import explanation
+    from proxy.cli.policy_tables import explanation
 
     asked = {"topic": topic, "subscription": subscription, "producer": producer, "role": role, "address": address}
     answer = _link(admin).get_json("/sluice/explain", {key: value for key, value in asked.items() if value})
@@ -69,8 +69,8 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
 
     What the proxy's own file limits and this one does not is hidden by a value that limits nothing.
     """
+    from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree
-    from proxy.policies.tables import applied
 
     tree = as_tree(_read(file, 1, needs_limits=True))
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {})}
@@ -82,8 +82,8 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
 @asks_proxy
 def diff(file: File, *, admin: AdminOptions) -> None:
     """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error."""
+    from proxy.cli.policy_tables import difference_lines
     from proxy.policies.policy_set import differences
-    from proxy.policies.tables import difference_lines
 
     wanted = _read(file, _TROUBLE)
     try:
@@ -103,14 +103,14 @@ def audit(*, admin: AdminOptions, limit: Number = 100) -> None:
     """Show who changed which policy, when, from what to what; the newest first."""
     from rich.console import Console
 
-    from proxy.policies.tables import audit_table
+    from proxy.cli.policy_tables import audit_table
 
     changes: list[dict[str, Any]] = _link(admin).get_json("/sluice/audit", {"limit": str(limit)})["changes"]
     Console().print(audit_table(changes) if changes else "nothing has been changed")
 
 
 def _link(admin: AdminOptions) -> "AdminLink":
-    from proxy.admin_link import AdminLink
+    from proxy.cli.admin_link import AdminLink
 
     return AdminLink(admin, _PATIENCE_S)
 

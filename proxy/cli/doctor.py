@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from proxy.admin_options import AdminLinkError, AdminOptions, asks_proxy
+from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
 
 if TYPE_CHECKING:
     from yarl import URL
 
-    from proxy.admin_link import AdminLink
-    from proxy.doctor.look import Looked
+    from proxy.cli.admin_link import AdminLink
+    from proxy.doctor.streams import Looked
 
 Streams = Annotated[
     bool,
@@ -62,10 +62,10 @@ def doctor(  # noqa: PLR0913 - one for each option
     """
     import asyncio
 
-    from proxy.admin_link import AdminLink
-    from proxy.doctor.look import TooManyError
+    from proxy.cli.admin_link import AdminLink
+    from proxy.doctor.streams import TooManyError
     from proxy.importing.admin_client import Options, read_token, read_url
-    from proxy.importing.found import ImportFailed
+    from proxy.importing.result import ImportFailed
 
     if not streams:
         raise typer.BadParameter("say what to look at: --streams")
@@ -103,7 +103,7 @@ def _tell(looked: "Looked", *, everywhere: bool) -> None:
 async def _look(
     broker: "tuple[URL, str, Any]", link: "AdminLink", tenant: str, seen_from: str, *, everywhere: bool
 ) -> "Looked":
-    from proxy.doctor.look import MOST_SHOWN, look
+    from proxy.doctor.streams import MOST_SHOWN, look
     from proxy.importing.admin_client import connected
 
     query = {"limit": str(MOST_SHOWN)} | ({"tenant": tenant} if tenant else {})

@@ -19,10 +19,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from proxy.admin_options import AdminLinkError, AdminOptions
 from proxy.brokers.targets import Address, split_address
-from proxy.files import reopenable
-from proxy.token_file import token_in
+from proxy.cli.options import AdminLinkError, AdminOptions
+from proxy.files import reopenable, token_in
 
 PATIENCE_S = 10.0
 _MOST_BYTES = 64 * 1024**2

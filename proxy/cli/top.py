@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from proxy.admin_options import AdminOptions, asks_proxy
+from proxy.cli.options import AdminOptions, asks_proxy
 
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Between two looks, which the rates are made from.")]
 Once = Annotated[bool, typer.Option(help="Print one table, after two looks, and end.")]
@@ -28,9 +28,9 @@ def top(
 
     What goes into a pipe or a file is plain text.
     """
-    from proxy.admin_link import AdminLink
+    from proxy.cli.admin_link import AdminLink
+    from proxy.cli.top_view import Request, run
     from proxy.config.values import read_span
-    from proxy.console.top import Request, run
 
     try:
         interval_s = read_span(interval)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proxy.admin_options import AdminOptions, asks_proxy
+from proxy.cli.options import AdminOptions, asks_proxy
 
 if TYPE_CHECKING:
-    from proxy.admin_link import AdminLink
+    from proxy.cli.admin_link import AdminLink
 
 Kind = Annotated[str, typer.Argument(help="address, role, producer, consumer, subscription or topic.")]
 Name = Annotated[str, typer.Argument(help="Its name; an address may be a range: 192.0.2.0/24.")]
@@ -72,6 +72,6 @@ def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _link(admin: AdminOptions) -> "AdminLink":
-    from proxy.admin_link import AdminLink
+    from proxy.cli.admin_link import AdminLink
 
     return AdminLink.of(admin)

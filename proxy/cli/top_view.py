@@ -1,0 +1,443 @@
+"""`sluice top`: who holds traffic back now, and why, drawn anew as often as a proxy is asked."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, NoReturn
+
+import msgspec
+from msgspec import Meta, Struct
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from proxy.cli.admin_link import AdminLink
+from proxy.cli.options import AdminLinkError
+
+MOST_STREAMS = 10_000
+"""As many as one answer can hold."""
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Waiting(Struct, frozen=True):
+    """The limit that a stream or its permits wait on, per second; `published_…`: what of it the topic publishes."""
+
+    level: str
+    name: str
+    messages_per_s: float | None
+    bytes_per_s: float | None
+    for_ms: float
+    published_messages_per_s: float | None = None
+    published_bytes_per_s: float | None = None
+
+
+class WouldHold(Struct, frozen=True):
+    """What limits in mode `observe` would hold."""
+
+    held_messages: Count
+
+
+class StreamState(Struct, frozen=True):
+    """One producer or consumer; counts are since it was opened."""
+
+    direction: str
+    topic: str
+    connection_id: int
+    client_address: str
+    client_role: str
+    stream_id: int
+    producer_name: str
+    subscription: str
+    offered_messages: Count
+    passed_messages: Count
+    rejected_messages: Count
+    held_messages: Count
+    held_bytes: Count
+    held_for_ms: float | None
+    waits_on: Waiting | None
+    observed: WouldHold | None
+    permits_withheld: Count = 0
+    permits_at_broker: int = 0
+    permits_wait_on: Waiting | None = None
+
+
+class Totals(Struct, frozen=True):
+    """Sums over all open streams."""
+
+    streams: Count
+    held_streams: Count
+    held_messages: Count
+    held_bytes: Count
+
+
+class Poll(Struct, frozen=True):
+    """The answer; `left_out` counts the streams that it does not hold."""
+
+    monotonic_ms: float
+    totals: Totals
+    streams: list[StreamState]
+    left_out: Count
+
+
+def fetch(link: AdminLink) -> Poll:
+    """Ask once.
+
+    Raises:
+        AdminLinkError: If there is no answer, or another one than a proxy's.
+    """
+    body = link.get("/sluice/streams", {"limit": str(MOST_STREAMS)})
+    try:
+        return msgspec.json.decode(body, type=Poll)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AdminLinkError(f"{link.address}: the answer is not that of a Sluice like this one ({error})") from None
+
+
+_SIZES = ("B", "kB", "MB", "GB", "TB")
+_UNKNOWN = "-"
+
+
+def printable(text: str) -> str:
+    """A name that clients chose, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def rate(per_s: float | None) -> str:
+    """Messages per second."""
+    if per_s is None:
+        return _UNKNOWN
+    return f"{per_s:,.0f}" if per_s >= 10 or per_s == int(per_s) else f"{per_s:.1f}"
+
+
+def limit(per_s: float) -> str:
+    """A limit of messages: `500/s`, `30/min`, `1/h`."""
+    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if per_s * times >= 1:
+            return f"{rate(per_s * times)}/{unit}"
+    return f"{rate(per_s * 86400)}/d"
+
+
+def size(number: float) -> str:
+    """Bytes: `200 B`, `1.5 kB`."""
+    unit = 0
+    while number >= 999.5 and unit + 1 < len(_SIZES):
+        number, unit = number / 1000, unit + 1
+    return f"{number:.0f} {_SIZES[unit]}" if unit == 0 or number >= 99.95 else f"{number:.1f} {_SIZES[unit]}"
+
+
+def span(ms: float | None) -> str:
+    """A duration: `250ms`, `3.2s`, `4m10s`, `2h05m`, `3d04h`; empty for none."""
+    if ms is None:
+        return ""
+    seconds = int(ms / 1000)
+    if seconds < 60:
+        return f"{ms:.0f}ms" if seconds == 0 else f"{ms / 1000:.1f}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    hours = seconds // 3600
+    return f"{hours}h{seconds % 3600 // 60:02}m" if hours < 24 else f"{hours // 24}d{hours % 24:02}h"
+
+
+def short_topic(name: str) -> str:
+    """Without the domain that nearly all have."""
+    return name.removeprefix("persistent://")
+
+
+def who(stream: StreamState) -> str:
+    """The producer's name, or the subscription; a producer that has none yet by its number."""
+    return stream.subscription or stream.producer_name or f"#{stream.stream_id}"
+
+
+def since(stream: StreamState) -> str:
+    """How long something has been held, or else permits have been withheld."""
+    if stream.held_for_ms is None and stream.permits_wait_on is not None:
+        return span(stream.permits_wait_on.for_ms)
+    return span(stream.held_for_ms)
+
+
+def obstacle(stream: StreamState) -> str:
+    """The limit that a stream waits on with its value, or that withholds its permits, or what observed ones would hold.
+
+    A consumer that has permits at the broker as well waits for what the broker has for it, first of all.
+    """
+    if stream.waits_on is not None:
+        return _valued(stream.waits_on, stream)
+    if stream.permits_wait_on is not None:
+        at_broker = f" (at the broker {stream.permits_at_broker:,})" if stream.permits_at_broker > 0 else ""
+        return f"{stream.permits_withheld:,} permits withheld{at_broker}: {_valued(stream.permits_wait_on, stream)}"
+    would = stream.observed.held_messages if stream.observed else 0
+    return f"observed: would hold {would:,}" if would else ""
+
+
+def _valued(waits_on: Waiting, stream: StreamState) -> str:
+    values = []
+    if waits_on.messages_per_s is not None:
+        values.append(_with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s))
+    if waits_on.bytes_per_s is not None:
+        values.append(_with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s))
+    name = "" if waits_on.name == stream.topic else short_topic(waits_on.name)
+    return " ".join(part for part in (waits_on.level, name, ", ".join(values)) if part)
+
+
+def _size_limit(per_s: float) -> str:
+    return f"{size(per_s)}/s"
+
+
+def _with_parts(word: Callable[[float], str], per_s: float, published: float | None) -> str:
+    """A limit that is relative to the publish rate, with what is configured and what is published."""
+    return word(per_s) if published is None else f"{word(per_s)} ({word(per_s - published)} + published)"
+
+
+Sort = Literal["held", "rate", "wait"]
+Key = tuple[int, str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stream and its rates, messages per second; None while they are not known."""
+
+    stream: StreamState
+    offered_per_s: float | None = None
+    passed_per_s: float | None = None
+    rejected_per_s: float | None = None
+
+
+def rows_of(poll: Poll, before: Poll | None) -> list[Row]:
+    """The streams of a look with their rates since the one before.
+
+    A stream that is new, or whose counts went back (another one under the same number, another run of the proxy), has
+    no rates yet.
+    """
+    elapsed_s = (poll.monotonic_ms - before.monotonic_ms) / 1e3 if before else 0.0
+    known = {_key(stream): stream for stream in before.streams} if before and elapsed_s > 0 else {}
+    return [_row(stream, known.get(_key(stream)), elapsed_s) for stream in poll.streams]
+
+
+def ordered(rows: list[Row], sort: Sort) -> list[Row]:
+    """`held`: most messages held first; `rate`: highest rate passed; `wait`: longest held. Then who is busiest."""
+    return sorted(rows, key=lambda row: (_rank(row, sort), row.passed_per_s or 0.0), reverse=True)
+
+
+def total(rates: list[float | None]) -> float:
+    """The sum of what is known."""
+    return sum(rate for rate in rates if rate is not None)
+
+
+def _rank(row: Row, sort: Sort) -> float:
+    if sort == "held":
+        return row.stream.held_messages
+    return (row.passed_per_s or 0.0) if sort == "rate" else (row.stream.held_for_ms or 0.0)
+
+
+def _key(stream: StreamState) -> Key:
+    return stream.connection_id, stream.direction, stream.stream_id, stream.topic
+
+
+def _row(stream: StreamState, before: StreamState | None, elapsed_s: float) -> Row:
+    if before is None:
+        return Row(stream)
+    changes = (
+        stream.offered_messages - before.offered_messages,
+        stream.passed_messages - before.passed_messages,
+        stream.rejected_messages - before.rejected_messages,
+    )
+    if min(changes) < 0:
+        return Row(stream)
+    return Row(stream, *(change / elapsed_s for change in changes))
+
+
+_COLUMNS = ("topic", "way", "who", "client", "offered/s", "passed/s", "held", "bytes", "since", "waits on")
+_TO_THE_RIGHT = frozenset({"offered/s", "passed/s", "held", "bytes", "since"})
+_WAYS = {"publish": "pub", "dispatch": "dis"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to show.
+
+    Args:
+        title: One line above the rest.
+        sort: What comes first.
+        most: Most rows.
+    """
+
+    title: str
+    sort: Sort
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table without any form: lines above it, and its cells."""
+
+    heading: list[str]
+    cells: list[tuple[str, ...]]
+
+
+def show(poll: Poll, before: Poll | None, view: View) -> Shown:
+    """The table of one look, with rates since the one before."""
+    rows = ordered(rows_of(poll, before), view.sort)
+    heading = [f"{view.title}   {_sums(poll, rows)}"]
+    if poll.left_out:
+        heading.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
+    return Shown(heading, [_cells(row) for row in rows[: view.most]])
+
+
+def plain(shown: Shown) -> str:
+    """Lines of text with aligned columns; nothing is cut off."""
+    lines = [_COLUMNS, *shown.cells]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    return "\n".join([*shown.heading, *("  ".join(map(_aligned, line, widths, _COLUMNS)).rstrip() for line in lines)])
+
+
+def rendered(shown: Shown, problem: str = "") -> Group:
+    """The same for a terminal.
+
+    Args:
+        shown: What to show.
+        problem: Why it is old, if it is.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column in _TO_THE_RIGHT else "left", no_wrap=True)
+    for cells in shown.cells:
+        is_held = cells[_COLUMNS.index("held")] != "0"
+        table.add_row(*(Text(cell, overflow="ellipsis") for cell in cells), style="yellow" if is_held else "")
+    heading = [Text(line, style="bold", no_wrap=True, overflow="ellipsis") for line in shown.heading]
+    return Group(*heading, *([Text(problem, style="bold red")] if problem else []), table)
+
+
+def _sums(poll: Poll, rows: list[Row]) -> str:
+    totals = poll.totals
+    rejected = total([row.rejected_per_s for row in rows])
+    parts = [
+        f"{totals.streams:,} streams, {totals.held_streams:,} held",
+        f"{totals.held_messages:,} messages, {size(totals.held_bytes)} held",
+        f"offered {rate(total([row.offered_per_s for row in rows]))}/s",
+        f"passed {rate(total([row.passed_per_s for row in rows]))}/s",
+    ]
+    return " · ".join([*parts, f"rejected {rate(rejected)}/s"] if rejected else parts)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    stream = row.stream
+    cells = (
+        short_topic(stream.topic),
+        _WAYS.get(stream.direction, stream.direction),
+        who(stream),
+        stream.client_address,
+        rate(row.offered_per_s),
+        rate(row.passed_per_s),
+        f"{stream.held_messages:,}",
+        size(stream.held_bytes),
+        since(stream),
+        obstacle(stream),
+    )
+    return tuple(printable(cell) for cell in cells)
+
+
+def _aligned(cell: str, width: int, column: str) -> str:
+    return cell.rjust(width) if column in _TO_THE_RIGHT else cell.ljust(width)
+
+
+_HEADING_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody wants to see.
+
+    Args:
+        link: To the proxy.
+        interval_s: Seconds between two looks.
+        once: One table, then end.
+        sort: What comes first.
+        rows: Most rows.
+    """
+
+    link: AdminLink
+    interval_s: float
+    once: bool
+    sort: Sort
+    rows: int
+
+
+def run(request: Request, console: Console | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Show it until it was shown once, or until Ctrl-C.
+
+    Raises:
+        AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead.
+    """
+    console = console or Console()
+    watch = Watch(request, sleep)
+    try:
+        if console.is_terminal and not request.once:
+            _live(watch, request.rows, console)
+        watch.first(0)
+        _print(watch.next(request.rows), console)
+        while not request.once:
+            _print(watch.next(request.rows), console)
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:  # who read has seen enough; nor may the interpreter's own flush at the end fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Watch:
+    """The looks at one proxy.
+
+    Args:
+        request: What somebody wants to see.
+        sleep: Waits for some seconds.
+    """
+
+    def __init__(self, request: Request, sleep: Callable[[float], None]) -> None:
+        self._request = request
+        self._sleep = sleep
+        self._before: Poll | None = None
+
+    def first(self, most: int) -> Shown:
+        """What there is now: no rates yet."""
+        poll = self._before = fetch(self._request.link)
+        return show(poll, None, self._view(most))
+
+    def next(self, most: int) -> Shown:
+        """What there is an interval later, with the rates over it.
+
+        Raises:
+            AdminLinkError: If there is no answer; the next rates will not span the gap.
+        """
+        self._sleep(self._request.interval_s)
+        before, self._before = self._before, None
+        poll = self._before = fetch(self._request.link)
+        return show(poll, before, self._view(most))
+
+    def _view(self, most: int) -> View:
+        return View(f"{time.strftime('%H:%M:%S')} {self._request.link.address}", self._request.sort, most)
+
+
+def _print(shown: Shown, console: Console) -> None:
+    if console.is_terminal:
+        console.print(rendered(shown))
+    else:
+        console.file.write(plain(shown) + "\n\n")
+        console.file.flush()
+
+
+def _live(watch: Watch, most: int, console: Console) -> NoReturn:
+    def room() -> int:
+        return max(1, min(most, console.height - _HEADING_LINES))
+
+    shown = watch.first(room())
+    with Live(rendered(shown), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.refresh()
+            problem = ""
+            try:
+                shown = watch.next(room())
+            except AdminLinkError as error:
+                problem = str(error)
+            live.update(rendered(shown, problem))

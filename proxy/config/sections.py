@@ -1,0 +1,321 @@
+"""Sections of the configuration: access_log, admin_access, admin_forward, admission, dispatch and policies."""
+
+import ipaddress
+import socket
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from limiter.rates import NANOS_PER_SECOND
+from limiter.under_way import DispatchRules
+from proxy.brokers.targets import Address, split_address
+from proxy.config.values import CountPerPeriod, HostName, HostPort, Name, Seconds, Size, Whole
+
+_LEAST_FILES = 4
+"""So that a file is never deleted as soon as it is closed."""
+
+
+class AccessLog(BaseModel):
+    """Where and how the access log is written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dir: Path | None = Field(None, description="folder for closed log files; none: no access log")
+    interval: Seconds = Field(1.0, ge=0.1, le=60, description="time between the lines of an active stream")
+    rotate_size: Size = Field(64 * 1024**2, gt=0, description="bytes after which a file is closed")
+    rotate_age: Seconds = Field(10.0, gt=0, description="time after which a file is closed")
+    queue: Size = Field(
+        32 * 1024**2, gt=0, description="bytes that may wait for the disk; more are dropped, counted and declared"
+    )
+    fsync: Literal["never", "close", "batch"] = Field(
+        "close",
+        description="when a file is forced onto the disk, to outlive a power cut: when it is closed, after each write "
+        "(a few a second), or never",
+    )
+    retain_age: Seconds | None = Field(
+        None, ge=60, description="time after which this proxy's closed files are deleted, read or not; none: never"
+    )
+    retain_size: Size | None = Field(
+        None,
+        description="bytes that this proxy's closed files may have in all, the oldest deleted first, read or not; at "
+        f"least {_LEAST_FILES} times rotate_size; none: any number",
+    )
+    address_key: Path | None = Field(
+        None,
+        description="file with a key of 16 bytes or more: a keyed hash stands for each client's address, see "
+        "[Addresses](operating.md#addresses); none: addresses as they are",
+    )
+
+    @model_validator(mode="after")
+    def _keeps_some_files(self) -> "AccessLog":
+        least = _LEAST_FILES * self.rotate_size
+        if self.retain_size is not None and self.retain_size < least:
+            raise ValueError(
+                f"retain_size: {self.retain_size} bytes are less than {_LEAST_FILES} files of rotate_size "
+                f"({self.rotate_size}), so that files would be gone before anybody can read them; set at least {least}"
+            )
+        return self
+
+
+class AdminTls(BaseModel):
+    """TLS of the admin address."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    certificate: Path = Field(description="PEM file: the certificate that callers see, and those that lead to its root")
+    key: Path = Field(description="PEM file: its private key, without a password")
+    client_ca: Path | None = Field(
+        None, description="PEM file: who signs the certificates that callers must have; none: callers need none"
+    )
+    read_only: tuple[Name, ...] = Field(
+        (),
+        description="common names of callers' certificates that may only read; all others may write, unless write is"
+        " given",
+    )
+    write: tuple[Name, ...] | None = Field(
+        None, description="common names of callers' certificates that may write; all others may only read"
+    )
+
+    @model_validator(mode="after")
+    def _one_access_each(self) -> "AdminTls":
+        if both := sorted({*self.read_only} & {*(self.write or ())}):
+            raise ValueError(f"{both[0]!r} is in read_only and in write: who may write needs to be in write only")
+        if self.write is not None and self.client_ca is None:
+            raise ValueError("write needs client_ca: without it callers show no certificate")
+        return self
+
+
+class AdminAccess(BaseModel):
+    """What stands between the network and the admin REST."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: Path | None = Field(
+        None,
+        description="YAML file of who may call, see [Doors](operating.md#doors); none: no token is needed, which only "
+        "loopback and tls.client_ca allow",
+    )
+    tls: AdminTls | None = None
+    hosts: tuple[HostName, ...] = Field(
+        (),
+        description="further names by which callers reach an address without tokens and TLS; IP addresses, localhost "
+        "and the name in admin are always allowed, see [Doors](operating.md#doors)",
+    )
+    max_body: Size = Field(64 * 1024, gt=0, le=16 * 1024**2, description="bytes that the body of a request may have")
+    max_policies_body: Size = Field(
+        16 * 1024**2,
+        gt=0,
+        le=64 * 1024**2,
+        description="the same of a whole policy set (`sluice apply`), of which one at a time is taken; 16 MiB are some "
+        "150,000 topics",
+    )
+    request_timeout: Seconds = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="until a request must be there, body and all; and until its answer must be taken",
+    )
+    rate: CountPerPeriod = Field(
+        (200, NANOS_PER_SECOND), description="requests of one caller's address (IPv6: of its /64)"
+    )
+    burst: Whole = Field(400, gt=0, description="how many of them at once")
+    max_connections: Whole = Field(256, gt=0, description="connections at once")
+
+
+def open_to_all(admin: str, access: AdminAccess) -> str | None:
+    """What is wrong if anybody on the network could use the admin address, or None."""
+    host = split_address(admin)[0]
+    has_lock = access.tokens is not None or (access.tls is not None and access.tls.client_ca is not None)
+    if has_lock or is_loopback(host):
+        return None
+    return (
+        f"admin: {admin!r}: anybody who reaches this address could change limits; set admin_access.tokens or "
+        "admin_access.tls.client_ca, or listen on 127.0.0.1 (metrics may have an address of their own: metrics)"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`, an address or a name."""
+    try:
+        found = [address[0] for *_, address in socket.getaddrinfo(host, None)]
+    except (OSError, UnicodeError):
+        return False
+    return all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found)
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def _web_service(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_usable = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not text.isprintable() or " " in text or text.removesuffix("/") != _root(text):
+        raise ValueError("write the broker's web service as http://broker:8080 or https://broker:8443, without a path")
+    if "@" in text:
+        raise ValueError("the URL holds a user or a password; name a file with a token in admin_forward.token")
+    return text.removesuffix("/")
+
+
+def _root(text: str) -> str:
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+WebService = Annotated[str, AfterValidator(_web_service)]
+
+
+class AdminForward(BaseModel):
+    """Where requests go that Sluice does not serve, and how much of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: WebService | None = Field(
+        None,
+        description="the broker's own admin, as `http://broker:8080`: what pulsar-admin asks for and Sluice does not "
+        "serve is passed on there, see [Passing the rest on](policies.md#passing-the-rest-on); none: it gets 404",
+    )
+    token: Path | None = Field(
+        None,
+        description="file that holds the token which Sluice shows to the broker in place of the caller's; it is read "
+        "for each request",
+    )
+    ca: Path | None = Field(
+        None, description="PEM file: who has signed the broker's certificate; none: the system's authorities"
+    )
+    brokers: tuple[HostPort, ...] = Field(
+        (),
+        description="admin addresses of further brokers, to which a broker may send requests on: host:port, * in the "
+        "host allowed; those of allowed_brokers' hosts at the port of the url are allowed without",
+    )
+    timeout: Seconds = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="for connecting, until the broker's answer begins, and the longest pause in it",
+    )
+    max_body: Size = Field(
+        128 * 1024**2, gt=0, description="bytes that the body of a request may have (functions are uploaded in one)"
+    )
+    max_in_flight: Whole = Field(16, gt=0, description="requests at the broker at once; more get 503")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        given = [key for key in ("token", "ca", "brokers") if getattr(self, key)]
+        if self.url is None and given:
+            raise ValueError(f"{given[0]} is of no use without url: name the broker's admin there, too")
+        if self.ca is not None and not self.has_tls:
+            raise ValueError("ca is of no use with http: write url with https")
+        return self
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the broker is asked over TLS."""
+        return self.url is not None and self.url.startswith("https:")
+
+    @property
+    def address(self) -> Address:
+        """Host and port of the url, which must be given."""
+        parts = urlsplit(self.url or "")
+        assert parts.hostname
+        return parts.hostname, parts.port or _PORTS[parts.scheme]
+
+
+_OFF = "0: any number"
+
+
+class AdmissionBounds(BaseModel):
+    """What comes in over one of these is refused.
+
+    Each key is one of `proxy.admission.What`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connection_rate: CountPerPeriod | None = Field(None, description="new client connections, as 200/s or 50/10s")
+    connection_rate_per_address: CountPerPeriod | None = Field(
+        None, description="new connections of one client address (IPv6: of its /64)"
+    )
+    max_connections_per_address: Whole = Field(
+        0,
+        ge=0,
+        description="connections of one client address (IPv6: of its /64) at once "
+        f"(maxConcurrentInboundConnectionsPerIp, brokerMaxConnectionsPerIp); {_OFF}",
+    )
+    lookup_rate_per_address: CountPerPeriod | None = Field(
+        None, description="lookups, questions for partitions and for a namespace's topics of one client address"
+    )
+    subscribe_rate_per_consumer: CountPerPeriod | None = Field(
+        None,
+        description="how often one consumer may subscribe to one topic, as 5/30s, where neither the topic nor its "
+        "namespace has a value (subscribeThrottlingRatePerConsumer per subscribeRatePeriodPerConsumerInSecond)",
+    )
+    max_producers_per_topic: Whole = Field(
+        0, ge=0, description=f"producers of one topic or partition at once (maxProducersPerTopic); {_OFF}"
+    )
+    max_consumers_per_topic: Whole = Field(
+        0, ge=0, description=f"consumers of one topic or partition at once (maxConsumersPerTopic); {_OFF}"
+    )
+    max_consumers_per_subscription: Whole = Field(
+        0,
+        ge=0,
+        description=f"consumers of one subscription of one topic or partition at once (maxConsumersPerSubscription); "
+        f"{_OFF}",
+    )
+
+
+_PRECISE = "preciseDispatcherFlowControl"
+_BY_ENTRY = "dispatchThrottlingOnBatchMessageEnabled"
+
+
+class Dispatch(BaseModel):
+    """How limits of deliveries work, for all of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    preciseDispatcherFlowControl: bool | None = Field(  # noqa: N815 - Pulsar's name
+        None,
+        description=f"ask the broker for as many messages as its entries usually hold; default: on, unless {_BY_ENTRY}",
+    )
+    dispatchThrottlingOnBatchMessageEnabled: bool = Field(  # noqa: N815 - Pulsar's name
+        default=False, description="an entry counts as one message, whatever it holds"
+    )
+    dispatchThrottlingOnNonBacklogConsumerEnabled: bool = Field(  # noqa: N815 - Pulsar's name
+        default=True, description="limit also subscriptions that have no backlog"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Dispatch":
+        if self.preciseDispatcherFlowControl and self.dispatchThrottlingOnBatchMessageEnabled:
+            raise ValueError(
+                f"{_PRECISE} and {_BY_ENTRY} exclude each other: one counts the messages of an entry, the other does "
+                "not; set one of them to false"
+            )
+        return self
+
+    def rules(self) -> DispatchRules:
+        """The same, as the limiter takes it."""
+        precise, by_entry = self.preciseDispatcherFlowControl, self.dispatchThrottlingOnBatchMessageEnabled
+        return DispatchRules(
+            is_precise=not by_entry if precise is None else precise,
+            by_entry=by_entry,
+            spares_caught_up=not self.dispatchThrottlingOnNonBacklogConsumerEnabled,
+        )
+
+
+class PolicyStore(BaseModel):
+    """What outlives the process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: Path | None = Field(
+        None,
+        description="SQLite file, made if needed, of this proxy alone; none: what is set by REST ends with the process",
+    )
+    audit_changes: Whole = Field(
+        100_000, gt=0, description="changes that are remembered with who made them, what was before and after"
+    )

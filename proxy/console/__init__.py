@@ -1,1 +1,0 @@
-"""`sluice top`: what a running proxy does, as a live table."""

@@ -1,0 +1,144 @@
+"""What an import found: values taken over and what has no place here; where the result goes, and what people are told.
+
+The result is checked as `sluice check` checks it, and never written over a file that is there.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proxy.config.model import ConfigError, load_config
+from proxy.config.showing import Taken
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that limits at the broker and was not taken over.
+
+    Args:
+        what: Where it stands, its key and its value.
+        why: The reason, and what to do instead if there is something.
+    """
+
+    what: str
+    why: str
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything that there is to tell; it fills while a source is read."""
+
+    taken: list[Taken] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What was taken over and means something slightly different here, or deserves a look."""
+    left: list[Left] = field(default_factory=list)
+    off: list[str] = field(default_factory=list)
+    """Keys about limits that are off at the broker, too."""
+    others: list[str] = field(default_factory=list)
+    """Keys that are not about limits."""
+    switch_off: list[str] = field(default_factory=list)
+    """Commands that end the limits at the broker."""
+    by_hand: list[str] = field(default_factory=list)
+    """Lines that end limits there for which there is no command."""
+
+
+class ImportFailed(Exception):
+    """Nothing can be imported; `problems` says everything that is wrong, a line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def check_text(text: str) -> None:
+    """Read the result as the proxy will.
+
+    Raises:
+        ImportFailed: If the proxy would refuse it, with its own words.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluice-import-") as folder:
+        path = Path(folder) / "result.yaml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            load_config(path, {})
+        except ConfigError as error:
+            told = [problem.replace(str(path), "the result would not be accepted") for problem in error.problems]
+            raise ImportFailed(told) from None
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """See that the result may be written there, before any work is done.
+
+    Raises:
+        ImportFailed: If it may not.
+    """
+    if path.exists() and not path.is_file():
+        raise ImportFailed([f"{path}: is not a file; name one with --output, or leave it out for standard output"])
+    if path.exists() and not force:
+        raise ImportFailed([f"{path}: is there already; name another file with --output, or overwrite it with --force"])
+    if not path.parent.is_dir():
+        raise ImportFailed([f"{path}: there is no folder {path.parent}; make it first"])
+
+
+def write_output(path: Path, text: str, *, force: bool) -> None:
+    """Write the result, whole or not at all.
+
+    Raises:
+        ImportFailed: If it cannot be written, or a file has come there meanwhile.
+    """
+    check_output(path, force=force)
+    whole = path.resolve()
+    new = whole.with_name(f".{whole.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        if force:
+            new.replace(whole)
+        else:
+            whole.hardlink_to(new)  # unlike a rename, this fails if there is a file by now
+    except OSError as error:
+        raise ImportFailed([f"{path}: cannot be written: {error.strerror}"]) from None
+    finally:
+        with suppress(OSError):
+            new.unlink()
+
+
+def told(found: Found, *, verbose: bool) -> Iterator[str]:
+    """Everything worth knowing about an import, line by line; nothing that limits goes unmentioned.
+
+    Args:
+        found: What was found.
+        verbose: Name the keys that are off or not about limits, too.
+    """
+    yield f"{_count(len(found.taken), 'value')} taken over"
+    yield from _list("worth a look:", found.notes)
+    yield from _list("limits at the broker, and has no place here:", _by_reason(found.left))
+    yield from _keys(f"{_count(len(found.off), 'key')} about limits set to none", found.off, verbose=verbose)
+    yield from _keys(f"{_count(len(found.others), 'key')} not about limits", found.others, verbose=verbose)
+    yield from _list("once all clients come through Sluice, these end the limits at the broker:", found.switch_off)
+    yield from _list("and this, by hand:", found.by_hand)
+
+
+def _list(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield title
+        yield from (f"  {line}" for line in lines)
+
+
+def _by_reason(left: list[Left]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for one in left:
+        reasons.setdefault(one.why, []).append(one.what)
+    return [line for why, named in reasons.items() for line in (f"{why}:", *(f"  {what}" for what in named))]
+
+
+def _keys(title: str, keys: list[str], *, verbose: bool) -> Iterator[str]:
+    if keys and verbose:
+        yield from _list(f"{title}:", sorted(keys))
+    elif keys:
+        yield f"{title} (--verbose names them)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
