@@ -12,6 +12,8 @@ _MOST_PARTITION = 2**31 - 1
 _MOST_SHOWN = 40
 """Characters of a name too long that its error shows."""
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
+_JOINED = re.compile("@(?:non-)?persistent://")
+"""How a subscription's or producer's name is joined to its topic's: where the last of these stands, the topic begins."""
 _EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -112,7 +114,8 @@ def parse_topic(name: str) -> TopicName:
 
     Short forms are `topic` (in public/default) and `tenant/namespace/topic`. As at the broker, tenant and namespace are
     letters, digits and `_-=:.`, while the rest may hold any character, NUL and others of control among them (measured:
-    4.0.8 serves such topics). The bound of the whole name is Sluice's own; 4.0.8 also takes names of 60,000 bytes.
+    4.0.8 serves such topics). The bound of the whole name is Sluice's own; 4.0.8 also takes names of 60,000 bytes. So
+    is that no name has another topic's behind an `@` in it: limits of subscriptions and producers are named so.
 
     Raises:
         ValueError: If the name fits none of these forms, or is longer than `MOST_NAME_BYTES`.
@@ -131,6 +134,8 @@ def parse_topic(name: str) -> TopicName:
     namespace, _, local = rest.partition("/")
     if domain not in _DOMAINS or not tenant or not namespace or not _without_partition(local):
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
+    if _JOINED.search(local):
+        raise ValueError(f"{name!r} is not a topic name here: no local name has @persistent:// in it")
     if not is_entity(tenant) or not is_entity(namespace):
         raise ValueError(f"{name!r} is not a topic name: tenant and namespace have letters, digits and _-=:. only")
     topic = TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same

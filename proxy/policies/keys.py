@@ -181,11 +181,9 @@ def split_subscription(name: str) -> tuple[str, str]:
     Raises:
         ValueError: If it is not of this form.
     """
-    at = name.find("@")
-    while at >= 0:
-        if "://" in name[at:] and _is_topic(name[at + 1 :]):
+    for at in (name.rfind("@persistent://"), name.rfind("@non-persistent://")):
+        if at >= 0 and _is_topic(name[at + 1 :]):
             return name[:at], name[at + 1 :]
-        at = name.find("@", at + 1)
     raise ValueError(f"{name!r}: write subscription@domain://tenant/namespace/topic")
 
 

@@ -216,3 +216,25 @@ def test_the_last_part_may_hold_what_the_broker_serves(local: str) -> None:
 def test_tenants_and_namespaces_are_what_pulsar_takes() -> None:
     assert all(map(is_entity, ("acme", "a=b:c.d-e_F9")))
     assert not any(map(is_entity, ("", "*", "a/b", "a\n", "ä", "a b")))
+
+
+_PARTS = st.lists(st.sampled_from(["a", "@", "@persistent://", "@non-persistent://", "t/n/", "/", ":"]), max_size=6)
+
+
+@given(st.lists(st.tuples(_PARTS.map("".join), st.sampled_from(["", "non-"]), _PARTS.map("".join)), max_size=20))
+def test_a_name_and_its_topic_s_are_joined_as_no_other_two(named: list[tuple[str, str, str]]) -> None:
+    """Limits of subscriptions and producers are found by `name@topic`: clients choose both."""
+    joined: dict[str, tuple[str, str]] = {}
+    for name, domain, local in named:
+        try:
+            topic = parse_topic(f"{domain}persistent://t/n/a{local}").full
+        except ValueError:
+            continue
+        assert joined.setdefault(f"{name}@{topic}", (name, topic)) == (name, topic)
+
+
+@pytest.mark.parametrize("local", ["x@persistent://t/n/A", "n/x@non-persistent://t/n/A"])
+def test_another_topic_s_name_behind_an_at_is_none(local: str) -> None:
+    with pytest.raises(ValueError, match="no local name has @persistent"):
+        parse_topic(f"persistent://t/n/{local}")
+    assert parse_topic("persistent://t/n/x@y").local == "x@y"

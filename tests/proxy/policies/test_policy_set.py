@@ -50,6 +50,12 @@ def test_every_setting_has_its_place_in_the_configuration() -> None:
     assert len(paths) == len(Setting)
 
 
+@pytest.mark.parametrize("name", ["audit", "a@b", "s@persistent://t/n/x", "s@non-persistent://t/n/x"])
+@pytest.mark.parametrize("topic", [ORDERS, "non-persistent://t/n/x"])
+def test_a_subscription_may_have_the_name_of_another_one(name: str, topic: str) -> None:
+    assert split_subscription(f"{name}@{topic}") == (name, topic)
+
+
 @pytest.mark.parametrize("name", ["audit", "audit@orders", "audit@persistent://a/b", ""])
 def test_a_subscription_without_its_topic_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="write subscription@"):
