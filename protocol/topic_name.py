@@ -13,7 +13,7 @@ _MOST_SHOWN = 40
 """Characters of a name too long that its error shows."""
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _JOINED = re.compile("@(?:non-)?persistent://")
-"""How a subscription's or producer's name is joined to its topic's: where the last of these stands, the topic begins."""
+"""How the name of a subscription or producer is joined to its topic: the topic begins where the last of these is."""
 _EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -134,14 +134,18 @@ def parse_topic(name: str) -> TopicName:
     namespace, _, local = rest.partition("/")
     if domain not in _DOMAINS or not tenant or not namespace or not _without_partition(local):
         raise ValueError(f"{name!r} is not a topic name (domain://tenant/namespace/topic)")
-    if _JOINED.search(local):
-        raise ValueError(f"{name!r} is not a topic name here: no local name has @persistent:// in it")
-    if not is_entity(tenant) or not is_entity(namespace):
-        raise ValueError(f"{name!r} is not a topic name: tenant and namespace have letters, digits and _-=:. only")
+    _check_parts(name, tenant, namespace, local)
     topic = TopicName(domain, intern(tenant), intern(namespace), local)  # thousands of topics have the same
     if _size(topic.full) > MOST_NAME_BYTES:
         raise _too_long(name)
     return topic
+
+
+def _check_parts(name: str, tenant: str, namespace: str, local: str) -> None:
+    if _JOINED.search(local):
+        raise ValueError(f"{name!r} is not a topic name here: no local name has @persistent:// in it")
+    if not is_entity(tenant) or not is_entity(namespace):
+        raise ValueError(f"{name!r} is not a topic name: tenant and namespace have letters, digits and _-=:. only")
 
 
 def _size(name: str) -> int:

@@ -1,5 +1,6 @@
 """Numbers, encodes and hands on the lines of the access log, and declares those that were lost."""
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,11 @@ _MOST_SHORT = MOST_NAME // 6 - 1
 """Characters that JSON never needs more bytes for."""
 _BEGIN, _END = 100, 40
 """Characters that are left of a longer one."""
+_JOINED = re.compile(r"@((?:non-)?persistent://)(?!.*@(?:non-)?persistent://)", re.DOTALL)
+"""Where a topic's name begins that another one is joined to: `protocol.topic_name` has no topic with this in it."""
+_PARTITION = re.compile(r"-partition-(?:0|[1-9][0-9]{0,9})\Z")
+"""As the compliance job takes it away."""
+_SHORTER = re.compile(rf".{{{_BEGIN}}}…[0-9a-f]{{32}}….{{{_END}}}", re.DOTALL)
 _JSON = msgspec.json.Encoder()
 
 
@@ -68,13 +74,25 @@ def _utc(wall_ns: int) -> datetime:
 def in_log(name: str) -> str:
     """A name as lines have it: itself, or, where JSON would need more than `MOST_NAME` bytes for it, a shorter one.
 
-    That has a digest of the whole: so one name is always the same in the log, and no two are. A partition's suffix
-    stays. A client pays for a long name once, and the log has it in each interval, six bytes for each odd character.
+    That has a digest of the whole: so one name is always the same in the log, and no two are; a name that looks like a
+    shorter one has its own. A client pays for a long name once, and the log has it in each interval, six bytes for each
+    odd character.
+
+    Of a topic's name, what is before the suffix of a partition is shortened, and of a name joined to its topic's each:
+    who joins such names, or takes a suffix away, has what another line says.
     """
-    if len(name) <= _MOST_SHORT or len(_JSON.encode(name)) <= MOST_NAME:
+    if len(name) <= _MOST_SHORT and "…" not in name:
         return name
-    digest = blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    return f"{name[:_BEGIN]}…{digest}…{name[-_END:]}"
+    joined = _JOINED.search(name)
+    if joined is not None:
+        return f"{in_log(name[: joined.start()])}@{in_log(name[joined.end() - len(joined[1]) :])}"
+    partition = _PARTITION.search(name)
+    suffix = "" if partition is None else partition[0]
+    own = name.removesuffix(suffix)
+    if len(_JSON.encode(own)) <= MOST_NAME and not _SHORTER.fullmatch(own):
+        return name
+    digest = blake2b(own.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return f"{own[:_BEGIN]}…{digest}…{own[-_END:]}{suffix}"
 
 
 class LogLines:
@@ -125,11 +143,7 @@ class LogLines:
     def known(self, kind: type[Line], fields: dict[str, Any]) -> bytes:
         """Some of a line's fields, for `add_known`; those that have their default are left out."""
         left_out = _DEFAULTS[kind]
-        kept = {
-            name: in_log(value) if isinstance(value, str) else value
-            for name, value in fields.items()
-            if name not in left_out or left_out[name] != value
-        }
+        kept = {name: value for name, value in fields.items() if name not in left_out or left_out[name] != value}
         return self._encoder.encode(kept)[1:-1] + b","
 
     def add_known(self, kind: type[Line], span: Span, known: bytes, fields: dict[str, Any]) -> None:

@@ -1,9 +1,12 @@
 """The lines of streams and limiters, of which what does not change is encoded once."""
 
+import re
 from functools import partial
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accesslog.delays import upper_bound_ms
 from accesslog.record import IntervalLine, LimitLine, Line
@@ -192,6 +195,28 @@ def test_a_long_name_takes_a_bounded_part_of_a_line_and_is_like_no_other(letter)
     assert in_log(names[0]) == first
     assert parse_topic(f"t/n/{first}").partition == 7
     assert all(len(msgspec.json.encode(one)) <= MOST_NAME for one in (first, second))
+
+
+def test_a_name_that_looks_like_a_shorter_one_is_another_one():
+    long = "v" * 4000
+    twin = in_log(long)
+    assert in_log(twin) != twin
+    assert in_log(in_log(twin)) not in {twin, in_log(twin)}
+    assert in_log(f"{twin}-partition-1") != f"{twin}-partition-1"
+
+
+@given(
+    name=st.sampled_from(["p", "p" * 600, "p" * 2000, "p…", "\x01" * 300]),
+    topic=st.sampled_from(["x", "x" * 600, "x" * 2000, "x@y" * 500]),
+    partition=st.sampled_from(["", "-partition-0", "-partition-17", "-partition-x"]),
+)
+def test_names_are_joined_and_partitions_left_out_in_the_log_as_outside(name, topic, partition):
+    """The compliance job finds the limit of a stream by what it makes of the names in the stream's line."""
+    base = f"persistent://t/n/{topic}"
+    whole = base + partition
+    assert in_log(f"{name}@{whole}") == f"{in_log(name)}@{in_log(whole)}"
+    without = re.sub(r"-partition-(0|[1-9]\d{0,9})$", "", in_log(whole))
+    assert without == in_log(re.sub(r"-partition-(0|[1-9]\d{0,9})$", "", whole))
 
 
 def test_lines_of_a_stream_with_odd_names_are_bounded_and_name_its_limit_as_the_limit_does(make_world):
