@@ -83,8 +83,10 @@ def name_at(line: IntervalLine, level: str) -> str:
 
 
 def counted(line: IntervalLine, unit: str) -> int:
-    if line.direction == "publish":
-        return int(getattr(line, f"passed_{unit}"))
+    return int(getattr(line, f"passed_{unit}")) if line.direction == "publish" else charged_of(line, unit)
+
+
+def charged_of(line: IntervalLine, unit: str) -> int:
     charged = getattr(line, f"charged_{unit}")
     return int(getattr(line, f"passed_{unit}") if charged is None else charged)
 
@@ -99,7 +101,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         for unit in UNITS
     ]
     said = [line for line in lines if line.limit_level == level]
-    sums = [sum(counted(line, unit) for line in lines) for unit in UNITS]
+    sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
+    crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
     return Streams(
         seq=first.seq,
         place=("a.jsonl", first.seq + 1),
@@ -118,6 +121,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
+        charged=(charged[0], charged[1]),
+        crossed=crossed,
         starving=starving(level, name, members),
     )
 

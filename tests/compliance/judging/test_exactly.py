@@ -94,7 +94,7 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
 
 
 def found_of(log: GateLog) -> dict[tuple[str, str], Judged]:
-    notes = RunNotes(changes=log.changes)
+    notes = RunNotes(changes=log.changes, changed_us=log.changed_us)
     return {key: judged(notes, items) for key, items in log.items.items()}
 
 

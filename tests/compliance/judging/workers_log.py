@@ -14,6 +14,8 @@ MODES: tuple[Mode, ...] = ("enforce", "enforce", "observe", "reject")
 REPORT_NS = 100_000_000
 """So often workers tell what only counts."""
 MOST_UNDER_WAY_NS = 3_000_000
+MOST_HELD_BACK_NS = 15_000_000
+"""Behind a change of limits letters may take longer: everybody is busy with it."""
 
 
 class WorkersLog(GateLog):
@@ -26,18 +28,15 @@ class WorkersLog(GateLog):
         self.journal.cut = self.cut
         self.live: list[tuple[Worker, Stream]] = []
         self.reports_at = REPORT_NS
+        self.letters_from = 0
 
     def limit(self, setting: Setting, name: str, limit: Limit | None) -> None:
-        """A change ends the lines that are under way. Nothing is: what was told late would count for what is new."""
-        for worker in self.world.workers:
-            worker.up.extend(worker.deputy.report())
-        self.world.deliver_all()
-        self.write()
-        self.changes.append(self.seq)
-        self.seq += 1
+        """A change ends the lines that are under way. Letters may be, too: what they tell counts behind it."""
+        self.change()
         self.world.limit(setting, name, limit)
         self.world.apply()
-        self.world.deliver_all()
+        if self.chance.random() < 0.5:
+            self.letters_from = self.world.clock.now + self.chance.randrange(MOST_HELD_BACK_NS)
 
     def cut(self, one: Stream | Limiter, now: int) -> None:
         """A limit that nobody was under gets its value when somebody comes: its line begins there."""
@@ -48,7 +47,6 @@ class WorkersLog(GateLog):
     def join(self, worker: Worker, topic: str, *, by_entry: bool = False) -> Stream:
         stream = worker.open(topic, lambda _stream, _entry: None, by_entry=by_entry)
         self.live.append((worker, stream))
-        self.world.deliver_all()
         return stream
 
     def leave(self, which: tuple[Worker, Stream]) -> None:
@@ -82,6 +80,8 @@ class WorkersLog(GateLog):
 
     def _deliver(self) -> None:
         """Some letters, of each side in order."""
+        if self.world.clock.now < self.letters_from:
+            return
         for worker in self.world.workers:
             for _ in range(self.chance.choice((1, 5, 100))):
                 if not (worker.hear_one() | worker.obey_one()):
