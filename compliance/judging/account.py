@@ -9,7 +9,7 @@ A line tells how much passed in its span and not when. So the two are bounds, an
 the bucket holds at its end.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -162,6 +162,7 @@ class Owed(Struct):
     whole_served_s: float
     whole_deficit_s: float
     unseen_s: float
+    still_s: float = 0.0
 
 
 class Doubt(Struct):
@@ -185,12 +186,24 @@ class RunNotes:
         changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
         changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
         holes: Numbers of the lines behind missing ones, ascending.
+        still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
     """
 
     has_begin: bool = True
     changes: Sequence[int] = ()
     changed_us: Sequence[int] = ()
     holes: Sequence[int] = ()
+    still_us: Sequence[tuple[int, int]] = ()
+
+    def still_s(self, line: Line) -> float:
+        """For how long the proxy did nothing within a line."""
+        if not self.still_us:
+            return 0.0
+        begin_us, end_us = line.wall_us
+        first = bisect_right(self.still_us, begin_us, key=lambda one: one[1])
+        last = bisect_left(self.still_us, end_us, key=lambda one: one[0])
+        within = (min(end, end_us) - max(begin, begin_us) for begin, end in self.still_us[first:last])
+        return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
         """How many lines between the two tell of a change."""
@@ -536,6 +549,7 @@ class _Owing:
         self._worst: tuple[float, list[_Waited]] | None = None
         self._entry_s = 0.0
         self.unseen_s = 0.0
+        self.still_s = 0.0
 
     def add(self, waited: _Waited, entry_s: float) -> bool:
         """One more; whether the ten seconds that end with it lack something."""
@@ -584,6 +598,7 @@ class _Owing:
             whole_served_s=waited - short,
             whole_deficit_s=max(short - SHORT_SHARE * waited - SHORT_S, unexplained - UNEXPLAINED_S),
             unseen_s=min(OWED_WINDOW_S, self.unseen_s + SHORT_S),
+            still_s=self.still_s,
         )
 
 
@@ -895,7 +910,7 @@ class Account:
             return None
         is_told = line.idle_s is not None
         unexplained_s = max(min(lacking_s + vanished_s, waited_s), starved_s)
-        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        late_s = self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
@@ -946,6 +961,13 @@ class Account:
             return max(0.0, min(kept / held.rate, most_s) - LATE_S)
         spans = ((taken[bucket] - held.least + 1) / held.owed_rate for bucket, held in on)
         return max(0.0, closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans) - LATE_S)
+
+    def _late(self, line: Line, on: list[tuple[int, _Held]]) -> float:
+        """For how long the limiter was late by its own account, but for what the proxy's standing still explains."""
+        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        still_s = min(late_s, self._notes.still_s(line))
+        self._owing.still_s += still_s
+        return late_s - still_s
 
     def _vanished(
         self, line: Line, on: list[tuple[int, _Held]], taken: tuple[int, ...], alone_s: float | None

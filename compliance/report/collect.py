@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from accesslog.record import Kinds
+from compliance.clock import rfc3339
 from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
 from compliance.figures.proposals import Proposal
@@ -128,6 +129,7 @@ class Found:
             "passed_over": kept.passed_over,
             "unread": kept.unread,
             "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
+            "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
             "newer": [
                 *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
                 *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
@@ -292,10 +294,20 @@ def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
     return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
 
 
+def _standstills(logs: Logs) -> DataFrame:
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    lasted = (F.col("duration_ms") / 1e3).alias("lasted_s")
+    return logs.of("standstill").select(*BOOT, *times, lasted, F.struct("file", "seq", "line").alias("line"))
+
+
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     """Of each run in which something was changed or is missing, where."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    spans = logs.of("standstill").select(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")))
+    for row in spans.limit(MOST_NOTES).collect():
+        still[row.proxy_id, row.boot_id].append((row.start, row.end))
     told = logs.of("change").select(*BOOT, "seq", F.unix_micros("start").alias("at_us"))
     for row in told.limit(MOST_NOTES).collect():
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
@@ -307,8 +319,9 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             changes=[seq for seq, _ in sorted(changes[run])],
             changed_us=[at_us for _, at_us in sorted(changes[run])],
             holes=sorted(holes[run]),
+            still_us=sorted(still[run]),
         )
-        for run in {*changes, *holes}
+        for run in {*changes, *holes, *still}
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from accesslog.record import ChangeLine, IntervalLine, LimitLine
+from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
 from compliance.judging.judge import line_of
 from compliance.strict import BEGIN_OF_1970
@@ -25,7 +25,8 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     lines = list(lines)
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
-    known = RunNotes(**(told | notes))
+    still = [(micros(line.start), micros(line.end)) for line in lines if isinstance(line, StandstillLine)]
+    known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 
 
