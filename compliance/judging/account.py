@@ -420,6 +420,8 @@ class _Held:
             # What passed before the change may count behind it, and was not taken from this bucket.
             self.most, self.told = (inf if step.is_unsettled else burst + 1), None
             self.least = -inf if step.is_unknown or step.is_hidden else full
+            # A debt may be left that was made at any rate.
+            self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
         else:
             self._go_on(rate, burst, step)
         self.is_on, self.rate, self.burst = True, rate, burst

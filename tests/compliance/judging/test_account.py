@@ -449,3 +449,18 @@ def test_only_the_time_in_which_it_stood_still_is_uncertain():
     assert deficit_s(stood_still((5.1, 6.0))) > 0
     assert deficit_s(stood_still((3.1, 4.0), idle=(3, 9))) > 0
     assert deficit_s(stood_still((3.1, 4.0), (9.1, 10.0), idle=(3, 9))) < 0
+
+
+def test_a_debt_that_was_made_while_a_limit_was_only_observed_stays_in_seconds_up_to_that_rate():
+    log = PlantedLog()
+    for rate, tokens, mode in (
+        (1000.0, -47_000.0, "observe"),
+        (1.0, -46.0, "enforce"),
+        (7.0, -46 * 7 + 7.0, "enforce"),
+    ):
+        log.change()
+        burst = {"burst_messages": 3.0, "tokens_messages": tokens, "mode": mode}
+        log.limit(0, rate=rate, idle_ms=0.0, **burst)
+        log.second += 1
+    found = judged(log)
+    assert (deficit_s(found) < 0, doubts(found)) == (True, set())
