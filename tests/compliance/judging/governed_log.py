@@ -88,36 +88,56 @@ class GovernedLog(GateLog):
         super().write()
 
 
-def play_governed(log: GovernedLog, seconds: int) -> None:
-    """Anything happens for so long."""
-    chance = log.chance
-    places = [(Setting.TOPIC, f"persistent://t/n/{topic}") for topic in "ab"]
-    places.append((Setting.NAMESPACE, "t/n"))
-    modes = {place: chance.choice(MODES) for place in places}
-    for place in places[:2]:
-        log.limit(*place, replace(some_limit(chance), mode=modes[place]))
-    by_entry = chance.random() < 0.2
-    end = log.world.clock.now + seconds * NANOS_PER_SECOND
-    while log.world.clock.now < end:
-        what = chance.random()
+class Player:
+    """Has anything happen to a log.
+
+    Args:
+        log: Which.
+    """
+
+    def __init__(self, log: GovernedLog) -> None:
+        self.log, self.chance = log, log.chance
+        self.places = [(Setting.TOPIC, f"persistent://t/n/{topic}") for topic in "ab"]
+        self.places.append((Setting.NAMESPACE, "t/n"))
+        self.modes = {place: self.chance.choice(MODES) for place in self.places}
+        for place in self.places[:2]:
+            log.limit(*place, replace(some_limit(self.chance), mode=self.modes[place]))
+        self.by_entry = self.chance.random() < 0.2
+
+    def step(self) -> None:
+        log, chance, what = self.log, self.chance, self.chance.random()
         if what < 0.15 and len(log.live) < 6:
-            log.join(chance.choice(log.places), chance.choice("ab"), by_entry=by_entry)
+            log.join(chance.choice(log.places), chance.choice("ab"), by_entry=self.by_entry)
         elif what < 0.2 and log.live:
             log.leave(chance.choice(log.live))
         elif what < 0.7 and log.live:
-            which = chance.choice(log.live)
-            messages, size = chance.choice((1, 1, 1, 10, 100, 1000)), chance.choice((1, 1, 10, 100, 5000))
-            for _ in range(chance.choice((1, 1, 5, 50))):
-                log.send(which, messages, size * messages)
+            self.send()
         elif what < 0.72:
-            place = chance.choice(places)
-            if chance.random() < 0.2:
-                modes[place] = chance.choice(MODES)
-            limit = replace(some_limit(chance), mode=modes[place]) if chance.random() < 0.8 else None
-            log.limit(*place, limit)
+            self.change()
         elif what < 0.725:
             log.disturb()
         else:
             log.advance(chance.choice((1, 30, 300, 1000, 3000)) * 1000 * chance.randrange(1, 1000))
+
+    def send(self) -> None:
+        chance, which = self.chance, self.chance.choice(self.log.live)
+        messages, size = chance.choice((1, 1, 1, 10, 100, 1000)), chance.choice((1, 1, 10, 100, 5000))
+        for _ in range(chance.choice((1, 1, 5, 50))):
+            self.log.send(which, messages, size * messages)
+
+    def change(self) -> None:
+        chance, place = self.chance, self.chance.choice(self.places)
+        if chance.random() < 0.2:
+            self.modes[place] = chance.choice(MODES)
+        limit = replace(some_limit(chance), mode=self.modes[place]) if chance.random() < 0.8 else None
+        self.log.limit(*place, limit)
+
+
+def play_governed(log: GovernedLog, seconds: int) -> None:
+    """Anything happens for so long."""
+    player = Player(log)
+    end = log.world.clock.now + seconds * NANOS_PER_SECOND
+    while log.world.clock.now < end:
+        player.step()
     log.advance(NANOS_PER_SECOND)
     log.write()
