@@ -625,6 +625,7 @@ class Account:
         self._owing, self._perhaps = _Owing(), _Owing()
         self._before: Line | None = None
         self._until_us: int | None = None
+        self._valued_us: int | None = None
         self._starving: _Starving | None = None
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = self._overlaps = False
@@ -652,6 +653,7 @@ class Account:
         for line in lines:
             # Of what the two accounts say was served the less.
             served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
+            self._look_at_value(line)
             step = self._step(line)
             over = self._replay(line, step)
             if self._differs:
@@ -777,8 +779,21 @@ class Account:
         return is_over
 
     def _unforeseen(self, line: Line) -> tuple[int, ...]:
-        """What of each bucket nobody knew; only behind a change."""
-        return line.unforeseen if self._notes.is_behind_change(line) else (0,) * len(BUCKETS)
+        """What of each bucket nobody knew; only behind a change of this limit's own value."""
+        is_new = self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
+        return line.unforeseen if is_new and self._notes.is_behind_change(line) else (0,) * len(BUCKETS)
+
+    def _look_at_value(self, line: Line) -> None:
+        """Since when it has its value: where that is another one, or may have been meanwhile."""
+        before = self._before
+        if before is None:
+            is_another = self._notes.changes_between(-1, line.seq) > 0
+        else:
+            is_same = (before.mode, before.rates, before.bursts) == (line.mode, line.rates, line.bursts)
+            has_gap = (line.at_us[0] - before.at_us[1]) / 1e6 > CONTIGUOUS_S
+            is_another = not is_same or (has_gap and self._notes.changes_between(before.seq, line.seq) > 0)
+        if is_another:
+            self._valued_us = line.wall_us[0]
 
     def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
         """What workers may have passed by what they were lent before, and whether the lines tell.

@@ -64,6 +64,16 @@ def test_what_passed_before_its_worker_knew_the_limit_costs_nothing_just_behind_
     assert (excess(found) < 0, doubts(found)) == ((True, set()) if is_known else (False, {"books"}))
 
 
+def test_changes_of_other_limits_excuse_nothing_that_a_limit_did_not_foresee():
+    log = PlantedLog()
+    for _ in range(20):
+        log.change(name="persistent://acme/orders/other")
+        log.limit(150, unforeseen_messages=50, tokens_messages=10.0, overflow_messages=0.0, **TOLD)
+        log.second += 1
+    # Where it may be new its first line is believed, and the next ones within a second.
+    assert excess(judged(log)) > 17 * 50
+
+
 def test_what_a_lost_worker_had_is_no_riddle_if_the_line_says_so():
     def told(lost):
         log = PlantedLog()
