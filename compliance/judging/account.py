@@ -185,6 +185,7 @@ class RunNotes:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
         changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
+        moved_us: When streams may have come under limits that were there before: by another file, or another group.
         holes: Numbers of the lines behind missing ones, ascending.
         still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
     """
@@ -192,6 +193,7 @@ class RunNotes:
     has_begin: bool = True
     changes: Sequence[int] = ()
     changed_us: Sequence[int] = ()
+    moved_us: Sequence[int] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
 
@@ -217,17 +219,29 @@ class RunNotes:
 
     def is_behind_change(self, one: "Line | Streams") -> bool:
         """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
-        begin_us, end_us = one.wall_us
-        place = bisect_right(self._times, end_us) - 1
-        return place >= 0 and self._times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
+        return _is_behind(self._times, one)
+
+    def is_behind_move(self, one: "Line | Streams") -> bool:
+        """The same of changes that move streams."""
+        return _is_behind(self._moves, one)
 
     @cached_property
     def _times(self) -> list[int]:
         return sorted(self.changed_us)
 
+    @cached_property
+    def _moves(self) -> list[int]:
+        return sorted(self.moved_us)
+
     def is_torn(self, after: int, until: int) -> bool:
         """Whether lines between the two are missing."""
         return _between(self.holes, after, until) > 0
+
+
+def _is_behind(times: Sequence[int], one: Line | Streams) -> bool:
+    begin_us, end_us = one.wall_us
+    place = bisect_right(times, end_us) - 1
+    return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 
 
 def _between(numbers: Sequence[int], after: int, until: int) -> int:
@@ -642,6 +656,7 @@ class Account:
             return
         self._has_streams = self._has_streams or bool(streams)
         self._look_at_values(lines, streams)
+        self._look_at_value(lines[0])
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
         said = self._said_by_streams(lines, streams, passed) if has_account else passed
@@ -677,10 +692,12 @@ class Account:
         several: tuple[Line | Streams, ...] = (*lines, *streams)
         if not any(self._notes.is_behind_change(one) for one in several):
             return _sums(streams)
+        # Only what is new to its streams can have been unknown to their workers.
+        is_new = self._is_new(lines[0]) or any(self._notes.is_behind_move(one) for one in several)
         said = []
         for unit in range(2):
             left = sum(line.left[unit] for line in lines)
-            least = sum((one.charged or one.passed)[unit] for one in streams)
+            least = sum((one.charged if is_new and one.charged else one.passed)[unit] for one in streams)
             most = sum((one.crossed or one.passed)[unit] for one in streams)
             said.append(left + min(max(passed[unit] - left, least), most))
         return tuple(said)
@@ -780,8 +797,12 @@ class Account:
 
     def _unforeseen(self, line: Line) -> tuple[int, ...]:
         """What of each bucket nobody knew; only behind a change of this limit's own value."""
-        is_new = self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
-        return line.unforeseen if is_new and self._notes.is_behind_change(line) else (0,) * len(BUCKETS)
+        is_excused = self._is_new(line) and self._notes.is_behind_change(line)
+        return line.unforeseen if is_excused else (0,) * len(BUCKETS)
+
+    def _is_new(self, line: Line) -> bool:
+        """Whether its value was another one, or none, just before."""
+        return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
 
     def _look_at_value(self, line: Line) -> None:
         """Since when it has its value: where that is another one, or may have been meanwhile."""

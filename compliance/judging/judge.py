@@ -38,6 +38,8 @@ from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BOOT, LIMITER
 from compliance.strict import BEGIN_OF_1970
 
+MOVES = ("attachment", "group", "file")
+"""Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
 """What is to be known of runs; of those that are not in it, nothing."""
 _UNITS = BUCKETS[:2]

@@ -19,7 +19,7 @@ from compliance.figures.proposals import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
-from compliance.judging.judge import judged_limiters, outsiders, tables_of, unbalanced, without_effect
+from compliance.judging.judge import MOVES, judged_limiters, outsiders, tables_of, unbalanced, without_effect
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
@@ -308,9 +308,12 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     spans = logs.of("standstill").select(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")))
     for row in spans.limit(MOST_NOTES).collect():
         still[row.proxy_id, row.boot_id].append((row.start, row.end))
-    told = logs.of("change").select(*BOOT, "seq", F.unix_micros("start").alias("at_us"))
+    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    told = logs.of("change").select(*BOOT, "seq", "what", F.unix_micros("start").alias("at_us"))
     for row in told.limit(MOST_NOTES).collect():
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
+        if row.what in MOVES:
+            moved[row.proxy_id, row.boot_id].append(row.at_us)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     return {
@@ -318,6 +321,7 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             has_begin=0 not in holes[run],
             changes=[seq for seq, _ in sorted(changes[run])],
             changed_us=[at_us for _, at_us in sorted(changes[run])],
+            moved_us=sorted(moved[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
-from compliance.judging.judge import line_of
+from compliance.judging.judge import MOVES, line_of
 from compliance.strict import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
@@ -26,6 +26,7 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
     still = [(micros(line.start), micros(line.end)) for line in lines if isinstance(line, StandstillLine)]
+    told["moved_us"] = [micros(line.start) for line in changes if line.what in MOVES]
     known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 

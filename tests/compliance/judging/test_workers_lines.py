@@ -64,6 +64,20 @@ def test_what_passed_before_its_worker_knew_the_limit_costs_nothing_just_behind_
     assert (excess(found) < 0, doubts(found)) == ((True, set()) if is_known else (False, {"books"}))
 
 
+@pytest.mark.parametrize(("what", "is_known"), [("publish", False), ("attachment", True), ("file", True)])
+def test_a_limit_that_is_not_new_is_charged_unless_streams_may_have_come_under_it(what, is_known):
+    log = PlantedLog()
+    for second in range(20):
+        if second > 5:
+            log.change(what=what, name="persistent://acme/orders/other")
+        late = 300 * (second == 10)
+        log.interval(late, charged_messages=0 if late else None, limit_levels="topic")
+        log.limit(0, tokens_messages=10.0, overflow_messages=0.0 if second == 0 else 100.0, **TOLD)
+        log.second += 1
+    found = judged(log)
+    assert (excess(found) < 0, doubts(found)) == ((True, set()) if is_known else (False, {"streams"}))
+
+
 def test_changes_of_other_limits_excuse_nothing_that_a_limit_did_not_foresee():
     log = PlantedLog()
     for _ in range(20):
