@@ -86,14 +86,37 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     in the line in whose span they tell it."""
     lent_bytes: int = 0
     """The same of the byte bucket."""
+    left_messages: int = 0
+    """What of `passed_messages` was of streams that were no longer under the limit when their worker told. So what its
+    streams passed, as it counts against limits, and this are together what it passed."""
+    left_bytes: int = 0
+    """The same of `passed_bytes`."""
     overflow_messages: float = 0.0
     """What the message bucket earned, since the limiter's line before, and had no room for. So of two lines without
-    time in between: tokens behind = tokens before + limit times duration - overflow - passed."""
+    time in between: tokens behind = tokens before + limit times duration - overflow - lost - (passed - unforeseen)."""
     overflow_bytes: float = 0.0
     """The same of the byte bucket."""
     overflow_peak_messages: float = 0.0
     """The same of the bucket of `peak_messages`."""
     overflow_peak_bytes: float = 0.0
+    """The same of the bucket of `peak_bytes`."""
+    lost_messages: int = 0
+    """Of what workers had been lent of the message bucket, so much is gone and will not be counted as passed: the
+    worker was lost, or told that it passed for other limits."""
+    lost_bytes: int = 0
+    """The same of the byte bucket."""
+    lost_peak_messages: int = 0
+    """The same of the bucket of `peak_messages`."""
+    lost_peak_bytes: int = 0
+    """The same of the bucket of `peak_bytes`."""
+    unforeseen_messages: int = 0
+    """What of `passed_messages` took nothing from the message bucket: it passed before its worker knew the value in
+    force, by what it had been lent of a larger burst, or while messages were not limited. Only behind a change."""
+    unforeseen_bytes: int = 0
+    """The same of `passed_bytes` and the byte bucket."""
+    unforeseen_peak_messages: int = 0
+    """The same of the bucket of `peak_messages`."""
+    unforeseen_peak_bytes: int = 0
     """The same of the bucket of `peak_bytes`."""
 
 

@@ -16,6 +16,14 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
     """Version of Sluice; empty in lines of proxies before this field."""
 
 
+class StandstillLine(LineHead, kw_only=True, tag="standstill"):
+    """The process did nothing over the span: a timer that was due at its begin, half a second ago or more, rings now.
+
+    So the machine had no processor for it, or it was stopped. Somebody may have waited meanwhile who would have been
+    served: each limit's own lines tell so in `idle_ms`.
+    """
+
+
 class LossLine(LineHead, kw_only=True, tag="loss"):
     """Lines of the log are lost for good; written as soon as there is a log again. The line's own span is empty.
 

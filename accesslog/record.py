@@ -12,6 +12,7 @@ a stepped wall clock cannot bend a rate. *Messages* are what the broker counts (
     throttle    one pause of reading, at its end
     reject      lookups, producers and consumers that were refused
     heartbeat   the process lives; how many lines it had to drop
+    standstill  the process did nothing: from when to when
     loss        lines that are lost for good: from when to when, how many, why
 
 `SCHEMA_VERSION` changes when a field's meaning does; new fields and kinds may come at any time. Fields with a default
@@ -24,7 +25,7 @@ from accesslog.connection import ConnectionLine, RejectLine, ThrottleLine
 from accesslog.head import SCHEMA_VERSION, Direction, LineHead
 from accesslog.interval import IntervalLine
 from accesslog.limit import ChangeLine, LimitLine
-from accesslog.process import HeartbeatLine, LossLine
+from accesslog.process import HeartbeatLine, LossLine, StandstillLine
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -38,10 +39,21 @@ __all__ = [
     "Line",
     "LossLine",
     "RejectLine",
+    "StandstillLine",
     "ThrottleLine",
 ]
 
-Line = IntervalLine | LimitLine | ChangeLine | ConnectionLine | ThrottleLine | RejectLine | HeartbeatLine | LossLine
+Line = (
+    IntervalLine
+    | LimitLine
+    | ChangeLine
+    | ConnectionLine
+    | ThrottleLine
+    | RejectLine
+    | HeartbeatLine
+    | StandstillLine
+    | LossLine
+)
 
 
 class Kinds:
@@ -55,5 +67,6 @@ class Kinds:
         "throttle": ThrottleLine,
         "reject": RejectLine,
         "heartbeat": HeartbeatLine,
+        "standstill": StandstillLine,
         "loss": LossLine,
     }

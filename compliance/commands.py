@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from compliance.place import on_this_machine
+
 STRICT_EXIT = 3
 
 
@@ -29,14 +31,35 @@ class Wanted:
     spark: tuple[str, ...] = ()
 
 
+def _folder(place: str | Path) -> Path:
+    """A folder of this machine, by its path or its `file:` URL."""
+    folder = on_this_machine(str(place))
+    if folder is None:
+        raise typer.BadParameter(
+            f"{place}: give a folder of this machine: `sluice compliance run` reads and writes other storages, "
+            "and --tables reports on them"
+        )
+    return folder
+
+
 def report(  # noqa: PLR0913 - one for each option
     out: Annotated[
-        Path, typer.Option(help="Folder for report.html, report.json, usage.csv and csv/; made if it is not there.")
+        Path,
+        typer.Option(
+            parser=_folder,
+            metavar="<path>",
+            help="Folder for report.html, report.json, usage.csv and csv/; made if it is not there.",
+        ),
     ],
     *,
     access_log: Annotated[
         Path | None,
-        typer.Option(help="Folder of the proxy's closed access-log files (*.jsonl).", show_default=False),
+        typer.Option(
+            parser=_folder,
+            metavar="<path>",
+            help="Folder of the proxy's closed access-log files (*.jsonl).",
+            show_default=False,
+        ),
     ] = None,
     tables: Annotated[
         str, typer.Option(help="Instead of --access-log: the --out of `sluice compliance run`, folder or URI.")

@@ -190,6 +190,8 @@ class Gate(Passage):
             if limiter.streams:
                 limiter.usage.add_passed(entries, charged, size)
                 limiter.usage.met(stream.charged(1, largest[0]), largest[1])
+                if limiter not in stream.chain:
+                    limiter.usage.add_left(charged, size)
         if any(limiter not in limiters for limiter in stream.chain):
             stream.usage.add_spared(counts)
 

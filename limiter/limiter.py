@@ -109,22 +109,22 @@ class Limiter:
         if self._idle_from >= 0:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
-    def count_lent(self, passed: Amount, lent: Amount, now: int) -> None:
-        """So much is counted as passed, of what was lent to workers; tokens for more are taken now.
+    def count_lent(self, passed: Amount, lent: Amount) -> None:
+        """So much is counted as passed, of what was lent to workers.
 
         More it is where the worker did not know yet that bytes are limited, too, or a peak.
         """
         for bucket in self._counting:
-            bucket.count_lent(passed[0], lent[0], now)
+            bucket.count_lent(passed[0], lent[0])
         for bucket in self._weighing:
-            bucket.count_lent(passed[1], lent[1], now)
+            bucket.count_lent(passed[1], lent[1])
 
     def give_up_lent(self, lent: Amount) -> None:
         """So much of what was lent to workers will never be counted, and is gone."""
         for bucket in self._counting:
-            bucket.ahead -= min(bucket.ahead, lent[0])
+            bucket.give_up(lent[0])
         for bucket in self._weighing:
-            bucket.ahead -= min(bucket.ahead, lent[1])
+            bucket.give_up(lent[1])
 
     def _take(self, messages: int, size: int, now: int) -> None:
         for bucket in self._counting:
@@ -228,7 +228,7 @@ class Limiter:
         self.count_idle(now)
         self.is_waited_on(now, is_reserved=is_reserved)
 
-    def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
+    def balances(self, now: int) -> tuple[tuple[float, float, int, int] | None, ...]:
         """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None."""
         return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
 

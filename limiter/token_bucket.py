@@ -34,6 +34,8 @@ class TokenBucket:
         lent: Tokens that were taken and not used yet, as far as is known.
         going: Those of entries that are counted as passed, and have not left yet, as far as is known.
         ahead: Those that were lent to workers, and are neither counted as passed nor given back.
+        lost: So many of those will never be counted, and are gone.
+        unforeseen: So many were counted as passed, and were not taken: who let them pass did not know the rate yet.
     """
 
     __slots__ = (
@@ -48,7 +50,9 @@ class TokenBucket:
         "ahead",
         "going",
         "lent",
+        "lost",
         "rate",
+        "unforeseen",
     )
 
     def __init__(self, rate: Rate, now: int) -> None:
@@ -56,6 +60,8 @@ class TokenBucket:
         self.lent = 0
         self.going = 0
         self.ahead = 0
+        self.lost = 0
+        self.unforeseen = 0
         self._per_ns, self._per_token = _parts(rate)
         self._capacity = _capacity(rate)
         self._balance = rate.burst * self._per_token
@@ -129,12 +135,21 @@ class TokenBucket:
         self._capacity += (used + unused) * self._per_token
         self._balance += unused * self._per_token
 
-    def count_lent(self, tokens: int, lent: int, now: int) -> None:
-        """So many are counted as passed; those that it did not lend of `lent`, and the others, are taken now."""
+    def count_lent(self, tokens: int, lent: int) -> None:
+        """So many are counted as passed, `lent` of them as lent.
+
+        The others passed before it was known that they cost so much: as a debt they would make others wait for what
+        nobody could know.
+        """
         lent = min(lent, self.ahead)
         self.ahead -= lent
-        if tokens > lent:
-            self.take(tokens - lent, now)
+        self.unforeseen += tokens - lent
+
+    def give_up(self, lent: int) -> None:
+        """So much of what was lent will never be counted."""
+        lent = min(lent, self.ahead)
+        self.ahead -= lent
+        self.lost += lent
 
     def wait_ns(self, tokens: int, now: int) -> int:
         """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
@@ -180,19 +195,25 @@ class TokenBucket:
         self._overflow = self._overflow * self._per_token // before
         self.lent -= self.going
         self.going = 0
+        # Of loans at a larger burst more may have been used than this one holds: that is no debt at this rate.
+        beyond = max(0, self.lent - rate.burst)
+        self.lent -= beyond
+        self.ahead -= min(self.ahead, beyond)
         lent = self.lent * self._per_token
         self._capacity = _capacity(rate) - lent
         self._balance = min(held - lent, self._capacity)
         self._paid_at = self._earned_at + max(0, -(held // self._per_ns))
 
-    def told(self, now: int) -> tuple[float, float]:
-        """Tokens at hand, negative in debt; and those for which it had no room since this was asked before.
+    def told(self, now: int) -> tuple[float, float, int, int]:
+        """Tokens at hand, negative in debt; and since this was asked before, the overflow, `lost` and `unforeseen`.
 
+        The overflow are tokens for which it had no room.
         Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
         """
         held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow
-        self._overflow = 0
-        return held / self._per_token, overflow / self._per_token
+        lost, unforeseen = self.lost, self.unforeseen
+        self._overflow = self.lost = self.unforeseen = 0
+        return held / self._per_token, overflow / self._per_token, lost, unforeseen
 
     def is_full(self, now: int) -> bool:
         """Whether a new bucket would hold as much."""

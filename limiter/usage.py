@@ -90,7 +90,8 @@ class LimiterUsage:
 
     The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
     `reserved_ns` are parts of the time waited in which each bucket had a token: longer than a timer may be late, and
-    for the sake of a stream that waited elsewhere.
+    for the sake of a stream that waited elsewhere. `left_…` is what passed of streams that were no longer within the
+    limit when it was counted.
     """
 
     __slots__ = (
@@ -98,6 +99,8 @@ class LimiterUsage:
         "idle_ns",
         "largest_messages",
         "largest_size",
+        "left_messages",
+        "left_size",
         "messages",
         "rejected_messages",
         "rejected_size",
@@ -115,6 +118,8 @@ class LimiterUsage:
         self.size = 0
         self.rejected_messages = 0
         self.rejected_size = 0
+        self.left_messages = 0
+        self.left_size = 0
         self.largest_messages = 0
         self.largest_size = 0
         self.reported: tuple[int, ...] = ()
@@ -130,6 +135,11 @@ class LimiterUsage:
         """An entry of so many messages and bytes was refused."""
         self.rejected_messages += messages
         self.rejected_size += size
+
+    def add_left(self, messages: int, size: int) -> None:
+        """So much of what passed was of a stream that has left."""
+        self.left_messages += messages
+        self.left_size += size
 
     def met(self, messages: int, size: int) -> None:
         """One of them, perhaps the largest so far, had so many."""

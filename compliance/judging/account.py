@@ -9,10 +9,11 @@ A line tells how much passed in its span and not when. So the two are bounds, an
 the bucket holds at its end.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 from msgspec import Struct
@@ -36,6 +37,8 @@ UNEXPLAINED_S = 0.005
 """What the proxy itself does not tell to be late timers is no more than rounding."""
 UNSEEN_S = 0.5
 """Where more could be lacking in ten seconds without showing, the verdict is unknown."""
+BEHIND_CHANGE_S = 1.0
+"""So long behind a change of limits workers may tell what they let pass before they heard of it."""
 CONTIGUOUS_S = 2e-6
 """Lines without time in between, but for what is cut off below a microsecond."""
 _SAME_WAIT_S = 0.002
@@ -72,6 +75,12 @@ class Line(Struct, array_like=True):
     overflow: tuple[float, ...]
     lent: tuple[int, ...] = (0, 0)
     """What workers had been lent at its end, and may have passed already."""
+    left: tuple[int, int] = (0, 0)
+    """What passed of streams that had left it by then."""
+    lost: tuple[int, ...] = (0, 0, 0, 0)
+    """What was lent and will never be counted."""
+    unforeseen: tuple[int, ...] = (0, 0, 0, 0)
+    """What passed before its worker knew that the bucket is there."""
     rejected: int = 0
 
     @property
@@ -109,6 +118,10 @@ class Streams(Struct, array_like=True):
     """Each of these streams is under no other limit."""
     largest_offered: tuple[int, int] = (0, 0)
     """No entry that came was larger."""
+    charged: tuple[int, int] | None = None
+    """What these lines say was charged to all limits of their streams; None: what passed."""
+    crossed: tuple[int, int] | None = None
+    """All that passed, whether or not it was charged; likewise."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
     """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
     waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
@@ -149,6 +162,7 @@ class Owed(Struct):
     whole_served_s: float
     whole_deficit_s: float
     unseen_s: float
+    still_s: float = 0.0
 
 
 class Doubt(Struct):
@@ -171,13 +185,27 @@ class RunNotes:
         has_begin: No line before its first is missing.
         changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
         changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
+        moved_us: When streams may have come under limits that were there before: by another file, or another group.
         holes: Numbers of the lines behind missing ones, ascending.
+        still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
     """
 
     has_begin: bool = True
     changes: Sequence[int] = ()
     changed_us: Sequence[int] = ()
+    moved_us: Sequence[int] = ()
     holes: Sequence[int] = ()
+    still_us: Sequence[tuple[int, int]] = ()
+
+    def still_s(self, line: Line) -> float:
+        """For how long the proxy did nothing within a line."""
+        if not self.still_us:
+            return 0.0
+        begin_us, end_us = line.wall_us
+        first = bisect_right(self.still_us, begin_us, key=lambda one: one[1])
+        last = bisect_left(self.still_us, end_us, key=lambda one: one[0])
+        within = (min(end, end_us) - max(begin, begin_us) for begin, end in self.still_us[first:last])
+        return sum(within) / 1e6
 
     def changes_between(self, after: int, until: int) -> int:
         """How many lines between the two tell of a change."""
@@ -189,9 +217,31 @@ class RunNotes:
         late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
+    def is_behind_change(self, one: "Line | Streams") -> bool:
+        """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
+        return _is_behind(self._times, one)
+
+    def is_behind_move(self, one: "Line | Streams") -> bool:
+        """The same of changes that move streams."""
+        return _is_behind(self._moves, one)
+
+    @cached_property
+    def _times(self) -> list[int]:
+        return sorted(self.changed_us)
+
+    @cached_property
+    def _moves(self) -> list[int]:
+        return sorted(self.moved_us)
+
     def is_torn(self, after: int, until: int) -> bool:
         """Whether lines between the two are missing."""
         return _between(self.holes, after, until) > 0
+
+
+def _is_behind(times: Sequence[int], one: Line | Streams) -> bool:
+    begin_us, end_us = one.wall_us
+    place = bisect_right(times, end_us) - 1
+    return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
 
 
 def _between(numbers: Sequence[int], after: int, until: int) -> int:
@@ -241,6 +291,8 @@ class _Over:
     passed: int = 0
     record: float = -inf
     worst: Window | None = None
+    meanwhile: float = 0.0
+    """Earned between the lines, where workers may have used it: that counts in the next line."""
     extra: float = 0.0
     """Earned in the next line besides, before a change came into force."""
     is_unclear: bool = False
@@ -251,11 +303,12 @@ class _Over:
         if rate is None or burst is None:
             self.is_on = False
             return
+        self.meanwhile = max(self.rate, rate) * step.gap_s if step.has_lent else 0.0
         if not self.is_on or step.is_unknown or step.is_hidden:
-            self.room, self.record, self.made_at, self.unpaid_s = burst, -inf, rate, 0.0
+            self.room, self.record, self.made_at, self.unpaid_s = burst + self.meanwhile, -inf, rate, 0.0
         else:
             # When the value changed in a gap is not known: what is best for the limiter.
-            self.room = min(max(self.burst, burst), self.room + max(self.rate, rate) * step.gap_s)
+            self.room += max(self.rate, rate) * step.gap_s
             self.extra = max(0.0, self.rate - rate) * step.late_s
             self.unpaid_s -= step.gap_s
             if rate != self.rate or burst != self.burst:
@@ -295,7 +348,7 @@ class _Over:
             return False
         self.unpaid_s -= earned_s
         # What workers used of a loan is back in the bucket before it counts.
-        full = self.burst + (lent[0] if lent[1] else 0)
+        full = self.burst + self.meanwhile + (lent[0] if lent[1] else 0)
         if self.begin is None or self.room >= full:
             self.begin, self.begin_passed, self.room = line, self.passed, full
         self.passed += passed
@@ -381,18 +434,24 @@ class _Held:
             # What passed before the change may count behind it, and was not taken from this bucket.
             self.most, self.told = (inf if step.is_unsettled else burst + 1), None
             self.least = -inf if step.is_unknown or step.is_hidden else full
+            # A debt may be left that was made at any rate.
+            self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
         else:
             self._go_on(rate, burst, step)
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _go_on(self, rate: float, burst: float, step: "_Step") -> None:
-        if step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
+        if self.told is not None and step.adds_up:
+            self.told += rate * step.gap_s
+        elif step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
             self.told = None
         if step.is_unsettled:
             # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
             # stream a limit takes its new value when the next one joins.
             self.least = -inf if step.is_hidden else min(self.least, 1.0)
             self.most = burst + 1 if step.is_hidden else self.most
+            # What workers used in the meantime is taken when it counts.
+            self.most = inf if step.has_lent else self.most
         elif step.gap_s:
             slow, fast = sorted((rate, self.rate))
             self.least = max(self.least, min(self.least + slow * step.gap_s, self.burst))
@@ -407,7 +466,7 @@ class _Held:
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)
-        self.most = min(self.most, burst + 1)
+        self.most = self.most if step.has_lent else min(self.most, burst + 1)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
         """The least and the most that it may hold at the end of a line.
@@ -453,6 +512,8 @@ class _Step:
         is_unknown: What the buckets hold is not known.
         follows: The measured part of a relative limit is another one.
         late_s: For so long of the next line the value of before was in force, at the most.
+        has_lent: Workers had been lent something, and may have used it in between.
+        adds_up: The value is the same, and so it was in between: the balances tell.
     """
 
     gap_s: float = 0.0
@@ -461,6 +522,8 @@ class _Step:
     is_unknown: bool = False
     follows: bool = False
     late_s: float = 0.0
+    has_lent: bool = False
+    adds_up: bool = False
 
 
 @dataclass
@@ -502,6 +565,7 @@ class _Owing:
         self._worst: tuple[float, list[_Waited]] | None = None
         self._entry_s = 0.0
         self.unseen_s = 0.0
+        self.still_s = 0.0
 
     def add(self, waited: _Waited, entry_s: float) -> bool:
         """One more; whether the ten seconds that end with it lack something."""
@@ -550,6 +614,7 @@ class _Owing:
             whole_served_s=waited - short,
             whole_deficit_s=max(short - SHORT_SHARE * waited - SHORT_S, unexplained - UNEXPLAINED_S),
             unseen_s=min(OWED_WINDOW_S, self.unseen_s + SHORT_S),
+            still_s=self.still_s,
         )
 
 
@@ -574,6 +639,7 @@ class Account:
         self._owing, self._perhaps = _Owing(), _Owing()
         self._before: Line | None = None
         self._until_us: int | None = None
+        self._valued_us: int | None = None
         self._starving: _Starving | None = None
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = self._overlaps = False
@@ -590,8 +656,10 @@ class Account:
             return
         self._has_streams = self._has_streams or bool(streams)
         self._look_at_values(lines, streams)
+        self._look_at_value(lines[0])
         passed = _sums(lines)
-        said = _sums(streams) if self._has_streams and all(line.is_in_force for line in lines) else passed
+        has_account = self._has_streams and all(line.is_in_force for line in lines)
+        said = self._said_by_streams(lines, streams, passed) if has_account else passed
         said = self._as_entries(lines, streams, said, passed)
         differing = [unit for unit in range(2) if said[unit] != passed[unit] and _is_limited(lines, unit)]
         if differing:
@@ -600,6 +668,7 @@ class Account:
         for line in lines:
             # Of what the two accounts say was served the less.
             served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
+            self._look_at_value(line)
             step = self._step(line)
             over = self._replay(line, step)
             if self._differs:
@@ -610,6 +679,28 @@ class Account:
             self._count(line, over=over, short=self._serve(line, step, served, besides))
             self._before = line
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _said_by_streams(
+        self, lines: Sequence[Line], streams: Sequence[Streams], passed: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """What passed by the lines of streams.
+
+        Behind a change of limits a worker may tell of what passed for the limits of before. Then a stream's line tells
+        what was charged to all of its limits, and this one may have been charged more; and the limit's own line tells
+        what was of streams that are no longer under it.
+        """
+        several: tuple[Line | Streams, ...] = (*lines, *streams)
+        if not any(self._notes.is_behind_change(one) for one in several):
+            return _sums(streams)
+        # Only what is new to its streams can have been unknown to their workers.
+        is_new = self._is_new(lines[0]) or any(self._notes.is_behind_move(one) for one in several)
+        said = []
+        for unit in range(2):
+            left = sum(line.left[unit] for line in lines)
+            least = sum((one.charged if is_new and one.charged else one.passed)[unit] for one in streams)
+            most = sum((one.crossed or one.passed)[unit] for one in streams)
+            said.append(left + min(max(passed[unit] - left, least), most))
+        return tuple(said)
 
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[Streams]) -> None:
         """What is in force by streams' lines is in force by its own, unless it was changed just then."""
@@ -669,20 +760,61 @@ class Account:
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         is_unknown = before.mode == OBSERVED or self._notes.is_torn(before.seq, line.seq)
         late_s = self._notes.late_s(before.seq, line)
-        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s)
+        has_lent = gap_s > 0 and any(before.lent)
+        if changes and not is_unknown and self._adds_up(before, line, gap_s):
+            return _Step(gap_s, has_lent=has_lent, adds_up=True)
+        return _Step(gap_s, changes > 0, is_hidden, is_unknown, follows, late_s, has_lent)
+
+    def _adds_up(self, before: Line, line: Line, gap_s: float) -> bool:
+        """Whether changes between two lines were others': then each bucket's balance goes on as if there were none."""
+        if (before.mode, before.rates, before.bursts) != (line.mode, line.rates, line.bursts):
+            return False
+        unforeseen = self._unforeseen(line)
+        for bucket, rate in enumerate(line.rates):
+            if rate is None:
+                continue
+            told, now = before.tokens[bucket], line.tokens[bucket]
+            if told is None or now is None:
+                return False
+            taken = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket] + line.overflow[bucket]
+            tolerance = 0.01 + 1e-8 * (rate + taken) + CLOCK_RESOLUTION_S * rate
+            if abs(told + rate * (gap_s + line.duration_s) - taken - now) > tolerance:
+                return False
+        return True
 
     def _replay(self, line: Line, step: _Step) -> bool:
         is_over = False
         for bucket, over in enumerate(self._over):
             unit = bucket % 2
             over.tune(*_in_force(line, bucket), step)
-            passed, lent = line.passed[unit], self._lent(line, bucket)
+            passed, lent = line.passed[unit] - self._unforeseen(line)[bucket], self._lent(line, bucket)
             is_over = over.add(line, line.duration_s, passed, line.largest[unit], lent) or is_over
             if over.is_unclear:
                 over.room = max(over.room, line.tokens[bucket] or -inf)
                 said = f"{passed:,} {BUCKETS[unit]} were too many, or passed before: workers tell a little later"
                 self._doubt("lent", said, (line,))
         return is_over
+
+    def _unforeseen(self, line: Line) -> tuple[int, ...]:
+        """What of each bucket nobody knew; only behind a change of this limit's own value."""
+        is_excused = self._is_new(line) and self._notes.is_behind_change(line)
+        return line.unforeseen if is_excused else (0,) * len(BUCKETS)
+
+    def _is_new(self, line: Line) -> bool:
+        """Whether its value was another one, or none, just before."""
+        return self._valued_us is not None and line.wall_us[0] <= self._valued_us + round(BEHIND_CHANGE_S * 1e6)
+
+    def _look_at_value(self, line: Line) -> None:
+        """Since when it has its value: where that is another one, or may have been meanwhile."""
+        before = self._before
+        if before is None:
+            is_another = self._notes.changes_between(-1, line.seq) > 0
+        else:
+            is_same = (before.mode, before.rates, before.bursts) == (line.mode, line.rates, line.bursts)
+            has_gap = (line.at_us[0] - before.at_us[1]) / 1e6 > CONTIGUOUS_S
+            is_another = not is_same or (has_gap and self._notes.changes_between(before.seq, line.seq) > 0)
+        if is_another:
+            self._valued_us = line.wall_us[0]
 
     def _lent(self, line: Line, bucket: int) -> tuple[float, bool]:
         """What workers may have passed by what they were lent before, and whether the lines tell.
@@ -704,7 +836,8 @@ class Account:
                 else (line.largest[unit])
             )
             over.tune(*_in_force(line, unit), step)
-            is_over = over.add(line, line.duration_s, said[unit], largest, self._lent(line, unit)) or is_over
+            passed = max(0, said[unit] - self._unforeseen(line)[unit])
+            is_over = over.add(line, line.duration_s, passed, largest, self._lent(line, unit)) or is_over
         return is_over
 
     def _without_lines(self, streams: Sequence[Streams]) -> None:
@@ -717,9 +850,10 @@ class Account:
             in_force = [self._said(one, unit) for unit in range(2)]
             gap_s = max(0.0, (one.at_us[0] - self._until_us) / 1e6) if self._until_us is not None else 0.0
             self._differ([], [one], [(BUCKETS[unit], one.passed[unit], 0) for unit in range(2) if in_force[unit][0]])
+            passed = one.charged or one.passed if self._notes.is_behind_change(one) else one.passed
             for unit, over in enumerate(self._streams):
                 over.tune(*in_force[unit], _Step(gap_s))
-                over.add(one, one.duration_s, one.passed[unit], one.largest[unit])
+                over.add(one, one.duration_s, passed[unit], one.largest[unit])
             self._until_us = max(self._until_us or 0, one.at_us[1])
 
     def _said(self, streams: Streams, unit: int) -> tuple[float | None, float | None]:
@@ -801,21 +935,20 @@ class Account:
                 on.append((bucket, held))
         if not on:
             return None
-        self._look_at_refusals(line, on, passed)
+        unforeseen = self._unforeseen(line)
+        taken = tuple(max(0, passed[bucket % 2] - unforeseen[bucket]) for bucket in range(len(BUCKETS)))
+        self._look_at_refusals(line, on, taken)
         waited_s = min(line.waited_s + denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
-        # What is lent at the end nobody else can have had.
-        lacking_s = self._lacking(line, on, tuple(map(sum, zip(passed, line.lent, strict=True))), closed_s)
-        vanished_s = 0.0
-        for bucket, held in on:
-            unit, alone = bucket % 2, closed_s if len(on) == 1 else None
-            bounds = held.after(line, passed[unit], line.largest[unit], alone)
-            vanished_s = max(vanished_s, self._settle(line, bucket, held, bounds))
+        # What is lent at the end, or was lost, nobody else can have had.
+        gone = tuple(taken[bucket] + line.lent[bucket % 2] + line.lost[bucket] for bucket in range(len(BUCKETS)))
+        lacking_s = self._lacking(line, on, gone, closed_s)
+        vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
             return None
         is_told = line.idle_s is not None
         unexplained_s = max(min(lacking_s + vanished_s, waited_s), starved_s)
-        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        late_s = self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
         if not is_told and len(on) == 1 and closed_s >= line.duration_s - CONTIGUOUS_S:
@@ -845,32 +978,56 @@ class Account:
         said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
         self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
 
-    def _look_at_refusals(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...]) -> None:
+    def _look_at_refusals(self, line: Line, on: list[tuple[int, _Held]], taken: tuple[int, ...]) -> None:
         """Refused is what finds some bucket without a token, or others waiting."""
-        left = min(held.least - passed[bucket % 2] for bucket, held in on)
+        left = min(held.least - taken[bucket] for bucket, held in on)
         if line.rejected and line.waited_s <= 0 and left >= 1:
             self._doubt(
                 "refused", f"it refused {line.rejected:,} messages, and held {left:,.1f} tokens all the time", (line,)
             )
 
-    def _lacking(self, line: Line, on: list[tuple[int, _Held]], passed: tuple[int, ...], closed_s: float) -> float:
+    def _lacking(self, line: Line, on: list[tuple[int, _Held]], taken: tuple[int, ...], closed_s: float) -> float:
         """For how long the limiter must have had tokens while somebody waited, beyond a late timer."""
         if closed_s <= 0:
             return 0.0
         if len(on) == 1:
             ((bucket, held),) = on
-            kept = held.least + held.owed_rate * closed_s - passed[bucket % 2] - 1
-            return max(0.0, kept / held.rate - LATE_S)
-        spans = ((passed[bucket % 2] - held.least + 1) / held.owed_rate for bucket, held in on)
+            kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
+            # Who waits for less than a timer may be late waits no longer than he may, whatever there is: perhaps for
+            # what workers have, and give back.
+            most_s = inf if line.idle_s is None else closed_s
+            return max(0.0, min(kept / held.rate, most_s) - LATE_S)
+        spans = ((taken[bucket] - held.least + 1) / held.owed_rate for bucket, held in on)
         return max(0.0, closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans) - LATE_S)
 
-    def _settle(self, line: Line, bucket: int, held: _Held, bounds: tuple[float, float]) -> float:
+    def _late(self, line: Line, on: list[tuple[int, _Held]]) -> float:
+        """For how long the limiter was late by its own account, but for what the proxy's standing still explains."""
+        late_s = min(line.idle_s or 0.0, *(_lost_s(line, bucket, held) for bucket, held in on))
+        still_s = min(late_s, self._notes.still_s(line))
+        self._owing.still_s += still_s
+        return late_s - still_s
+
+    def _vanished(
+        self, line: Line, on: list[tuple[int, _Held]], taken: tuple[int, ...], alone_s: float | None
+    ) -> float:
+        """Settles all buckets; gives the most seconds' worth of tokens that one of them lost."""
+        unforeseen, most_s = self._unforeseen(line), 0.0
+        for bucket, held in on:
+            least, most = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
+            # It may have been lost before the line.
+            bounds = least - line.lost[bucket], most
+            own = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket]
+            most_s = max(most_s, self._settle(line, bucket, held, own, bounds))
+        return most_s
+
+    def _settle(self, line: Line, bucket: int, held: _Held, taken: int, bounds: tuple[float, float]) -> float:
         """A bucket's balance behind the line; gives the seconds' worth of tokens that it says to have lost.
 
         Args:
             line: The line.
             bucket: Which of `BUCKETS`.
             held: Its balance before the line.
+            taken: What was taken from it, by the line.
             bounds: As `_Held.after`.
         """
         told, before, (least, most) = line.tokens[bucket], held.told, bounds
@@ -879,10 +1036,10 @@ class Account:
             held.least, held.most = least, most
             return 0.0
         held.least = held.most = told
-        passed = line.passed[bucket % 2]
         if before is not None:
-            expected = before + held.rate * line.duration_s - line.overflow[bucket] - passed
-            tolerance = 0.01 + 1e-8 * (held.rate + passed + line.overflow[bucket])
+            expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
+            tolerance = 0.01 + 1e-8 * (held.rate + taken + line.overflow[bucket])
+            tolerance += CLOCK_RESOLUTION_S * held.rate if held.gap_s else 0.0
             missing = expected - told
         else:
             tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)

@@ -198,6 +198,8 @@ class EntitlementFacts(Struct, frozen=True, kw_only=True):
     whole_deficit_s: float
     unseen_s: float
     """So many seconds' worth of the limit could be lacking in ten seconds of waiting and not show in the lines."""
+    still_s: float = 0.0
+    """For so long somebody waited though there were tokens, as the proxy did nothing: not in the other numbers."""
 
 
 class DoubtFacts(Struct, frozen=True, kw_only=True):
@@ -241,6 +243,18 @@ class ClockStepFacts(Struct, frozen=True, kw_only=True):
     last: datetime
     line: LinePlace
     """The heartbeat that shows it."""
+
+
+class StandstillFacts(Struct, frozen=True, kw_only=True):
+    """A proxy did nothing for a while."""
+
+    proxy_id: str
+    boot_id: str
+    start: datetime
+    end: datetime
+    lasted_s: float
+    """By the monotonic clock."""
+    line: LinePlace
 
 
 class NewerFacts(Struct, frozen=True, kw_only=True):
@@ -332,6 +346,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     usage: list[UsageFacts]
     doubts: list[DoubtFacts] = []
     clock_steps: list[ClockStepFacts] = []
+    standstills: list[StandstillFacts] = []
     newer: list[NewerFacts] = []
     passed_over: str = ""
     """Files of the log that were not read, and what helps."""

@@ -38,6 +38,8 @@ from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BOOT, LIMITER
 from compliance.strict import BEGIN_OF_1970
 
+MOVES = ("attachment", "group", "file")
+"""Changes (`what`) by which streams may come under limits that are there already."""
 Notes = Mapping[tuple[str, str], RunNotes]
 """What is to be known of runs; of those that are not in it, nothing."""
 _UNITS = BUCKETS[:2]
@@ -53,10 +55,10 @@ _LINE = (
     "throttled_ms",
     "idle_ms",
     "reserved_ms",
-    *(f"lent_{unit}" for unit in _UNITS),
+    *(f"{what}_{unit}" for what in ("lent", "left") for unit in _UNITS),
     "rejected_messages",
     *(f"tokens_{bucket}" for bucket in BUCKETS),
-    *(f"overflow_{bucket}" for bucket in BUCKETS),
+    *(f"{what}_{bucket}" for what in ("overflow", "lost", "unforeseen") for bucket in BUCKETS),
 )
 _HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
 _OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
@@ -313,12 +315,10 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         levels: Of each run the levels that its limiters are of; for lines that do not name their levels.
     """
     each = under_limits(intervals, levels)
-    # What is published counts always, and message by message.
+    # What is published counts always, and message by message; but for what workers tell behind a change.
     is_publish = F.col("direction") == "publish"
-    counted = {
-        unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(F.coalesce(f"charged_{unit}", f"passed_{unit}"))
-        for unit in _UNITS
-    }
+    charged = {unit: F.coalesce(f"charged_{unit}", f"passed_{unit}") for unit in _UNITS}
+    counted = {unit: F.when(is_publish, F.col(f"passed_{unit}")).otherwise(charged[unit]) for unit in _UNITS}
     offered = {unit: F.col(f"offered_{unit}") - F.greatest(F.col("offered_entries") - 1, F.lit(0)) for unit in _UNITS}
     is_told = F.col("limit_levels").isNotNull()
     counts_least = F.when(is_publish | is_told | F.col("charged_messages").isNotNull(), counted["messages"])
@@ -348,6 +348,8 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         F.max(F.unix_micros("end")).alias("wall_end"),
         F.max("duration_ms").alias("duration_ms"),
         *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
+        *(F.sum(count).alias(f"charged_{unit}") for unit, count in charged.items()),
+        *(F.sum(f"passed_{unit}").alias(f"crossed_{unit}") for unit in _UNITS),
         *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
         *(F.max(size).alias(f"largest_offered_{unit}") for unit, size in offered.items()),
@@ -471,7 +473,10 @@ def line_of(row: Mapping[str, Any]) -> Line:
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
-        lent=tuple(count or 0 for count in _both(row, "lent")),
+        lent=_counts(row, "lent", _UNITS),
+        left=_counts(row, "left", _UNITS),
+        lost=_counts(row, "lost", BUCKETS),
+        unforeseen=_counts(row, "unforeseen", BUCKETS),
         rejected=row["rejected_messages"] or 0,
     )
 
@@ -494,12 +499,19 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         least_messages=row["least_messages"],
         is_alone=row["is_alone"],
         largest_offered=_both(row, "largest_offered"),
+        charged=_both(row, "charged"),
+        crossed=_both(row, "crossed"),
         starving=row["starving"] and _starving(row["starving"]),
     )
 
 
 def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, int], bool]:
     return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
+
+
+def _counts(row: Mapping[str, Any], what: str, of: Sequence[str]) -> tuple[Any, ...]:
+    """Counts that lines leave out where they are 0, and older ones always."""
+    return tuple(row[f"{what}_{one}"] or 0 for one in of)
 
 
 def _least(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

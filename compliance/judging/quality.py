@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
+from accesslog.record import Kinds
 from compliance.clock import rfc3339, seconds
 from compliance.schema import BOOT
 
@@ -17,7 +18,7 @@ PLACE = ("file", "seq", "line")
 """The columns of a `LinePlace`."""
 
 
-_NEWER_VERSION = r" \(version \d+\)$"
+_NEWER_VERSION = rf"^({'|'.join(Kinds.BY_NAME)}) \(version \d+\)$"
 """How lines of known kinds are called whose version is not known; see `compliance.columns`."""
 
 

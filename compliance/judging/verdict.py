@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from compliance.judging.account import CLOCK_RESOLUTION_S, OWED_WINDOW_S, UNSEEN_S, excess_tolerance
+from compliance.judging.account import CLOCK_RESOLUTION_S, OWED_WINDOW_S, SHORT_S, UNSEEN_S, excess_tolerance
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
@@ -88,6 +88,8 @@ class LimiterVerdict(Struct, frozen=True, kw_only=True):
     last: datetime
     worst_containment: ContainmentFacts | None
     worst_entitlement: EntitlementFacts | None
+    still_s: float = 0.0
+    """For so long somebody waited on it because the proxy stood still. More than 0.1 s: entitlement is unknown."""
     doubts: list[DoubtFacts] = []
     """What of its lines contradicts each other, and so is not known."""
 
@@ -235,6 +237,7 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
     is_short = least is not None and _deficit_s(least) > CLOCK_RESOLUTION_S
     is_certain = not seen.doubts
     is_seen = all(one.unseen_s <= UNSEEN_S for one in entitlement)
+    still_s = sum(one.still_s for one in entitlement)
     span_s = sum((row.last - row.first).total_seconds() for row in rows)
     throttled_s = sum(row.throttled_s for row in rows)
     return LimiterVerdict(
@@ -254,7 +257,9 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         is_relative=latest.is_relative,
         containment=_verdict(is_violated=is_over, was_limited=was_limited, is_known=is_certain and covered >= COMPLETE),
         entitlement=_verdict(
-            is_violated=is_short, was_limited=was_limited, is_known=is_certain and is_seen and covered >= COMPLETE
+            is_violated=is_short,
+            was_limited=was_limited,
+            is_known=is_certain and is_seen and still_s <= SHORT_S and covered >= COMPLETE,
         ),
         shortfall_percent=shortfall_percent(least) if least and is_short else 0.0,
         containment_share=containment_share(seen, worst) if was_limited else None,
@@ -274,6 +279,7 @@ def _judge(seen: Seen, coverage: dict[tuple[str, str], float]) -> LimiterVerdict
         last=max(row.last for row in rows),
         worst_containment=worst,
         worst_entitlement=least,
+        still_s=still_s,
         doubts=seen.doubts,
     )
 

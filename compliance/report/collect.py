@@ -12,13 +12,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from accesslog.record import Kinds
+from compliance.clock import rfc3339
 from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
 from compliance.figures.proposals import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
-from compliance.judging.judge import judged_limiters, outsiders, tables_of, unbalanced, without_effect
+from compliance.judging.judge import MOVES, judged_limiters, outsiders, tables_of, unbalanced, without_effect
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
@@ -128,6 +129,7 @@ class Found:
             "passed_over": kept.passed_over,
             "unread": kept.unread,
             "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
+            "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
             "newer": [
                 *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
                 *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
@@ -292,13 +294,26 @@ def worst_limits(limiters: DataFrame, found: DataFrame, most: int) -> DataFrame:
     return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
 
 
+def _standstills(logs: Logs) -> DataFrame:
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    lasted = (F.col("duration_ms") / 1e3).alias("lasted_s")
+    return logs.of("standstill").select(*BOOT, *times, lasted, F.struct("file", "seq", "line").alias("line"))
+
+
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     """Of each run in which something was changed or is missing, where."""
     changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    told = logs.of("change").select(*BOOT, "seq", F.unix_micros("start").alias("at_us"))
+    still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    spans = logs.of("standstill").select(*BOOT, *(F.unix_micros(name).alias(name) for name in ("start", "end")))
+    for row in spans.limit(MOST_NOTES).collect():
+        still[row.proxy_id, row.boot_id].append((row.start, row.end))
+    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    told = logs.of("change").select(*BOOT, "seq", "what", F.unix_micros("start").alias("at_us"))
     for row in told.limit(MOST_NOTES).collect():
         changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
+        if row.what in MOVES:
+            moved[row.proxy_id, row.boot_id].append(row.at_us)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     return {
@@ -306,9 +321,11 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             has_begin=0 not in holes[run],
             changes=[seq for seq, _ in sorted(changes[run])],
             changed_us=[at_us for _, at_us in sorted(changes[run])],
+            moved_us=sorted(moved[run]),
             holes=sorted(holes[run]),
+            still_us=sorted(still[run]),
         )
-        for run in {*changes, *holes}
+        for run in {*changes, *holes, *still}
     }
 
 

@@ -54,6 +54,7 @@ def tables(report: Report) -> dict[str, str]:
         "log-losses": list(quality.losses),
         "log-malformed": list(quality.quarantine),
         "log-clock-steps": list(quality.clock_steps),
+        "log-standstills": list(quality.standstills),
         "log-newer": list(quality.newer),
         "doubts": list(report.doubts),
         "rates": list(report.rates),

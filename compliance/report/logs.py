@@ -12,7 +12,7 @@ from compliance.schema import BOOT, defaulted_fields, nullable_fields, required_
 from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")
-_SMALL = ("change", "heartbeat", "loss", "reject", "throttle")
+_SMALL = ("change", "heartbeat", "loss", "reject", "standstill", "throttle")
 _EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
 
 

@@ -15,7 +15,7 @@ from compliance.figures.facts import (
     RefusalFacts,
     TenantDayFacts,
 )
-from compliance.judging.account import OWED_WINDOW_S, UNSEEN_S
+from compliance.judging.account import OWED_WINDOW_S, SHORT_S, UNSEEN_S
 from compliance.judging.facts import (
     ClockStepFacts,
     DoubtFacts,
@@ -24,13 +24,14 @@ from compliance.judging.facts import (
     NewerFacts,
     QuarantineFacts,
     RunFacts,
+    StandstillFacts,
     TopicFacts,
     UsageFacts,
 )
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs
-from compliance.report.numbers import numbered, percent, whole
+from compliance.report.numbers import numbered, percent, span, whole
 from compliance.report.sections.budgets import Burn, burns
 from compliance.report.sections.sharing import SharedLimit, shared_limits
 from compliance.report.sections.throttling import Delay, by_reason, delays
@@ -38,7 +39,7 @@ from compliance.report.sections.timeline import Event, timeline
 from compliance.report.sections.trends import Headroom, headrooms
 from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
 from compliance.report.tenants import Tenant, tenants
-from compliance.report.words import doubted
+from compliance.report.words import clock, doubted
 
 REPORT_VERSION = 2
 
@@ -62,6 +63,7 @@ class Quality(Struct, frozen=True, kw_only=True):
     quarantine: list[QuarantineFacts]
     """Groups of file and reason, the largest first."""
     clock_steps: list[ClockStepFacts] = []
+    standstills: list[StandstillFacts] = []
     newer: list[NewerFacts] = []
     """What only a newer version of this report understands; it was passed over."""
     passed_over: str = ""
@@ -195,6 +197,7 @@ def _quality(facts: Facts) -> Quality:
         losses=facts.losses,
         quarantine=facts.quarantine,
         clock_steps=facts.clock_steps,
+        standstills=facts.standstills,
         newer=facts.newer,
         passed_over=facts.passed_over,
         unread=facts.unread,
@@ -268,12 +271,23 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
     doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
     if doubt is not None:
         yield doubted(doubt)
+    yield from _stood_still(limited, facts)
     blind = [limiter for limiter in limited if (limiter.unseen_percent or 0) > MOST_UNSEEN_PERCENT]
     if blind and doubt is None:
         most = max(limiter.unseen_percent or 0 for limiter in blind)
         yield f"of {numbered(len(blind), 'limit')} up to {most:.0f} % less than owed would not show"
     if overall.coverage < COMPLETE:
         yield f"coverage is {_covered(overall, facts)}, and missing lines might show a violation"
+
+
+def _stood_still(limited: list[LimiterVerdict], facts: Facts) -> Iterator[str]:
+    waited = [limiter for limiter in limited if limiter.still_s > SHORT_S]
+    longest = max(facts.standstills, key=lambda one: one.lasted_s, default=None)
+    if waited and longest:
+        times = len(facts.standstills)
+        which = "" if times == 1 else f", the longest of {whole(times)} times"
+        when = f"for {span(longest.lasted_s)} at {clock(longest.start)}"
+        yield f"{longest.proxy_id} stood still {when}{which}, while somebody waited on {numbered(len(waited), 'limit')}"
 
 
 _WHY = {

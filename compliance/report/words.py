@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from compliance.judging.account import SHORT_S
 from compliance.judging.facts import DoubtFacts
 from compliance.judging.spells import Spells
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Verdict, gravest
@@ -135,6 +136,9 @@ def unknown_for(limited: Sequence[LimiterVerdict]) -> str:
     doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
     if doubt is not None:
         return doubted(doubt)
+    still_s = max(limiter.still_s for limiter in limited)
+    if still_s > SHORT_S:
+        return f"the proxy stood still, and did not serve those who waited for {span(still_s)}"
     least = min(limiter.coverage for limiter in limited)
     if least < COMPLETE:
         return f"lines of the log are missing, or may be (coverage {percent(least)})"

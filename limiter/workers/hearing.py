@@ -28,7 +28,7 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912
         case Confirmed(batch):
             judge.confirmed(batch, now)
         case Passed(number, entries, messages, size, largest_messages, largest_size, limiters):
-            judge.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters, now)
+            judge.passed(number, (entries, messages, size), (largest_messages, largest_size), limiters)
         case Spent():
             judge.spent(letter, now)
         case Asked(number, permits, is_granted):

@@ -132,7 +132,7 @@ class Judge:
             permits.dropped(len(dropped), messages, size, ask_again=False)
             permits.ask_again(asked)
 
-    def passed(self, number: int, counts: Passed, largest: Amount, limiters: list[int], now: int) -> None:
+    def passed(self, number: int, counts: Passed, largest: Amount, limiters: list[int]) -> None:
         """So many entries, messages and bytes passed by what was lent of these limits."""
         mirror = self._mirrors.get(number)
         if mirror is None:
@@ -146,7 +146,7 @@ class Judge:
         entries, messages, size = counts
         mirror.comes_up(entries, messages, size)
         for limiter in charged:
-            self.lending.counted(limiter, stream.charged(entries, messages), size, now)
+            self.lending.counted(limiter, stream.charged(entries, messages), size)
         if stream.permits is not None:
             stream.permits.crossed(*counts)
 

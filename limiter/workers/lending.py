@@ -98,10 +98,13 @@ class Lending:
             del self.loans[limiter]
             limiter.borrowers -= 1
 
-    def counted(self, limiter: Limiter, messages: int, size: int, now: int) -> None:
-        """So much is counted as passed now."""
+    def counted(self, limiter: Limiter, messages: int, size: int) -> None:
+        """So much is counted as passed now; or nowhere, if the limit is nobody's any more."""
         lent = self._not_ahead(limiter, messages, size)
-        limiter.count_lent((messages, size), lent, now)
+        if limiter.streams:
+            limiter.count_lent((messages, size), lent)
+        else:
+            limiter.give_up_lent(lent)
 
     def _not_ahead(self, limiter: Limiter, messages: int, size: int) -> Amount:
         """Of so much, what the worker has ahead, and has not from now on."""

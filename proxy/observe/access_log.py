@@ -9,6 +9,7 @@ from accesslog.record import (
     ConnectionLine,
     HeartbeatLine,
     RejectLine,
+    StandstillLine,
     ThrottleLine,
 )
 from limiter.limiter import Limiter
@@ -118,6 +119,11 @@ class AccessLog:
     def change(self, moment: Span, **said: str | None) -> None:
         """Somebody changed something; `said` are the line's fields, each cut where it is long."""
         self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
+        self.flush()
+
+    def standstill(self, span: Span) -> None:
+        """The process did nothing over `span`."""
+        self._lines.add(StandstillLine, span)
         self.flush()
 
     def heartbeat(self, span: Span, *, last: bool) -> None:

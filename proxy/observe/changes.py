@@ -55,5 +55,7 @@ LIMITER = Counts(
         ("passed_bytes", "size"),
         ("rejected_messages", "rejected_messages"),
         ("rejected_bytes", "rejected_size"),
+        ("left_messages", "left_messages"),
+        ("left_bytes", "left_size"),
     )
 )

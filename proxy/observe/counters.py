@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 LATENESS_NS = tuple(
@@ -19,8 +20,20 @@ class Words(Counter[str]):
     __delitem__ = dict.__delitem__  # type: ignore[assignment] # of a key of this dictionary
 
 
+STANDSTILL_NS = 500_000_000
+"""A timer that is as late finds a process that did nothing meanwhile."""
+
+
+class _Told:
+    """Who is told at once; nothing of it is counted."""
+
+    __slots__ = ("stood_still",)
+    stood_still: Callable[[int], None]
+    """Called with how late a timer fires, where that is a standstill."""
+
+
 @dataclass(slots=True)
-class Counters:
+class Counters(_Told):
     """What happened in this process since it started."""
 
     connections_accepted: int = 0
@@ -71,10 +84,19 @@ class Counters:
     timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
     """How many fired no later than each bound and later than the one before; the last: later than all."""
 
+    def __post_init__(self) -> None:
+        self.stood_still = _nobody_listens
+
     def timer_fired(self, late_ns: int) -> None:
         """A timer fired this late."""
         late_ns = max(0, late_ns)
+        if late_ns >= STANDSTILL_NS:
+            self.stood_still(late_ns)
         self.timers_fired += 1
         self.loop_lag_ns += late_ns
         self.loop_lag_max_ns = max(self.loop_lag_max_ns, late_ns)
         self.timers_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1
+
+
+def _nobody_listens(_late_ns: int) -> None:
+    """Without an access log."""

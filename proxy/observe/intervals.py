@@ -72,12 +72,14 @@ class Intervals:
         self._untold: deque[tuple[Span, TakenStream | TakenLimiter]] = deque()
         self._telling: asyncio.Handle | None = None
         self._heart: asyncio.TimerHandle | None = None
+        self._stood_until = 0
 
     def start(self, journal: Journal, registry: Registry, rejects: Rejects) -> None:
         """Begin; the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
         self._log.levels_by(registry)
+        self._counters.stood_still = self._stood_still
         journal.early = self._tell_early
         journal.cut = self._cut
         self._beat(last=False)
@@ -194,6 +196,13 @@ class Intervals:
         else:
             self._telling = None
             self._beat(last=False)
+
+    def _stood_still(self, late_ns: int) -> None:
+        """A timer rings so late; all others that were due meanwhile ring behind the first, and tell nothing new."""
+        now = self._clock()
+        if now - late_ns >= self._stood_until:
+            self._log.standstill(self.span_since(now - late_ns))
+        self._stood_until = now
 
     def _tell_early(self, over: Stream | Limiter) -> None:
         """One of many that are over, of which the journal keeps no more: its line ends now, before the interval."""

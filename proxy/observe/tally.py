@@ -68,7 +68,7 @@ class TakenLimiter(NamedTuple):
     limiter: Limiter
     counts: Taken
     largest: tuple[int, int]
-    balances: tuple[tuple[float, float] | None, ...]
+    balances: tuple[tuple[float, float, int, int] | None, ...]
     ahead: tuple[int, int]
 
 
@@ -160,12 +160,14 @@ class Tally:
             fields["reserved_ms"] = reserved_ns / 1e6
         for name, balance in zip(_BUCKETS, taken.balances, strict=True):
             if balance is not None:
-                fields[f"tokens_{name}"], overflow = balance
-                if overflow:
-                    fields[f"overflow_{name}"] = overflow
-        fields |= {
-            f"lent_{unit}": count for unit, count in zip(("messages", "bytes"), taken.ahead, strict=True) if count
-        }
+                fields[f"tokens_{name}"], *others = balance
+                told = zip(("overflow", "lost", "unforeseen"), others, strict=True)
+                fields |= {f"{what}_{name}": count for what, count in told if count}
+        for unit, count in zip(("messages", "bytes"), taken.ahead, strict=True):
+            if count:
+                fields[f"lent_{unit}"] = count
+            if not fields[f"left_{unit}"]:
+                del fields[f"left_{unit}"]
         return fields
 
     def end(self) -> None:

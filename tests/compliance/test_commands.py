@@ -25,6 +25,13 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path):
     )
 
 
+def test_a_url_of_this_machine_is_a_folder_and_another_is_refused_in_one_place(tmp_path):
+    ended = report("--access-log", f"file://{tmp_path}/nowhere", "--out", f"file:{tmp_path}/out")
+    assert f"--access-log {tmp_path}/nowhere: no such folder" in ended.stderr
+    refused = report("--access-log", tmp_path, "--out", "s3a://bucket/out")
+    assert (refused.returncode, "s3a://bucket/out: give a folder of this machine" in refused.stderr) == (2, True)
+
+
 def test_without_spark_it_says_what_to_install(tmp_path):
     """A package of that name that cannot be imported stands before the real one."""
     (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('no', name='pyspark')")

@@ -69,10 +69,20 @@ def test_what_passed_at_another_rate_takes_no_room_at_this_one() -> None:
     assert (bucket.lent, bucket.tokens(SECOND)) == (0, 3)
 
 
-def test_what_is_counted_beyond_what_was_lent_is_taken_then() -> None:
+def test_what_is_counted_beyond_what_was_lent_makes_no_debt_and_is_told_once() -> None:
     bucket = TokenBucket(rate(100, burst=40), 0)
     bucket.take(10, 0)
     bucket.lend(10)
     assert bucket.told(0)[0] == 40
-    bucket.count_lent(15, 15, 0)
-    assert bucket.told(0)[0] == bucket.tokens(0) == 25
+    bucket.count_lent(15, 15)
+    assert bucket.told(0) == (bucket.tokens(0), 0, 0, 5) == (30, 0, 0, 5)
+    assert bucket.told(0) == (30, 0, 0, 0)
+
+
+def test_what_was_lent_and_will_never_be_counted_is_told_once() -> None:
+    bucket = TokenBucket(rate(100, burst=40), 0)
+    bucket.take(10, 0)
+    bucket.lend(10)
+    bucket.give_up(12)
+    assert bucket.told(0) == (30, 0, 10, 0)
+    assert bucket.told(0) == (30, 0, 0, 0)

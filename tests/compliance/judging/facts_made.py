@@ -12,6 +12,7 @@ from compliance.judging.facts import (
     LimiterFacts,
     LinePlace,
     RunFacts,
+    StandstillFacts,
     TopicFacts,
 )
 from compliance.judging.spells import Spells
@@ -113,6 +114,16 @@ def doubt_fact(**more):
     values: dict[str, Any] = {"what": "streams", "said": "its streams passed 50 messages, and it passed 40"}
     values |= {"start": BEGIN, "end": END, "first_line": FIRST_LINE, "last_line": LAST_LINE}
     return DoubtFacts(**(_LIMITER | values | more))
+
+
+def standstill_fact(lasted_s, **more):
+    values: dict[str, Any] = {
+        "proxy_id": "p",
+        "boot_id": "b",
+        "start": BEGIN,
+        "end": BEGIN + timedelta(seconds=lasted_s),
+    }
+    return StandstillFacts(**(values | {"lasted_s": lasted_s, "line": FIRST_LINE} | more))
 
 
 def facts(**more):

@@ -42,6 +42,7 @@ class GateLog:
     now: int = 0
     items: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
     changes: list[int] = field(default_factory=list)
+    changed_us: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.alarms = Alarms()
@@ -88,9 +89,7 @@ class GateLog:
 
     def retune(self, limiter: Limiter, limit: Limit) -> None:
         """A change ends the lines that are under way."""
-        self.write()
-        self.changes.append(self.seq)
-        self.seq += 1
+        self.change()
         limiter.retune(limit, limiter.scope.level, self.now)
         self.gate.serve(limiter, self.now)
 
@@ -114,6 +113,13 @@ class GateLog:
             self.gate.serve(limiter, self.now)
 
     # ---- what is written
+
+    def change(self) -> None:
+        """Limits are about to be others: lines end, and one tells of it."""
+        self.write()
+        self.changes.append(self.seq)
+        self.changed_us.append(START_US + self.now // 1000)
+        self.seq += 1
 
     def write(self) -> None:
         streams, limiters = self.journal.empty()
@@ -145,7 +151,10 @@ class GateLog:
         def counted(said: dict[str, Any], unit: str) -> int:
             return int(said.get(f"charged_{unit}", said[f"passed_{unit}"]))
 
-        passed = tuple(sum(counted(said, unit) for _, said in members) for unit in BUCKETS[:2])
+        charged_messages, charged_bytes = (sum(counted(said, unit) for _, said in members) for unit in BUCKETS[:2])
+        messages, size = (sum(int(said[f"passed_{unit}"]) for _, said in members) for unit in BUCKETS[:2])
+        charged, crossed = (charged_messages, charged_bytes), (messages, size)
+        by_entry = any(stream.by_entry for stream, _ in members)
         largest = tuple(
             max(counted(said, unit) - max(0, said["passed_entries"] - 1) for _, said in members) for unit in BUCKETS[:2]
         )
@@ -153,7 +162,9 @@ class GateLog:
         named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
         return Streams(
             **self._head(span),
-            passed=(passed[0], passed[1]),
+            passed=charged if by_entry else crossed,
+            charged=charged,
+            crossed=crossed,
             largest=(largest[0], largest[1]),
             only_wait_s=max(alone, default=0.0) / 1e3,
             named_wait_s=max(named, default=0.0) / 1e3,
@@ -206,8 +217,14 @@ class GateLog:
             reserved_s=0.0 if self.older else fields.get("reserved_ms", 0.0) / 1e3,
             tokens=tuple(None if self.older else fields.get(f"tokens_{name}") for name in BUCKETS),
             overflow=tuple(0.0 if self.older else fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
-            lent=tuple(0 if self.older else fields.get(f"lent_{name}", 0) for name in BUCKETS[:2]),
+            lent=self._counts(fields, "lent", BUCKETS[:2]),
+            left=(fields.get("left_messages", 0), fields.get("left_bytes", 0)),
+            lost=self._counts(fields, "lost", BUCKETS),
+            unforeseen=self._counts(fields, "unforeseen", BUCKETS),
         )
+
+    def _counts(self, fields: dict[str, Any], what: str, of: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(0 if self.older else fields.get(f"{what}_{name}", 0) for name in of)
 
 
 # Bursts as the configuration's default has them, and larger ones: a smaller one no timer can use up.

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from accesslog.record import ChangeLine, IntervalLine, LimitLine
+from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
-from compliance.judging.judge import line_of
+from compliance.judging.judge import MOVES, line_of
 from compliance.strict import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
@@ -25,7 +25,9 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     lines = list(lines)
     changes = [line for line in lines if isinstance(line, ChangeLine)]
     told = {"changes": [line.seq for line in changes], "changed_us": [micros(line.start) for line in changes]}
-    known = RunNotes(**(told | notes))
+    still = [(micros(line.start), micros(line.end)) for line in lines if isinstance(line, StandstillLine)]
+    told["moved_us"] = [micros(line.start) for line in changes if line.what in MOVES]
+    known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
     return {key: judged(known, items) for key, items in items_of(lines).items()}
 
 
@@ -83,8 +85,10 @@ def name_at(line: IntervalLine, level: str) -> str:
 
 
 def counted(line: IntervalLine, unit: str) -> int:
-    if line.direction == "publish":
-        return int(getattr(line, f"passed_{unit}"))
+    return int(getattr(line, f"passed_{unit}")) if line.direction == "publish" else charged_of(line, unit)
+
+
+def charged_of(line: IntervalLine, unit: str) -> int:
     charged = getattr(line, f"charged_{unit}")
     return int(getattr(line, f"passed_{unit}") if charged is None else charged)
 
@@ -99,7 +103,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         for unit in UNITS
     ]
     said = [line for line in lines if line.limit_level == level]
-    sums = [sum(counted(line, unit) for line in lines) for unit in UNITS]
+    sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
+    crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
     return Streams(
         seq=first.seq,
         place=("a.jsonl", first.seq + 1),
@@ -118,6 +123,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
+        charged=(charged[0], charged[1]),
+        crossed=crossed,
         starving=starving(level, name, members),
     )
 

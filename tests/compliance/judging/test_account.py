@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.account import UNSEEN_S
-from tests.compliance.judging.pure import deficit_s, doubts, excess, replaced, verdicts
-from tests.compliance.planted import TOPIC, PlantedLog
+from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, replaced, verdicts
+from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
 CHANGE_EVENTS = "persistent://acme/orders/__change_events"
 HELD = {"throttled_ms": 1000.0, "reason": "topic", "reason_name": TOPIC}
@@ -423,3 +423,44 @@ def test_what_workers_passed_before_a_limit_was_set_may_count_in_its_first_line(
     found = judged(log)
     assert (excess(found) < 0, doubts(found)) == (True, {"lent"})
     assert excess(judged(log, changes=(), changed_us=())) > 0
+
+
+def stood_still(*still, idle=(3,)):
+    """Somebody waits all the time, and nothing passes in some of the seconds, for want of a processor."""
+    seconds = [
+        told(0.5, 10, idle_ms=900.0, overflow_messages=90.0)
+        if second in idle
+        else told(0.5, 110 if second == 0 else 100)
+        for second in range(20)
+    ]
+    begin_us = micros(BEGIN)
+    return judged(
+        lines(*seconds), still_us=[(begin_us + int(begin * 1e6), begin_us + int(end * 1e6)) for begin, end in still]
+    )
+
+
+def test_what_a_proxy_that_stood_still_did_not_pass_is_not_known_to_be_owed():
+    found = stood_still((3.1, 4.0))
+    assert (deficit_s(found) < 0, found.entitlement.still_s) == (True, pytest.approx(0.9))
+
+
+def test_only_the_time_in_which_it_stood_still_is_uncertain():
+    assert deficit_s(stood_still()) > 0
+    assert deficit_s(stood_still((5.1, 6.0))) > 0
+    assert deficit_s(stood_still((3.1, 4.0), idle=(3, 9))) > 0
+    assert deficit_s(stood_still((3.1, 4.0), (9.1, 10.0), idle=(3, 9))) < 0
+
+
+def test_a_debt_that_was_made_while_a_limit_was_only_observed_stays_in_seconds_up_to_that_rate():
+    log = PlantedLog()
+    for rate, tokens, mode in (
+        (1000.0, -47_000.0, "observe"),
+        (1.0, -46.0, "enforce"),
+        (7.0, -46 * 7 + 7.0, "enforce"),
+    ):
+        log.change()
+        burst = {"burst_messages": 3.0, "tokens_messages": tokens, "mode": mode}
+        log.limit(0, rate=rate, idle_ms=0.0, **burst)
+        log.second += 1
+    found = judged(log)
+    assert (deficit_s(found) < 0, doubts(found)) == (True, set())

@@ -15,9 +15,10 @@ from limiter.stream import Entry, Stream
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
 from tests.compliance.judging.gate_log import GateLog, play
+from tests.compliance.judging.governed_log import GovernedLog, play_governed
 from tests.compliance.judging.pure import deficit_s, doubts, excess
 from tests.compliance.judging.test_account import judged as judged_log
-from tests.compliance.judging.workers_log import WorkersLog, play_workers
+from tests.compliance.judging.workers_log import WorkersLog
 from tests.compliance.planted import BEGIN, PlantedLog
 
 LOGS = 10_000
@@ -94,7 +95,7 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
 
 
 def found_of(log: GateLog) -> dict[tuple[str, str], Judged]:
-    notes = RunNotes(changes=log.changes)
+    notes = RunNotes(changes=log.changes, changed_us=log.changed_us)
     return {key: judged(notes, items) for key, items in log.items.items()}
 
 
@@ -145,13 +146,24 @@ def test_where_limits_of_an_older_proxy_overlap_what_is_not_known_accuses_nobody
 
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS)
+def test_an_exact_limiter_whose_limits_come_go_observe_and_refuse_is_never_accused(seed: int) -> None:
+    """Streams leave a limit and come under it again, or close and open anew."""
+    log = GovernedLog(Random(seed))
+    play_governed(log, 25)
+    for key, found in found_of(log).items():
+        assert troubles(found) == [], key
+        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=SEEDS)
 def test_an_exact_limiter_of_two_workers_is_never_accused(seed: int) -> None:
     """They pass by what they were lent, also while others' entries are paid for, and it counts when they tell.
 
     Limits come, change their value, observe, refuse and go; streams leave one and come under it again.
     """
     log = WorkersLog(Random(seed))
-    play_workers(log, 20)
+    play_governed(log, 20)
     for key, found in found_of(log).items():
         assert troubles(found) == [], key
         assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S

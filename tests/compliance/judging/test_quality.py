@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from compliance.judging.clocks import step_facts
-from compliance.judging.quality import gap_facts, run_facts
+from compliance.judging.quality import gap_facts, last_lines, run_facts
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, PlantedLog, exact_log, frame
 
@@ -120,3 +120,11 @@ def test_a_stepped_wall_clock_is_counted(spark):
     log.beat()
     (run,) = facts_of(spark, log).collect()
     assert run.clock_steps == 2, "there and back"
+
+
+def test_only_a_known_kind_whose_version_is_not_known_may_hide_something(spark):
+    kinds = [("limit (version 2)",), ("weather (version 2)",), ("weather",), ("heartbeat",), ("my limit (version 2)",)]
+    rows = [("p", "b", seq, *kind) for seq, kind in enumerate(kinds)]
+    lines = spark.createDataFrame(rows, "proxy_id string, boot_id string, seq long, kind string")
+    (run,) = last_lines(lines).collect()
+    assert run.newer == 1

@@ -75,6 +75,13 @@ def test_what_cannot_be_seen_is_said_and_beyond_five_percent_nothing_is_confirme
     assert judged().unseen_percent is None
 
 
+@pytest.mark.parametrize(("still_s", "verdict"), [(0.1, "compliant"), (0.11, "unknown")])
+def test_what_those_got_who_waited_while_the_proxy_stood_still_is_not_known(still_s, verdict):
+    limiter = judged(entitlement=[entitlement_fact(-0.1, still_s=still_s)])
+    assert (limiter.containment, limiter.entitlement) == ("compliant", verdict)
+    assert judged(entitlement=[entitlement_fact(0.1, still_s=still_s)]).entitlement == "violated"
+
+
 def test_what_contradicts_itself_is_not_known():
     limiter = judged(doubts=[doubt_fact()])
     assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")

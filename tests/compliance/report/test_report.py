@@ -3,7 +3,17 @@ from datetime import timedelta
 import pytest
 
 from compliance.report.report import make_report
-from tests.compliance.judging.facts_made import END, containment_fact, entitlement_fact, facts, limiter_fact, run_fact
+from compliance.report.words import clock
+from tests.compliance.judging.facts_made import (
+    END,
+    containment_fact,
+    entitlement_fact,
+    facts,
+    limiter_fact,
+    run_fact,
+    standstill_fact,
+)
+from tests.compliance.planted import BEGIN
 
 
 @pytest.mark.parametrize(
@@ -51,6 +61,20 @@ def test_who_fell_silent_is_named_beside_the_verdict():
         "99.99 % in the least covered of 2 runs, and p fell silent without an orderly end, and missing lines might"
         in report.sentence
     )
+
+
+def test_a_standstill_is_named_once_however_many_limits_somebody_waited_on():
+    names = ["a", "b", "c"]
+    waited = [entitlement_fact(-0.1, name=name, still_s=3.0) for name in names[:2]]
+    still = [standstill_fact(3.0), standstill_fact(0.6, start=END)]
+    report = make_report(
+        facts(limiters=[limiter_fact(name=name) for name in names], entitlement=waited, standstills=still)
+    )
+    assert report.sentence == (
+        f"p stood still for 3 s at {clock(BEGIN)}, the longest of 2 times, while somebody waited on 2 limits: "
+        "so nothing is confirmed."
+    )
+    assert [limiter.entitlement for limiter in report.limiters] == ["unknown", "unknown", "compliant"]
 
 
 def test_what_is_missing_is_summed_up():

@@ -101,7 +101,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
     judge.close(5, 0)
     judge.take()
     judge.offered(5, 1, 1, (0, 0))
-    judge.passed(5, (1, 1, 1), (1, 1), [], 0)
+    judge.passed(5, (1, 1, 1), (1, 1), [])
     judge.withdrawn(5, 3, 0)
     judge.discarded(5, (1, 1, 1))
     judge.asked(5, 3, is_granted=False)
@@ -115,7 +115,7 @@ def test_letters_about_streams_that_are_over_do_nothing() -> None:
 
 def test_what_passed_by_itself_is_counted_here() -> None:
     world = opened(Limit(rate(1000)))
-    world.workers[0].judge.passed(5, (3, 30, 300), (20, 200), [1], 0)
+    world.workers[0].judge.passed(5, (3, 30, 300), (20, 200), [1])
     stream = world.workers[0].judge.stream(5)
     assert stream is not None
     assert stream.usage.passed == (3, 30, 300)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from accesslog.record import HeartbeatLine, IntervalLine, LimitLine
+from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from limiter.journal import MOST_ENDED
 from limiter.levels import Setting
 from limiter.policies import Value
@@ -170,6 +171,17 @@ def test_the_last_heartbeat_of_an_orderly_end_says_so(make_world: Make) -> None:
     assert isinstance(lines[-1], HeartbeatLine)
     assert sum(line.offered_messages for line in lines if isinstance(line, IntervalLine)) == 3
     assert not [name for name in world.loop.timers if "Intervals" in name]
+
+
+def test_a_standstill_is_told_once_however_many_timers_it_kept_from_ringing(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    publisher(world)
+    world.advance(10)
+    for late_ms in (499, 3000, 2900, 2500):
+        world.loop.run(partial(world.counters.timer_fired, late_ms * 1_000_000))
+    world.advance(1)
+    world.loop.run(partial(world.counters.timer_fired, 700_000_000))
+    assert [line.duration_ms for line in world.lines(StandstillLine)] == [3000, 700]
 
 
 def test_what_a_closed_stream_did_is_still_told(make_world: Make) -> None:
