@@ -9,7 +9,7 @@ from limiter.changes import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change
 from limiter.gate import Gate
 from limiter.levels import ANYBODY, Client, Topic
 from limiter.limiter import Limiter, Scope
-from limiter.limiters import Kept, Limiters
+from limiter.limiters import MOST_DEBTS, Kept, Limiters
 from limiter.live_streams import LiveStreams
 from limiter.networks import counted_as
 from limiter.observed import Observer
@@ -39,7 +39,8 @@ class Registry:
         rules: How deliveries are counted and asked for.
         clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
             spare those.
-        kept: Told what limiters take, and for which address each is kept.
+        kept: Told what limiters with streams take, and for which address each is kept.
+        most_debts: Bytes that limiters without streams may take.
 
     Raises:
         ValueError: If the rules spare them, and there is no clock.
@@ -60,6 +61,7 @@ class Registry:
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
         kept: Kept = _nobody_counts,
+        most_debts: int = MOST_DEBTS,
     ) -> None:
         self.policies = policies
         self.revision = 0
@@ -73,7 +75,7 @@ class Registry:
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
-        self._limiters = Limiters(self.relative, gate.journal.retuned, kept)
+        self._limiters = Limiters(self.relative, gate.journal.retuned, kept, most_debts)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -136,8 +138,29 @@ class Registry:
         """Those at work."""
         return self._limiters.by_scope
 
+    @property
+    def debts(self) -> int:
+        """Bytes that limiters without streams take."""
+        return self._limiters.debts
+
+    @property
+    def forgiven(self) -> int:
+        """Limiters that were forgotten although tokens were taken of them; see `Limiters`."""
+        return self._limiters.forgiven
+
+    def owes_now(self, address: str) -> bool:
+        """The same as `owes_too_much`, without a look whether some of its debts are paid."""
+        return self._limiters.owes_too_much(address)
+
+    def owes_too_much(self, address: str, now: int) -> bool:
+        """Whether a client's address (`counted_as`) may open no more streams, as it has left too many debts."""
+        if not self._limiters.owes_too_much(address):
+            return False
+        self.make_room(now)
+        return self._limiters.owes_too_much(address)
+
     def make_room(self, now: int) -> None:
-        """Somebody is to be refused as too much is kept for his address: forget what nobody needs, if it is there."""
+        """A client is to be refused, as its address owes too much: forget some limiters that are full by now."""
         self._forget(self._limiters.make_room(now))
 
     @property

@@ -51,7 +51,6 @@ class Pool:
     Args:
         limit: All that may be taken at once.
         per_connection: The most that one connection may take.
-        make_room: Called before somebody is refused: gives back what is not needed any more.
 
     Attributes:
         used: What is taken.
@@ -59,13 +58,12 @@ class Pool:
         refused: How often somebody got no more.
     """
 
-    def __init__(self, limit: int, per_connection: int, make_room: Callable[[], None] | None = None) -> None:
+    def __init__(self, limit: int, per_connection: int) -> None:
         self.limit = limit
         self.per_connection = per_connection
         self.used = 0
         self.most = 0
         self.refused = 0
-        self.make_room = make_room
         self._by_address: dict[str, int] = {}
 
     def held_by(self, address: str) -> int:
@@ -107,23 +105,17 @@ class Claim:
     def take(self, amount: int) -> bool:
         """Take `amount` more, if the connection, its address and the pool allow it; whether they do."""
         pool = self._pool
-        if not self._has_room(amount) and pool.make_room is not None:
-            pool.make_room()
-        allowed = self._has_room(amount)
+        free = pool.limit - pool.used
+        allowed = (
+            self.held + amount <= pool.per_connection
+            and amount <= free
+            and pool.held_by(self._address) + amount <= max(free, 1)
+        )
         if allowed:
             self.add(amount)
         else:
             pool.refused += 1
         return allowed
-
-    def _has_room(self, amount: int) -> bool:
-        pool = self._pool
-        free = pool.limit - pool.used
-        return (
-            self.held + amount <= pool.per_connection
-            and amount <= free
-            and pool.held_by(self._address) + amount <= max(free, 1)
-        )
 
     def add(self, amount: int) -> None:
         """Take what is there in any case; negative to give back. Nothing, if the connection has ended."""

@@ -92,7 +92,9 @@ class NearEngine(Engine):
         observer = Observer(rehearsals.wake_at, self.journal, budget)
         rehearsals.connect(observer.gate)
         self.kept: Kept = self.memory.add
-        self.registry = Registry(policies, self.gate, observer, self.dispatch_rules, clock, self._kept)
+        self.registry = Registry(
+            policies, self.gate, observer, self.dispatch_rules, clock, self._kept, config.client_memory.total // 2
+        )
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
 

@@ -38,6 +38,9 @@ def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes
     return encode(answer)
 
 
+TOO_MANY_DEBTS = (
+    "limits have too many debts of this address's earlier producers or consumers; try again when they are paid"
+)
 TOO_MUCH_KEPT = "as much is kept for this client as may be (client_memory)"
 """Why a command is refused that would have to be remembered."""
 

@@ -97,6 +97,12 @@ class SluiceCollector(Collector):
         )
         yield from _trust(self._engine.counters)
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
+        yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
+        yield _counter(
+            "sluice_limiters_forgiven",
+            "Limiters of which tokens were taken, and that were forgotten as there were too many debts",
+            self._engine.registry.forgiven,
+        )
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)

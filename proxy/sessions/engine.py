@@ -49,8 +49,8 @@ class Enrolment(Protocol):
     def close(self, stream: Stream, now: int) -> list[Entry]:
         """A stream ends. Gives back what it held."""
 
-    def make_room(self, now: int) -> None:
-        """Somebody is to be refused as too much is kept: forget what nobody needs."""
+    def owes_too_much(self, address: str, now: int) -> bool:
+        """Whether a client's address may open no more streams, as limits have too many debts of its earlier ones."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -80,7 +80,7 @@ class Engine:
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
         self.rejects = Rejects()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
-        self.memory = Pool(config.client_memory.total, config.client_memory.connection, self._make_room)
+        self.memory = Pool(config.client_memory.total, config.client_memory.connection)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.dialler = Dialler(config, self.targets)
@@ -95,9 +95,6 @@ class Engine:
     def memory_of(self, connection: Connection) -> Claim:
         """The bytes that are kept for one connection: its streams, and its requests without an answer."""
         return Claim(self.memory, connection.client_network)
-
-    def _make_room(self) -> None:
-        self.registry.make_room(self.clock())
 
     def admittance(self, connection: Connection, client: Leg) -> Admittance:
         """What a session asks whether its client, its lookups and its streams may come in."""

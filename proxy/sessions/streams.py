@@ -44,7 +44,7 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.admission import NotAdmittedError
 from proxy.budgets import Claim
 from proxy.observe.connection import Connection
-from proxy.refusals import NO_REQUEST, TOO_MUCH_KEPT, RefusedError, request_refused
+from proxy.refusals import NO_REQUEST, TOO_MANY_DEBTS, TOO_MUCH_KEPT, RefusedError, request_refused
 from proxy.sessions.admittance import Admittance, error_of
 from proxy.sessions.engine import Engine
 from proxy.sessions.flows import Grants
@@ -178,6 +178,9 @@ class Streams:
             raise RefusedError(
                 TooManyRequests, f"this connection has {MOST_STREAMS} streams, the most that one may have"
             )
+        if self._engine.registry.owes_too_much(self.connection.client_network, self._engine.clock()):
+            self._engine.memory.refused += 1
+            raise RefusedError(TooManyRequests, TOO_MANY_DEBTS)
         stream = Stream(name, (), relay.exact.release, self.connection)
         try:
             self._admittance.open(stream, topic)

@@ -25,6 +25,7 @@ class FarRegistry:
 
     def __init__(self, deputy: Deputy) -> None:
         self._deputy = deputy
+        self._owing: set[str] = set()
 
     def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:  # noqa: ARG002 - as Enrolment
         """A stream of `topic` begins."""
@@ -57,8 +58,13 @@ class FarRegistry:
         stream.is_open = False
         return self._deputy.close(stream, now)
 
-    def make_room(self, now: int) -> None:
-        """The supervisor, who has the limiters, forgets some when it is told how often somebody was refused."""
+    def owes(self, address: str, *, too_much: bool) -> None:
+        """The supervisor says so of clients at an address."""
+        (self._owing.add if too_much else self._owing.discard)(address)
+
+    def owes_too_much(self, address: str, now: int) -> bool:  # noqa: ARG002 - as Enrolment
+        """Whether the supervisor has said so."""
+        return address in self._owing
 
 
 class FarEngine(Engine):
@@ -70,6 +76,8 @@ class FarEngine(Engine):
         deputy: The gate.
         far: Who asks whether somebody may come in.
     """
+
+    registry: FarRegistry
 
     def __init__(self, config: Config, counters: Counters, deputy: Deputy, far: FarAdmission) -> None:
         super().__init__(config, counters)

@@ -141,10 +141,14 @@ class Left(Letter, tag=58):
 
 
 class Kept(Letter, tag=59):
-    """The worker's part of what the supervisor's limiters take that are kept for clients at an address, in bytes."""
+    """The worker's part of what the supervisor's limiters take for clients at an address, in bytes.
+
+    And whether these owe too much to open more streams.
+    """
 
     address: str
     size: int
+    owes: bool
 
 
 Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Left

@@ -9,18 +9,21 @@ STEP = 65_536
 
 
 class LimiterMemory:
-    """What limiters take, by the address that they are kept for.
+    """What limiters take, by the address that they are kept for, and who owes too much.
 
     Each worker counts its part as taken of its own `client_memory`, so that the parts add up to the whole.
 
     Args:
         workers: How many parts there are.
+        owes_too_much: Says of an address whether it may open no more streams; see `limiter.limiters.Limiters`.
         tell: Sends a letter to every worker.
     """
 
-    def __init__(self, workers: int, tell: Callable[[Kept], None]) -> None:
+    def __init__(self, workers: int, owes_too_much: Callable[[str], bool], tell: Callable[[Kept], None]) -> None:
         self._workers = workers
+        self._owes_too_much = owes_too_much
         self._tell = tell
+        self._owing: set[str] = set()
         self._of: dict[str, int] = {}
         self._told: dict[str, int] = {}
 
@@ -31,14 +34,18 @@ class LimiterMemory:
             self._of[address] = size
         else:
             self._of.pop(address, None)
-        told = self._told.get(address, 0)
-        if abs(size - told) >= STEP or (told and not size):
-            if size:
-                self._told[address] = size
-            else:
-                del self._told[address]
-            self._tell(Kept(address, size // self._workers))
+        told, owes = self._told.get(address, 0), self._owes_too_much(address)
+        if abs(size - told) < STEP and (size or not told) and owes is (address in self._owing):
+            return
+        self._told[address] = size
+        if not size:
+            del self._told[address]
+        (self._owing.add if owes else self._owing.discard)(address)
+        self._tell(self._letter(address))
 
     def letters(self) -> list[Kept]:
         """What a new worker is to be told."""
-        return [Kept(address, size // self._workers) for address, size in self._told.items()]
+        return [self._letter(address) for address in {*self._told, *self._owing}]
+
+    def _letter(self, address: str) -> Kept:
+        return Kept(address, self._told.get(address, 0) // self._workers, address in self._owing)

@@ -40,7 +40,7 @@ class Supervisor:
         self._access = access
         self._court = Court(engine.gate, self._recall)
         self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
-        self._memory = LimiterMemory(engine.config.workers, self._tell)
+        self._memory = LimiterMemory(engine.config.workers, engine.registry.owes_now, self._tell)
         self._reserved: socket.socket | None = None
         engine.registry.wired = self._wired
         engine.registry.tuned = self._tuned

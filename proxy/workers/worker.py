@@ -101,8 +101,8 @@ class Worker:
                 self._block(letter)
             case Bounds() | Admitted() | NotAdmitted():
                 self._admit(letter)
-            case Kept(address, size):
-                self._keep(address, size)
+            case Kept():
+                self._keep(letter)
             case Tell():
                 self._report()
                 self.channel.send([Told()])
@@ -120,10 +120,11 @@ class Worker:
         if order is not None:
             self.sometime()
 
-    def _keep(self, address: str, size: int) -> None:
-        self._engine.memory.add(address, size - self._kept.pop(address, 0))
-        if size:
-            self._kept[address] = size
+    def _keep(self, letter: Kept) -> None:
+        self._engine.registry.owes(letter.address, too_much=letter.owes)
+        self._engine.memory.add(letter.address, letter.size - self._kept.pop(letter.address, 0))
+        if letter.size:
+            self._kept[letter.address] = letter.size
 
     def _admit(self, letter: Bounds | Admitted | NotAdmitted) -> None:
         """Whatever goes wrong with one client, all others go on."""

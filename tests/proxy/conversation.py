@@ -17,7 +17,6 @@ import msgspec
 from google.protobuf.message import Message
 
 from accesslog.record import Line
-from limiter.limiters import memory_of
 from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
@@ -296,8 +295,7 @@ class World:
         assert self.engine.dialler.under_way == 0, "handshakes and dials are over"
         assert not self.engine.registry.live(), "streams end with their sessions"
         assert self.engine.lookups.used == 0, "lookups are given back"
-        of_limiters = sum(memory_of(scope) for scope in self.engine.registry.limiters)
-        assert self.engine.memory.used == of_limiters, "what was kept of clients is given back"
+        assert self.engine.memory.used == 0, "what was kept is given back"
         assert self.engine.admission.taken == 0, "places are given back"
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
