@@ -11,8 +11,8 @@ from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.config.model import Config
-from proxy.observe.admission_log import AdmissionLog
 from proxy.observe.counters import Counters
+from proxy.observe.operator_log import AdmissionLog
 
 
 class What(StrEnum):

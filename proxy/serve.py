@@ -26,12 +26,10 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config
 from proxy.config.watching import fingerprints
 from proxy.engine import NearEngine
-from proxy.observe.access_log import AccessLog
-from proxy.observe.addresses import AddressKeyError
-from proxy.observe.counters import Counters
+from proxy.observe.access_log import AccessLog, open_access_log
+from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
-from proxy.observe.open_log import open_access_log
-from proxy.observe.totals import NamespaceTotals
+from proxy.observe.log_lines import AddressKeyError
 from proxy.policies.bodies import BodyError
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies

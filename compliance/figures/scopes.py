@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from compliance.figures.levels import LEVELS
 
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
-"""As `proxy.observe.addresses` writes it."""
+"""As `proxy.observe.log_lines` writes it."""
 
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:

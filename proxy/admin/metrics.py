@@ -14,8 +14,7 @@ from proxy.admission import What
 from proxy.blocking.rules import Kind
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import LATENESS_NS, Counters
-from proxy.observe.totals import NamespaceTotals, Totals
+from proxy.observe.counters import LATENESS_NS, Counters, NamespaceTotals, Totals
 
 _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")

@@ -9,7 +9,7 @@ from typing import TypedDict
 import structlog
 from aiohttp import web
 
-from proxy.observe.rare_lines import RareLines
+from proxy.observe.operator_log import ThrottledLog
 
 
 class Refusal(TypedDict):
@@ -72,7 +72,7 @@ class RejectionLog:
 
     def __init__(self, counts: Counter[str], clock: Callable[[], int]) -> None:
         self._counts = counts
-        self._lines = RareLines(clock)
+        self._lines = ThrottledLog(clock)
         self._log = structlog.get_logger()
 
     def count(self, why: Rejection, detail: str, caller: str) -> None:

@@ -1,5 +1,6 @@
 """What is written into the access log, and what its lines say."""
 
+import importlib.metadata
 import secrets
 import time
 from typing import Any
@@ -14,10 +15,12 @@ from accesslog.record import (
 )
 from limiter.limiter import Limiter
 from limiter.stream import Stream
+from proxy.config.sections import AccessLog as Section
 from proxy.observe.connection import Connection
-from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import LogLines, Span, Writer, in_log
-from proxy.observe.periodic_lines import Levels, PeriodicLines
+from proxy.observe.crash_recovery import rescue
+from proxy.observe.log_files import LogFiles, operator_notices
+from proxy.observe.log_lines import Levels, LogLines, PeriodicLines, Span, Writer, as_they_are, hashed, in_log, read_key
+from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
 from proxy.observe.rejects import Reject
 
 MOST_CHANGE_TEXT = 1000
@@ -165,3 +168,22 @@ def new_boot_id() -> str:
 
 def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= MOST_CHANGE_TEXT else text[: MOST_CHANGE_TEXT - 1] + "…"
+
+
+def open_access_log(section: Section, proxy_id: str) -> AccessLog:
+    """The log of a new run.
+
+    Raises:
+        OSError: If its folder cannot be made, read or written.
+        AddressKeyError: If the key for addresses cannot be used.
+    """
+    shown = as_they_are if section.address_key is None else hashed(read_key(section.address_key))
+    writer = Writer(proxy_id, new_boot_id(), importlib.metadata.version("pulsar-sluice"), shown)
+    if section.dir is None:
+        return AccessLog(writer, None)
+    keep = Keep(section.retain_age, section.retain_size)
+    rotation = Rotation(section.rotate_size, section.rotate_age, section.fsync, keep)
+    section.dir.mkdir(parents=True, exist_ok=True)
+    losses = Losses(writer.boot_id, rescue(section.dir, proxy_id))
+    disk = LogWriter(section.dir, (proxy_id, writer.boot_id), rotation, losses, operator_notices())
+    return AccessLog(writer, LogFiles(disk, section.queue))

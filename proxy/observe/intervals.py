@@ -21,11 +21,10 @@ from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
 from limiter.stream import Stream
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters
+from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
+from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Span
 from proxy.observe.rejects import Rejects
-from proxy.observe.tally import TakenLimiter, TakenStream, Tally
-from proxy.observe.totals import NamespaceTotals
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
@@ -55,7 +54,7 @@ class Intervals:
         clocks: tuple[Callable[[], int], Callable[[], int]] = (time.monotonic_ns, time.time_ns),
     ) -> None:
         self._log = log
-        self._tally = Tally(totals)
+        self._tally = CounterSnapshot(totals)
         self._counters = counters
         self._interval = round(interval_s * 1e9)
         self._clock, self._wall = clocks

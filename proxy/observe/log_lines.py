@@ -1,18 +1,138 @@
-"""Numbers, encodes and hands on the lines of the access log, and declares those that were lost."""
+"""The lines of the access log: numbered, encoded and handed on; those that were lost are declared.
 
+A thousand streams at work are a thousand lines at once, in which little is new. So what is not counted (who it is,
+which limit it has) is encoded once and kept for as long as it stays the same and its owner stays active.
+
+Client addresses are shown as they are, or as a keyed hash. That is `k` with four digits of the key's own hash, a colon,
+and sixteen of the address's: so addresses under two keys are never taken for the same or for two clients. Whoever has
+the key can try out all addresses; without it nobody can.
+"""
+
+import hashlib
 import re
 import time
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from accesslog.record import SCHEMA_VERSION, Kinds, Line, LossLine
-from proxy.observe.addresses import Shown, as_they_are
+from accesslog.record import SCHEMA_VERSION, IntervalLine, Kinds, LimitLine, Line, LossLine
+from limiter.limiter import Limiter, Scope
+from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
+from limiter.stream import Stream
+from protocol.topic_name import parse_topic
+from proxy.files import MOST_SECRET, read_file
+from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
-from proxy.observe.losses import Loss
+from proxy.observe.log_writer import Loss
+
+SHORTEST_KEY = 16
+"""Bytes: fewer could be guessed."""
+
+Shown = Callable[[str], str]
+"""Of an address without a port."""
+
+
+class AddressKeyError(Exception):
+    """The key cannot be used; the text says which file and why."""
+
+
+def as_they_are(address: str) -> str:
+    """No hash."""
+    return address
+
+
+def hashed(key: bytes) -> Shown:
+    """Hashes under `key`."""
+    secret = hashlib.blake2b(key, digest_size=32).digest()
+    name = hashlib.blake2b(secret, digest_size=2, person=b"key").hexdigest()
+
+    def shown(address: str) -> str:
+        return f"k{name}:{hashlib.blake2b(address.encode(), digest_size=8, key=secret).hexdigest()}"
+
+    return shown
+
+
+def read_key(path: Path) -> bytes:
+    """The key in a file, spaces and newlines around it left out.
+
+    Raises:
+        AddressKeyError: If it cannot be read or is too short.
+    """
+    try:
+        key = read_file(path, MOST_SECRET).strip()
+    except OSError as error:
+        raise AddressKeyError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(key) < SHORTEST_KEY:
+        raise AddressKeyError(
+            f"{path}: holds {len(key)} bytes; a key has at least {SHORTEST_KEY}: openssl rand -hex 32"
+        )
+    return key
+
+
+def reason(stream: Stream) -> Limiter | None:
+    """The limiter that a stream waits on, or else the last that held or rejected something of it, if still there."""
+    if stream.waits_on is not None:
+        return stream.waits_on
+    return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
+
+
+def withholding(stream: Stream) -> Limiter | None:
+    """Of the limiters that withhold permits which a consumer asked for, the one with the least room; None if none."""
+    if stream.permits is None or stream.permits.asked == 0:
+        return None
+    rooms = [(meter.room() / meter.horizon, place) for place, one in enumerate(stream.chain) for meter in one.meters]
+    return stream.chain[min(rooms)[1]] if rooms else None
+
+
+def resource_group(stream: Stream) -> str:
+    """The resource group whose limit a stream is under, if only observed; empty for none."""
+    observed = stream.observed.chain if stream.observed else ()
+    scopes = (limiter.scope for limiter in (*stream.chain, *observed))
+    return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
+
+
+def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
+    """The lowest messages and the lowest bytes per second of some limiters, and before them the limiter of the first.
+
+    The two may be of different limiters; the one given is then that of the messages. Of equal ones the outermost.
+    """
+    messages = size = None
+    of_messages: Limiter | None = None
+    of_size: Limiter | None = None
+    for limiter in chain:
+        by_count, by_size = per_second(limiter.limit.messages), per_second(limiter.limit.size)
+        if by_count is not None and (messages is None or by_count < messages):
+            messages, of_messages = by_count, limiter
+        if by_size is not None and (size is None or by_size < size):
+            size, of_size = by_size, limiter
+    return of_messages or of_size, messages, size
+
+
+def per_second(rate: Rate | None) -> float | None:
+    """Tokens per second; None for no limit."""
+    return None if rate is None else rate.per_second
+
+
+def burst(rate: Rate | None) -> float | None:
+    """The capacity of a rate's bucket; None for no limit."""
+    return None if rate is None else float(rate.burst)
+
+
+def published_per_second(limit: Limit) -> tuple[float | None, float | None]:
+    """The topic's publish rate that is a part of a limit's messages and of its bytes per second; None for no part."""
+    if limit.published is None:
+        return None, None
+    window_s = PUBLISH_WINDOW_NS / NANOS_PER_SECOND
+    return (
+        None if limit.messages is None else limit.published.messages / window_s,
+        None if limit.size is None else limit.published.size / window_s,
+    )
+
 
 _DEFAULTS = {
     kind: {field.name: field.default for field in msgspec.structs.fields(kind) if not field.required}
@@ -216,3 +336,191 @@ def _loss_fields(loss: Loss) -> dict[str, Any]:
         "lost_from": _utc(loss.since),
         "lost_until": _utc(loss.until),
     }
+
+
+Fields = dict[str, Any]
+T = TypeVar("T", bound=Hashable)
+
+
+class Known(Generic[T]):
+    """The last encoding of each owner; owners of which nothing was asked between two calls of `turn` are forgotten."""
+
+    def __init__(self) -> None:
+        self._now: dict[T, tuple[Any, bytes]] = {}
+        self._before: dict[T, tuple[Any, bytes]] = {}
+
+    def get(self, owner: T, state: Any, encode: Callable[[], bytes]) -> bytes:
+        """What `encode` gives, or gave for the same state of this owner."""
+        known = self._now.get(owner) or self._before.get(owner)
+        if known is None or known[0] != state:
+            known = state, encode()
+        self._now[owner] = known
+        return known[1]
+
+    def turn(self) -> None:
+        """An interval is over."""
+        self._before, self._now = self._now, {}
+
+    def __len__(self) -> int:
+        return len(self._now | self._before)
+
+
+class Levels(Protocol):
+    """Who knows of which levels the limits of streams are: a `Registry`."""
+
+    revision: int
+    """Another one whenever that may be something else."""
+
+    def levels_of(self, stream: Stream) -> list[str]:
+        """Of one stream, outermost first."""
+
+
+class ByChain:
+    """What streams are within, as long as nobody says what they should be within."""
+
+    revision = 0
+
+    def levels_of(self, stream: Stream) -> list[str]:
+        """Of one stream."""
+        return [limiter.scope.level for limiter in stream.chain]
+
+
+class PeriodicLines:
+    """Makes them.
+
+    Args:
+        lines: Where they go.
+        shown: What stands for a client's address.
+
+    Attributes:
+        levels: Asked for `limit_levels`: what passed a stream's limiters is not to say itself which these are.
+    """
+
+    def __init__(self, lines: LogLines, shown: Shown) -> None:
+        self._lines = lines
+        self._shown = shown
+        self.levels: Levels = ByChain()
+        self._streams = Known[Stream]()
+        self._limiters = Known[Limiter]()
+
+    def interval(self, span: Span, stream: Stream, counted: Fields) -> None:
+        """What a stream did in `span`; `counted` becomes the line's and has all the other fields afterwards."""
+        if not self._lines.is_kept:
+            self._lines.skip()
+            return
+        connection = stream.connection
+        assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
+        narrow = narrowest(stream.chain)
+        limiter = narrow[0]
+        chains = stream.chain, stream.observed and stream.observed.chain
+        value = limiter and (limiter.limit, limiter.source)
+        state = (stream.name, connection.client_role, chains, limiter, value, narrow[2], self.levels.revision)
+        if stream.is_open:
+            known = self._streams.get(stream, state, lambda: self._who(stream, connection, narrow))
+        else:
+            known = self._who(stream, connection, narrow)
+        if stream.permits and stream.permits.asked:
+            counted["permits_withheld"] = stream.permits.asked
+        if stream.held or counted["throttled_ms"] or counted["rejected_messages"]:
+            counted |= self._why(stream)
+        else:
+            counted["reason"] = ""
+        self._lines.add_known(IntervalLine, span, known, _without_rejected(counted))
+
+    def limit(self, span: Span, limiter: Limiter, counted: Fields) -> None:
+        """What a limiter passed in `span`, likewise."""
+        if not self._lines.is_kept:
+            self._lines.skip()
+            return
+        known = self._limiters.get(limiter, (limiter.limit, limiter.source), lambda: self._of(limiter))
+        self._lines.add_known(LimitLine, span, known, _without_rejected(counted))
+
+    def turn(self) -> None:
+        """An interval is over."""
+        self._streams.turn()
+        self._limiters.turn()
+
+    def address(self, connection: Connection) -> str:
+        """A client's address and port, or what stands for the address."""
+        is_plain = self._shown is as_they_are
+        return connection.client_address if is_plain else self._shown(connection.client_host)
+
+    def _network(self, connection: Connection) -> str:
+        """What limits of addresses call the client, or stands for it; empty if that is its address."""
+        network = connection.client_network
+        return "" if network == connection.client_host else self._shown(network)
+
+    def _who(
+        self, stream: Stream, connection: Connection, narrow: tuple[Limiter | None, float | None, float | None]
+    ) -> bytes:
+        name, (limiter, messages, size) = stream.name, narrow
+        fields = {
+            "direction": name.direction,
+            "tenant": name.tenant,
+            "namespace": name.namespace,
+            "topic": in_log(name.topic),
+            "connection_id": connection.connection_id,
+            "client_address": self.address(connection),
+            "client_network": self._network(connection),
+            "client_version": in_log(connection.client_version),
+            "client_role": in_log(connection.client_role),
+            "resource_group": resource_group(stream),
+            "exempt": parse_topic(name.topic).is_system,
+            "limit_levels": " ".join(self.levels.levels_of(stream)),
+            "stream_id": name.stream_id,
+            "producer_name": in_log(name.producer_name),
+            "subscription": in_log(name.subscription),
+            "limit_level": "" if limiter is None else limiter.scope.level,
+            "limit_messages": messages,
+            "limit_bytes": size,
+        }
+        if limiter is not None:
+            fields |= {"limit_source": limiter.source, "limit_mode": limiter.limit.mode}
+        return self._lines.known(IntervalLine, fields)
+
+    def _of(self, limiter: Limiter) -> bytes:
+        scope, limit = limiter.scope, limiter.limit
+        published_messages, published_bytes = published_per_second(limit)
+        fields = {
+            "direction": scope.direction,
+            "level": scope.level,
+            "name": self._name(scope),
+            "tenant": scope.tenant,
+            "namespace": scope.namespace,
+            "source": limiter.source,
+            "mode": limit.mode,
+            "limit_messages": per_second(limit.messages),
+            "limit_bytes": per_second(limit.size),
+            "burst_messages": burst(limit.messages),
+            "burst_bytes": burst(limit.size),
+            "peak_messages": per_second(limit.peak_messages),
+            "peak_bytes": per_second(limit.peak_size),
+            "peak_burst_messages": burst(limit.peak_messages),
+            "peak_burst_bytes": burst(limit.peak_size),
+            "published_messages": published_messages,
+            "published_bytes": published_bytes,
+        }
+        return self._lines.known(LimitLine, fields)
+
+    def _name(self, scope: Scope) -> str:
+        """What a limiter limits."""
+        return self._shown(scope.name) if scope.level == "address" else in_log(scope.name)
+
+    def _why(self, stream: Stream) -> Fields:
+        """The limit that held or rejected something of a stream."""
+        limiter = reason(stream)
+        if limiter is None:
+            return {"reason": stream.last_reason}
+        said = {
+            "reason_name": self._name(limiter.scope),
+            "reason_messages": per_second(limiter.limit.messages),
+            "reason_bytes": per_second(limiter.limit.size),
+        }
+        return {"reason": limiter.scope.level} | {name: value for name, value in said.items() if value}
+
+
+def _without_rejected(counted: Fields) -> Fields:
+    """Nearly nothing is ever rejected: left out, as all that has its default."""
+    if not counted["rejected_messages"]:
+        del counted["rejected_messages"], counted["rejected_bytes"]
+    return counted

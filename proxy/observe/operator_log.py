@@ -1,12 +1,20 @@
-"""The operator's log: few lines, JSON on stderr (or text on a terminal)."""
+"""The operator's log: few lines, JSON on stderr (or text on a terminal).
+
+What anybody can bring about is told once in a while, with how often it happened: a client that floods the proxy must
+not flood its log.
+"""
 
 import logging
 import sys
+from collections import Counter
+from collections.abc import Callable
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 from structlog.typing import EventDict
+
+from proxy.observe.counters import Counters
 
 MOST_TEXT = 5000
 """Characters of one value of a line: of a name of 4,096 and what is said of it, of a traceback's end."""
@@ -21,14 +29,14 @@ def set_up_operator_log() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _cut,
+            _cut_texts,
             renderer,
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
 
 
-def _cut(_logger: object, _method: str, line: EventDict) -> EventDict:
+def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:
     """No text that somebody else had a part in makes a line long; what matters of a traceback stands at its end."""
     for name, value in line.items():
         if isinstance(value, str) and len(value) > MOST_TEXT:
@@ -54,3 +62,132 @@ def admin_logger() -> logging.Logger:
     logger.addHandler(_AsOwnLines())
     logger.addFilter(_is_no_clients_fault)
     return logger
+
+
+INTERVAL_NS = 10_000_000_000
+"""Between two lines about the same."""
+MOST_KNOWN = 100
+"""Lines about different clients within that time; what others do is summed up."""
+
+
+class ThrottledLog:
+    """Says when a line is due, and for how many occurrences it stands.
+
+    Args:
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._told_at: dict[tuple[str, str], int] = {}
+        """Who was told of longest ago comes first."""
+        self._since: Counter[tuple[str, str]] = Counter()
+
+    def due(self, what: str, whose: str = "") -> int:
+        """Something, one of a few, happened once more: how often since its last line, or 0 if no line is due.
+
+        Args:
+            what: That has lines of its own.
+            whose: Of that, who has lines of his own as long as they are not too many.
+        """
+        now = self._clock()
+        key = self._key(what, whose, now)
+        self._since[key] += 1
+        told_at = self._told_at.get(key)
+        if told_at is not None and now - told_at < INTERVAL_NS:
+            return 0
+        self._told_at.pop(key, None)
+        self._told_at[key] = now
+        return self._since.pop(key)
+
+    def _key(self, what: str, whose: str, now: int) -> tuple[str, str]:
+        key = what, whose
+        if not whose or key in self._told_at:
+            return key
+        while len(self._told_at) >= MOST_KNOWN:
+            oldest = next(iter(self._told_at))
+            if now - self._told_at[oldest] < INTERVAL_NS:
+                return what, ""
+            del self._told_at[oldest]
+            self._since[oldest[0], ""] += self._since.pop(oldest, 0)
+        return key
+
+
+class AdmissionLog:
+    """A line for a bound that refuses, with how many it refused since the line before.
+
+    Args:
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._lines = ThrottledLog(clock)
+        self._log = structlog.get_logger()
+
+    def refused(self, what: str, message: str, client: str) -> None:
+        """A bound, one of a few, refused one client."""
+        times = self._lines.due(what)
+        if times:
+            self._log.warning("not admitted", bound=what, detail=message, client=client, refused=times)
+
+
+class OversizedBatchLog:
+    """A line for such a batch, with how many there were since the line before.
+
+    Args:
+        counters: Counts them all.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, counters: Counters, clock: Callable[[], int]) -> None:
+        self._counters = counters
+        self._lines = ThrottledLog(clock)
+
+    def met(self, messages: int, client: str) -> None:
+        """A batch was delivered to `client` that says it holds so many messages; it counts as fewer."""
+        self._counters.batches_not_believed += 1
+        batches = self._lines.due("batch")
+        if batches:
+            structlog.get_logger().warning(
+                "a delivered batch says it holds more messages than publish.max_batch_messages: it counts as so many",
+                messages=messages,
+                client=client,
+                batches=batches,
+            )
+
+
+_MOST_TENANTS = 1000
+"""Tenants over their share, of which it is known that a line said so."""
+
+
+class HoldLog:
+    """Warns when a tenant goes over its share, and says when it is back: for each warning once.
+
+    Args:
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._lines = ThrottledLog(clock)
+        self._is_due: set[str] = set()
+        self._log = structlog.get_logger()
+
+    def turned(self, tenant: str, is_over: bool, held: int) -> None:  # noqa: FBT001 - the new state
+        """A tenant went over its share of the hold budget, or came back under it."""
+        if is_over:
+            self._went_over(tenant, held)
+        elif tenant in self._is_due:
+            self._is_due.discard(tenant)
+            self._log.info("hold budget: this tenant's connections are read again", tenant=tenant, bytes=held)
+
+    def _went_over(self, tenant: str, held: int) -> None:
+        if not self._lines.due("over", tenant):
+            return
+        if len(self._is_due) >= _MOST_TENANTS:
+            self._is_due.clear()
+        self._is_due.add(tenant)
+        self._log.warning(
+            "hold budget: a tenant holds as much as is free; its connections with held frames are not read",
+            tenant=tenant,
+            bytes=held,
+        )

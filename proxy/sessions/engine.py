@@ -19,8 +19,7 @@ from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.observe.disbelief import Disbelief
-from proxy.observe.hold_log import HoldLog
+from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.observe.rejects import Rejects
 from proxy.sessions.admittance import Admittance
 from proxy.sessions.dialler import Dialler
@@ -74,7 +73,7 @@ class Engine:
         self.config = config
         self.clock = clock
         self.counters = counters
-        self.disbelief = Disbelief(counters, clock)
+        self.disbelief = OversizedBatchLog(counters, clock)
         self.dispatch_rules = config.dispatch.rules()
         self.shared = Shared(counters)
         self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Span
-from proxy.observe.rare_lines import RareLines
+from proxy.observe.operator_log import ThrottledLog
 from proxy.sessions.ends import End
 from proxy.sessions.throttle import Cause
 
@@ -54,7 +54,7 @@ class SessionLog:
         self._intervals = intervals
         self._access = access
         self._operator = structlog.get_logger()
-        self._troubles = RareLines(clock)
+        self._troubles = ThrottledLog(clock)
         self._pauses: dict[tuple[int, str, Cause], int] = {}
 
     def opened(self, connection: Connection) -> None:

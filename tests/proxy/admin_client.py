@@ -22,9 +22,8 @@ from proxy.brokers.targets import split_address
 from proxy.config.model import Config, ConfigError
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters
+from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.log_lines import Writer
-from proxy.observe.totals import NamespaceTotals
 from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import file_policies
 from proxy.policies.service import Around, PolicyService

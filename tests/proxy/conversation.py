@@ -23,14 +23,11 @@ from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.addresses import Shown, as_they_are
-from proxy.observe.counters import Counters
+from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import Writer
-from proxy.observe.losses import Loss, Losses
-from proxy.observe.retention import KEEP_ALL, Retention
-from proxy.observe.totals import NamespaceTotals
+from proxy.observe.log_lines import Shown, Writer, as_they_are
+from proxy.observe.log_writer import KEEP_ALL, Loss, Losses, Retention
 from proxy.sessions.session import Session
 from proxy.sessions.session_log import SessionLog
 from tests.proxy.fake_transport import FakeTransport

@@ -17,7 +17,7 @@ from proxy.config.model import ConfigError, load_config
 from proxy.files import MOST_CONFIG, MOST_PEM, open_regular, read_file, reopenable
 from proxy.importing.broker_conf import from_file
 from proxy.importing.result import ImportFailed
-from proxy.observe.addresses import AddressKeyError, read_key
+from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.policies.store import Store, StoreError
 from tests.proxy.odd_files import ODD, bound_socket, fifo, folder
 

@@ -16,10 +16,9 @@ import uvloop
 from proxy.config.model import Config
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
-from proxy.observe.counters import Counters
+from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
-from proxy.observe.totals import NamespaceTotals
 from proxy.server import LISTENERS, Server
 from proxy.sessions.leg import Leg
 from proxy.sessions.read_scheduler import MANY, SLICE_NS

@@ -21,7 +21,7 @@ from proxy.admin.handlers import Either, Number, Query, Text, asked, described, 
 from proxy.admin.rejections import refusal
 from proxy.engine import NearEngine
 from proxy.observe.connection import Connection
-from proxy.observe.reasons import per_second, published_per_second, withholding
+from proxy.observe.log_lines import per_second, published_per_second, withholding
 
 
 class Totals(TypedDict):

@@ -11,8 +11,8 @@ from limiter.journal import Journal
 from limiter.limiter import Limiter, Scope
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
 from limiter.stream import Entry, Stream, StreamName
-from proxy.observe.tally import Tally
-from proxy.observe.totals import NamespaceTotals
+from proxy.observe.counter_snapshot import CounterSnapshot
+from proxy.observe.counters import NamespaceTotals
 from tests.limiter.world import Alarms
 
 Item = Line | Streams
@@ -48,7 +48,7 @@ class GateLog:
         self.alarms = Alarms()
         self.journal = Journal(lambda: None)
         self.gate = self.make(self.alarms.wake_at, self.journal)
-        self.tally = Tally(NamespaceTotals())
+        self.tally = CounterSnapshot(NamespaceTotals())
         self.limiters: dict[tuple[str, str], Limiter] = {}
         self.streams: list[Stream] = []
         self.ended = 0

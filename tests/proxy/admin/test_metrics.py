@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from accesslog.record import IntervalLine
 from proxy.admin.metrics import SluiceCollector
-from proxy.observe import totals
+from proxy.observe import counters
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, PING, TOPIC, lookup, message, producer, send, sends
 
@@ -167,7 +167,7 @@ def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None
 
 
 def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "MOST_NAMESPACES", 2)
+    monkeypatch.setattr(counters, "MOST_NAMESPACES", 2)
     world = make_world(limits={"namespaces": {f"t/n{number}": {"publish": {"messages": 1}} for number in range(20)}})
     client, broker = world.pair()
     client >> [producer(number, f"persistent://t/n{number}/x") for number in range(20)]

@@ -7,9 +7,7 @@ from io import FileIO
 from pathlib import Path
 
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_names import LogName
-from proxy.observe.log_writer import LogWriter, Notices, Rotation
-from proxy.observe.losses import Losses
+from proxy.observe.log_writer import LogName, LogWriter, Losses, Notices, Rotation
 
 PROXY, BOOT = "east", "20261121T112900-0a1b2c3d"
 LONG = Rotation(size=10**9, age_s=3600)

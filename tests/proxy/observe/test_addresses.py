@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.observe.addresses import AddressKeyError, as_they_are, hashed, read_key
+from proxy.observe.log_lines import AddressKeyError, as_they_are, hashed, read_key
 
 
 def test_under_one_key_an_address_has_one_hash_and_no_other_has_it():

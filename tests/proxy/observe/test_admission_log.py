@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from limiter.testing import ManualClock
-from proxy.observe.admission_log import AdmissionLog
+from proxy.observe.operator_log import AdmissionLog
 
 
 def test_a_flood_is_told_once_in_a_while_with_how_much_it_was() -> None:

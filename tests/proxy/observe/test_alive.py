@@ -1,6 +1,5 @@
-from proxy.observe.alive import Alive
-from proxy.observe.log_names import alive_name
-from proxy.observe.rescue import rescue
+from proxy.observe.crash_recovery import rescue
+from proxy.observe.log_writer import RunLock, alive_name
 
 BOOT, EARLIER = "20261121T112900-0a1b2c3d", "20261121T102900-0a1b2c3d"
 
@@ -10,7 +9,7 @@ def names(folder):
 
 
 def test_the_sign_is_there_until_the_orderly_end(tmp_path):
-    alive = Alive(tmp_path, "east", BOOT)
+    alive = RunLock(tmp_path, "east", BOOT)
     assert names(tmp_path) == [alive_name("east", BOOT)]
     assert rescue(tmp_path, "east") == []
     alive.end()
@@ -18,7 +17,7 @@ def test_the_sign_is_there_until_the_orderly_end(tmp_path):
 
 
 def test_a_sign_that_was_deleted_is_made_again(tmp_path):
-    alive = Alive(tmp_path, "east", BOOT)
+    alive = RunLock(tmp_path, "east", BOOT)
     (tmp_path / alive_name("east", BOOT)).unlink()
     alive.be_there()
     alive.be_there()
@@ -29,7 +28,7 @@ def test_a_sign_that_was_deleted_is_made_again(tmp_path):
 
 def test_the_sign_of_a_killed_run_stays_until_the_log_says_what_it_lost(tmp_path):
     (tmp_path / alive_name("east", EARLIER)).touch()
-    alive = Alive(tmp_path, "east", BOOT)
+    alive = RunLock(tmp_path, "east", BOOT)
     assert [loss.of_boot for loss in rescue(tmp_path, "east")] == [EARLIER]
     alive.declared(BOOT)
     assert [loss.of_boot for loss in rescue(tmp_path, "east")] == [EARLIER]

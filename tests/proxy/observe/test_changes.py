@@ -1,7 +1,7 @@
 """What was counted since somebody last looked."""
 
 from limiter.usage import LimiterUsage, StreamUsage
-from proxy.observe.changes import LIMITER, OBSERVED, STREAM, Counts
+from proxy.observe.counter_snapshot import LIMITER, OBSERVED, STREAM, Counts
 
 
 def test_changes_are_what_was_counted_between_two_moments() -> None:

@@ -2,13 +2,12 @@ from structlog.testing import capture_logs
 
 from limiter.testing import ManualClock
 from proxy.observe.counters import Counters
-from proxy.observe.disbelief import Disbelief
-from proxy.observe.rare_lines import INTERVAL_NS
+from proxy.observe.operator_log import INTERVAL_NS, OversizedBatchLog
 
 
 def test_all_are_counted_and_a_flood_of_them_is_one_line_in_ten_seconds() -> None:
     counters, clock = Counters(), ManualClock()
-    disbelief = Disbelief(counters, clock)
+    disbelief = OversizedBatchLog(counters, clock)
 
     with capture_logs() as lines:
         for _ in range(5):

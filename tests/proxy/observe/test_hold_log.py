@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from limiter.testing import ManualClock
-from proxy.observe import hold_log
-from proxy.observe.hold_log import INTERVAL_NS, HoldLog
+from proxy.observe import operator_log
+from proxy.observe.operator_log import INTERVAL_NS, HoldLog
 
 
 @pytest.fixture
@@ -53,8 +53,9 @@ def test_one_that_goes_to_and_fro_is_told_once_in_a_while_and_others_at_once(
 def test_it_remembers_a_bounded_number_of_tenants(
     clock: ManualClock, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hold_log, "_MOST_TENANTS", 2)
+    monkeypatch.setattr(operator_log, "_MOST_TENANTS", 2)
     log = HoldLog(clock)
     for tenant in ("a", "b", "c", "a"):
         log.turned(tenant, True, 1)
-    assert told(logs) == [("warning", tenant) for tenant in ("a", "b", "c", "a")]
+    assert told(logs) == [("warning", tenant) for tenant in ("a", "b", "c")]
+    assert len(log._is_due) <= 2

@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from proxy.observe.log_file import LogFile
-from proxy.observe.losses import Lines
+from proxy.observe.log_writer import Lines, LogFile
 
 LINES = Lines(1, 0, 0, 1, 1)
 

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.observe import log_file
-from proxy.observe.log_file import LogFile
+from proxy.observe import log_writer
+from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_lines import LogLines, Writer
-from proxy.observe.log_writer import LogWriter, Notices, Rotation
-from proxy.observe.losses import Lines, Loss, Losses
-from proxy.observe.rescue import rescue
-from proxy.observe.retention import Keep
+from proxy.observe.log_writer import Keep, Lines, LogFile, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, FussyFile, closed_name, open_name
 
 Make = Callable[..., Disk]
@@ -34,7 +31,7 @@ def make_disk(tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def fussy(monkeypatch: pytest.MonkeyPatch) -> type[FussyFile]:
-    monkeypatch.setattr(log_file, "FileIO", FussyFile)
+    monkeypatch.setattr(log_writer, "FileIO", FussyFile)
     for name in ("refuses_to_open", "refuses_to_write", "takes_at_most"):
         monkeypatch.setattr(FussyFile, name, None)
     return FussyFile

@@ -5,7 +5,7 @@ import msgspec
 from accesslog.record import HeartbeatLine, Line, LossLine
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import LogLines, Span, Writer
-from proxy.observe.losses import Lines
+from proxy.observe.log_writer import Lines
 from tests.proxy.conversation import RecordingFiles
 
 SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)

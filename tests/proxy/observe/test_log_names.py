@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.observe.access_log import new_boot_id
-from proxy.observe.log_names import LogName, OwnFiles, alive_name
+from proxy.observe.log_writer import LogName, OwnFiles, alive_name
 
 
 def test_a_run_finds_its_own_names_again(tmp_path):

@@ -2,7 +2,7 @@ from typing import get_args
 
 from structlog.testing import capture_logs
 
-from proxy.observe.log_troubles import INTERVAL_NS, DeletedLog, operator_notices, tell_trouble
+from proxy.observe.log_files import DELETED_INTERVAL_NS, DeletedLog, operator_notices, tell_trouble
 from proxy.observe.log_writer import Trouble
 
 
@@ -22,7 +22,7 @@ def test_deleted_files_are_told_once_and_then_summed_up():
     with capture_logs() as said:
         log.deleted(1, 100)
         log.deleted(2, 200)
-        now[0] = INTERVAL_NS
+        now[0] = DELETED_INTERVAL_NS
         log.deleted(3, 300)
     assert [(line["files"], line["bytes"]) for line in said] == [(1, 100), (5, 500)]
 

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from accesslog.record import HeartbeatLine, Line, LossLine
-from proxy.observe import log_file
+from proxy.observe import log_writer
+from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import LogLines, Span, Writer
-from proxy.observe.log_names import LogName
-from proxy.observe.log_writer import Batch, LogWriter, Notices, Rotation
-from proxy.observe.losses import Lines, Loss, Losses
-from proxy.observe.rescue import rescue
+from proxy.observe.log_writer import Batch, Lines, LogName, LogWriter, Loss, Losses, Notices, Rotation
 from tests.proxy.observe.log_disk import PROXY, FussyFile
 
 SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
@@ -93,7 +91,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(log_file, "FileIO", FussyFile)
+        self._patch.setattr(log_writer, "FileIO", FussyFile)
         self._mend()
         self._parent = Path(tempfile.mkdtemp())
         self.folder = self._parent / "log"

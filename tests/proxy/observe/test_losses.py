@@ -1,4 +1,4 @@
-from proxy.observe.losses import Lines, Loss, Losses
+from proxy.observe.log_writer import Lines, Loss, Losses
 
 KILLED = Loss("boot-0", "killed", "", None, 7, None, 1, 2)
 

@@ -3,10 +3,9 @@ import pytest
 
 from accesslog.record import HeartbeatLine, Line, LossLine
 from proxy.config.sections import AccessLog as Section
-from proxy.observe.addresses import AddressKeyError
-from proxy.observe.log_lines import Span
-from proxy.observe.log_names import alive_name
-from proxy.observe.open_log import open_access_log
+from proxy.observe.access_log import open_access_log
+from proxy.observe.log_lines import AddressKeyError, Span
+from proxy.observe.log_writer import alive_name
 from tests.proxy.observe.log_disk import BOOT
 
 SPAN = Span(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)

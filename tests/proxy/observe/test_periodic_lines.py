@@ -15,9 +15,7 @@ from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
-from proxy.observe.addresses import as_they_are, hashed
-from proxy.observe.log_lines import MOST_NAME, in_log
-from proxy.observe.periodic_lines import Known
+from proxy.observe.log_lines import MOST_NAME, Known, as_they_are, hashed, in_log
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import TOPIC, producer, send, sends
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from accesslog.record import Line
-from proxy.observe.rescue import rescue
+from proxy.observe.crash_recovery import rescue
 from tests.proxy.observe.log_disk import Disk
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from limiter.permits import Permits
 from limiter.rates import Limit, Published, rate
 from limiter.registry import meters_of
 from limiter.stream import Stream, StreamName
-from proxy.observe.reasons import narrowest, per_second, published_per_second, reason, resource_group, withholding
+from proxy.observe.log_lines import narrowest, per_second, published_per_second, reason, resource_group, withholding
 
 
 def limiter(level: str, messages: int | None = None, size: int | None = None) -> Limiter:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.observe.log_file import LogFile
-from proxy.observe.log_names import alive_name
-from proxy.observe.rescue import rescue
+from proxy.observe.crash_recovery import rescue
+from proxy.observe.log_writer import LogFile, alive_name
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
 
@@ -23,7 +22,7 @@ import sys, time
 from pathlib import Path
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_writer import LogWriter, Notices, Rotation
-from proxy.observe.losses import Losses
+from proxy.observe.log_writer import Losses
 boot, told = "20261121T112900-0a1b2c3d", Notices(lambda *_: None, lambda *_: None)
 files = LogFiles(LogWriter(Path(sys.argv[1]), ("east", boot), Rotation(10**9, 3600), Losses(boot), told), 10**6)
 files.write(b"one\\n", 0, 1)

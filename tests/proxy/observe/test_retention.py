@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.observe.log_names import LogName, OwnFiles
-from proxy.observe.retention import KEEP_ALL, Keep, Retention
+from proxy.observe.log_writer import KEEP_ALL, Keep, LogName, OwnFiles, Retention
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
 
 BOOT = "20261121T112900-0a1b2c3d"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from limiter.workers.letters import Letter
-from proxy.observe.addresses import Shown, as_they_are
 from proxy.observe.connection import Connection
+from proxy.observe.log_lines import Shown, as_they_are
 from proxy.sessions.leg import Leg
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.far_admission import FarAdmission, FarAdmittance

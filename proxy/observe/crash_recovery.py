@@ -18,8 +18,7 @@ import msgspec
 import structlog
 
 from proxy.files import open_regular
-from proxy.observe.log_names import OwnFiles
-from proxy.observe.losses import Loss
+from proxy.observe.log_writer import Loss, OwnFiles
 
 _TAIL = 1 << 20
 """Bytes at the end of a file in which its last line is looked for."""

@@ -1,19 +1,75 @@
-"""What becomes of counts: the fields of the access log's lines, and the metrics' totals.
+"""What streams and limiters counted since the last look, as fields of the log's lines and totals of the metrics.
 
 Totals are wanted at any time, lines only at the end of an interval. So a stream or limiter that was looked at in
-between has a mark: what of it the totals hold already.
-
-All counts of an interval are taken at one moment, which is quick; what they come to is worked out afterwards.
+between has a mark: what of it the totals hold already. All counts of an interval are taken at one moment, which is
+quick; what they come to is worked out afterwards.
 """
 
+from collections.abc import Sequence
+from operator import attrgetter, sub
 from typing import Any, NamedTuple
 
 from limiter.journal import Journal
 from limiter.limiter import Limiter
 from limiter.stream import Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
-from proxy.observe.changes import LIMITER, OBSERVED, STREAM, Counts, Values
-from proxy.observe.totals import NamespaceTotals, Totals
+from proxy.observe.counters import NamespaceTotals, Totals
+
+Values = tuple[int, ...]
+"""Counts at one moment, in the order of a `Counts`; an empty one stands for the beginning."""
+
+
+class Counts:
+    """Which counts of a usage are read, and what the access log calls them.
+
+    Args:
+        fields: The log's name and the usage's attribute of each; `throttled_ns` follows as the last.
+    """
+
+    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
+        self._names = (*(name for name, _ in fields), "throttled_ns")
+        self._read = attrgetter(*(attribute for _, attribute in fields))
+
+    def read(self, usage: StreamUsage | LimiterUsage, now: int) -> Values:
+        """The counts as of now."""
+        return (*self._read(usage), usage.throttled.read(now))
+
+    def changes(self, values: Values, before: Values) -> dict[str, int]:
+        """What was counted between two moments, by name."""
+        return dict(zip(self._names, map(sub, values, before) if before else values, strict=True))
+
+
+STREAM = Counts(
+    (
+        ("offered_entries", "offered_entries"),
+        ("offered_messages", "offered_messages"),
+        ("offered_bytes", "offered_size"),
+        ("passed_entries", "passed_entries"),
+        ("passed_messages", "passed_messages"),
+        ("passed_bytes", "passed_size"),
+        ("dropped_messages", "dropped_messages"),
+        ("dropped_bytes", "dropped_size"),
+        ("rejected_messages", "rejected_messages"),
+        ("rejected_bytes", "rejected_size"),
+        ("permits_asked", "permits_asked"),
+        ("permits_granted", "permits_granted"),
+    )
+)
+OBSERVED = Counts((("held_messages", "held_messages"), ("exceeded_messages", "dropped_messages")))
+LIMITER = Counts(
+    (
+        ("idle_ns", "idle_ns"),
+        ("reserved_ns", "reserved_ns"),
+        ("passed_entries", "entries"),
+        ("passed_messages", "messages"),
+        ("passed_bytes", "size"),
+        ("rejected_messages", "rejected_messages"),
+        ("rejected_bytes", "rejected_size"),
+        ("left_messages", "left_messages"),
+        ("left_bytes", "left_size"),
+    )
+)
+
 
 _BUCKETS = ("messages", "peak_messages", "bytes", "peak_bytes")
 """The buckets of a limiter, as the fields of its line are called."""
@@ -72,7 +128,7 @@ class TakenLimiter(NamedTuple):
     ahead: tuple[int, int]
 
 
-class Tally:
+class CounterSnapshot:
     """Takes what was counted since the last line, once for the log and once for the totals.
 
     Args:
