@@ -1,6 +1,7 @@
 """Proposed limits, read from a YAML file: what `sluice report --what-if` replays over the log."""
 
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from compliance.figures.levels import LEVELS
 
 MOST_PROPOSALS = 100
+_MOST_BYTES = 1024 * 1024
 DEFAULT_BURST_S = 0.1
 """A tenth of a second's worth, Sluice's own default."""
 _LONGEST_SHOWN = 100
@@ -55,6 +57,15 @@ class Proposals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: list[Proposal]
 
 
+def _content(file: Path) -> bytes:
+    found = file.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
+    if not stat.S_ISREG(found.st_mode):
+        raise ProposalError(f"--what-if {file}: is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise ProposalError(f"--what-if {file}: has {found.st_size} bytes, at most {_MOST_BYTES} are read")
+    return file.read_bytes()
+
+
 def read_proposals(file: Path) -> list[Proposal]:
     """The limits of a YAML file.
 
@@ -62,7 +73,7 @@ def read_proposals(file: Path) -> list[Proposal]:
         ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
     """
     try:
-        said = msgspec.yaml.decode(file.read_bytes())
+        said = msgspec.yaml.decode(_content(file))
         proposals = msgspec.convert(said, Proposals).limits
     except OSError as error:
         raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error

@@ -59,7 +59,14 @@ def opened(tables: LogTables) -> Iterator[Logs]:
         beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
         found = step_facts(beats, tables.gaps)
         steps = steps_of(found)
-        yield Logs(tables, lines, with_axis(limits, steps), with_axis(intervals, steps), others, found)
+        yield Logs(
+            tables,
+            lines,
+            with_axis(limits, steps),
+            with_axis(intervals, steps),
+            others,
+            found.drop("to_seq", "since_us", "until_us"),
+        )
     finally:
         for frame in frames:
             frame.unpersist()

@@ -14,6 +14,7 @@ limits:                           # what the receiving end is held to
     messages: 300
 """
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -131,6 +132,16 @@ class Scenario(_Model):
         return self
 
 
+_MOST_BYTES = 1024 * 1024
+
+
+def _text(path: Path) -> str:
+    found = path.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+        raise ScenarioError([f"{path}: is no regular file of at most {_MOST_BYTES} bytes"])
+    return path.read_text(encoding="utf-8")
+
+
 def load_scenario(path: Path) -> Scenario:
     """Read a scenario.
 
@@ -138,7 +149,7 @@ def load_scenario(path: Path) -> Scenario:
         ScenarioError: If the file cannot be read, is no YAML, or says something that a scenario may not.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(_text(path))
     except OSError as error:
         raise ScenarioError([f"{path}: {error.strerror}: give the scenario's file with --scenario"]) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -160,7 +160,15 @@ async def all_topics(admin: BrokerAdmin, namespaces: Iterable[str]) -> set[str]:
         for domain in _DOMAINS:
             listed = await admin.get(path_of(domain, *namespace.split("/")), list[str], _GONE)
             topics.update([] if isinstance(listed, Refused) else listed or [])
-    return {topic for topic in topics if not parse_topic(topic).is_system}
+    return {topic for topic in topics if not _is_system(topic)}
+
+
+def _is_system(topic: str) -> bool:
+    """Names that are refused here are looked at as all others: a broker may have them, made past the proxy."""
+    try:
+        return parse_topic(topic).is_system
+    except ValueError:
+        return False
 
 
 def _untold(_what: str, _done: int, _all: int) -> None:
@@ -168,16 +176,16 @@ def _untold(_what: str, _done: int, _all: int) -> None:
 
 
 async def _on_topic(admin: BrokerAdmin, name: str) -> list[Seen]:
-    topic = parse_topic(name)
-    stats = await admin.get(path_of(topic.domain, topic.tenant, topic.namespace, topic.local, "stats"), _Stats, _GONE)
+    domain, _, rest = name.partition("://")
+    stats = await admin.get(path_of(domain, *rest.split("/", 2), "stats"), _Stats, _GONE)
     if not isinstance(stats, _Stats):
         return []
     producers = [
-        Seen("publish", topic.full, "", one.producer_name, one.address.lstrip("/"), one.producer_id)
+        Seen("publish", name, "", one.producer_name, one.address.lstrip("/"), one.producer_id)
         for one in stats.publishers
     ]
     consumers = [
-        Seen("dispatch", topic.full, subscription, one.consumer_name, one.address.lstrip("/"))
+        Seen("dispatch", name, subscription, one.consumer_name, one.address.lstrip("/"))
         for subscription, of in stats.subscriptions.items()
         for one in of.consumers
     ]

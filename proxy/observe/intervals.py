@@ -194,7 +194,7 @@ class Intervals:
             self._telling = asyncio.get_running_loop().call_soon(self._tell_some)
         else:
             self._telling = None
-            self._beat(last=False)
+            self._beat(last=False, at=self._ended)
 
     def _stood_still(self, late_ns: int) -> None:
         """A timer rings so late; all others that were due meanwhile ring behind the first, and tell nothing new."""
@@ -244,9 +244,13 @@ class Intervals:
             fields["held_since"] = span.before_end(taken.waiting_ns)
         self._log.interval(span, taken.stream, fields)
 
-    def _beat(self, *, last: bool) -> None:
-        """A sign of life, and the next one if nothing happens till then."""
-        self._beat_now(last=last)
+    def _beat(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
+        """A sign of life, and the next one if nothing happens till then.
+
+        Behind the lines of an interval it is of the moment at which that ended: where the wall clock is stepped while
+        they are made, all are of the old time.
+        """
+        self._beat_now(last=last, at=at)
         if self._heart is not None:
             self._heart.cancel()
         self._heart = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat_idle)
@@ -257,8 +261,8 @@ class Intervals:
         if self._timer is None:
             self._log.rest(HEARTBEAT_S)
 
-    def _beat_now(self, *, last: bool) -> None:
-        wall, now = self._wall(), self._clock()
+    def _beat_now(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
+        wall, now = (self._wall(), self._clock()) if at is None or at[1] < self._beaten[1] else at
         span = Span(self._beaten[0], wall, now - self._beaten[1])
         for reject in self._rejects.take():
             self._log.reject(span, reject)

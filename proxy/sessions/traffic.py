@@ -167,20 +167,25 @@ class Traffic:
         self._owner.greeted(longest_frame(command))
 
     def pinged(self) -> bool:
-        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time."""
+        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time.
+
+        One answer that waits behind an unfinished frame is enough, however many probes come meanwhile.
+        """
         if not self._client.is_throttled():
             return False
-        self._counters.keep_alives += 1
-        self.to_broker.outlet.insert(_PONG)
+        self._insert_pong(self.to_broker.outlet)
         return True
 
     # ---- signs of life
 
     def _send_pongs(self) -> None:
-        self._counters.keep_alives += 1
         for relay in (self.to_client, self.to_broker):
-            if not relay.outlet.waiting:
-                relay.outlet.insert(_PONG)
+            self._insert_pong(relay.outlet)
+
+    def _insert_pong(self, outlet: Outlet) -> None:
+        if not outlet.waiting:
+            self._counters.keep_alives += 1
+            outlet.insert(_PONG)
 
     def _look_for_client(self) -> None:
         """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""

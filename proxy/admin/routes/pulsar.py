@@ -81,7 +81,10 @@ def topic_in(request: web.Request) -> TopicName:
     """
     namespace, local = namespace_in(request), request.match_info["topic"]
     _check_line("Topic", local)
-    topic = parse_topic(f"{request.match_info['domain']}://{namespace}/{local}")
+    try:
+        topic = parse_topic(f"{request.match_info['domain']}://{namespace}/{local}")
+    except ValueError as error:
+        raise RequestRefusedError(412, str(error)) from None
     if topic.partition >= 0:
         raise RequestRefusedError(412, f"{_OF_A_PARTITION}: set it for {topic.partitioned}")
     return topic

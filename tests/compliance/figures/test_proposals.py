@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import pytest
 
 from compliance.figures.proposals import Proposal, ProposalError, read_proposals
@@ -19,6 +22,16 @@ limits:
         Proposal(level="topic", name="persistent://acme/*", messages=80.0),
         Proposal(level="tenant", direction="dispatch", bytes=9.0),
     ]
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path):
+    fifo, large = tmp_path / "fifo", tmp_path / "large"
+    os.mkfifo(fifo)
+    with large.open("wb") as file:
+        file.truncate(2 * 1024**2)
+    for path, said in ((fifo, "no regular file"), (Path("/dev/zero"), "no regular file"), (large, "at most 1048576")):
+        with pytest.raises(ProposalError, match=said):
+            read_proposals(path)
 
 
 @pytest.mark.parametrize(

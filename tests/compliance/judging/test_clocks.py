@@ -39,6 +39,19 @@ def test_a_step_between_heartbeats_is_found_with_its_size_and_changes_no_length(
     assert stepped(spark, log) == ([(3, seconds)], [(0, 1)] * 3 + [(1, 2)] * 3)
 
 
+@pytest.mark.parametrize("seconds", [3600, 1.5, -5, -3600])
+def test_lines_that_ended_before_a_step_are_of_the_old_time(spark, seconds):
+    """The step is made between the lines of an interval and the heartbeat behind them."""
+    log = PlantedLog()
+    log.tick(10)
+    log.interval(10)
+    log.limit(10)
+    ahead(log, seconds)
+    log.beat()
+    log.tick(10)
+    assert stepped(spark, log) == ([(3, seconds)], [(0, 1)] * 3 + [(1, 2)] * 3 + [(2, 3)] * 3)
+
+
 @pytest.mark.parametrize("seconds", [5, -30])
 def test_a_step_within_lines_is_found_too(spark, seconds):
     log = PlantedLog()

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_each_error_names_file_key_value_and_remedy(file: Path, old: str, new: s
 
 def test_all_errors_are_told_at_once(file: Path) -> None:
     assert len(reasons(file, GOOD.replace("producers: 2", "producers: 0").replace("messages: 300", "messages: 0"))) == 2
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero")):
+        with pytest.raises(ScenarioError, match="no regular file"):
+            load_scenario(path)
 
 
 def test_a_missing_file_is_named(file: Path) -> None:

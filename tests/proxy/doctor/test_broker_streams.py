@@ -27,6 +27,15 @@ async def test_producers_and_consumers_of_a_topic_are_read() -> None:
         assert await on_topics(admin, [A]) == SEEN
 
 
+async def test_a_topic_whose_name_is_refused_here_is_looked_at_as_others() -> None:
+    """A broker may have it, made past the proxy."""
+    refused = "persistent://t/n/x@persistent://a/b/c"
+    stats = {"persistent/t/n/x%40persistent%3A%2F%2Fa%2Fb%2Fc/stats": STATS, "persistent/t/n": [refused]}
+    async with broker_admin(**stats) as broker, connected(URL(broker.url), "") as admin:
+        assert await all_topics(admin, ["t/n"]) == {refused}
+        assert {seen.topic for seen in await on_topics(admin, [refused])} == {refused}
+
+
 async def test_a_topic_that_is_not_there_has_none() -> None:
     async with broker_admin() as broker, connected(URL(broker.url), "") as admin:
         assert await on_topics(admin, [A, ODD]) == []

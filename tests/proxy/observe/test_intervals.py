@@ -234,7 +234,9 @@ def test_lines_of_many_streams_are_made_in_slices_and_count_up_to_the_same_momen
     lines = world.lines(IntervalLine)
     assert len(lines) == 3 * SLICE - 2
     assert {seconds(line) for line in lines} == {(0.0, 1.0)}
-    assert world.lines()[-1] == world.lines(HeartbeatLine)[-1]
+    beat = world.lines(HeartbeatLine)[-1]
+    assert world.lines()[-1] == beat
+    assert seconds(beat)[1] == 1.0, "it is of the moment of its lines: no step of the clock comes between"
 
 
 def test_totals_are_whole_in_the_middle_of_it(make_world: Make) -> None:

@@ -113,6 +113,19 @@ def test_while_paused_the_broker_hears_at_once_that_the_client_lives(make_world:
     assert world.counters.keep_alives == 1
 
 
+def test_while_a_frame_for_the_broker_is_unfinished_its_probes_pile_up_no_answers(make_world: Make) -> None:
+    world = make_world(**limited(**TEN_FRAMES))
+    client, broker = publisher(world)
+    client >> sends(20)
+    session = world.sessions[0]
+    outlet = session._traffic().to_broker.outlet
+    outlet.mid_frame = True
+    broker >> [PING] * 1000
+    assert outlet.waiting == [PONG]
+    assert world.counters.keep_alives == 1
+    outlet.mid_frame = False
+
+
 def test_while_paused_both_sides_get_a_pong_at_intervals(make_world: Make) -> None:
     world = make_world(**limited(**TEN_FRAMES))
     world.engine.registry.policies.clear()

@@ -35,6 +35,13 @@ def test_tenants_and_namespaces_have_pulsar_s_characters(name: str) -> None:
         assert refused.value.status == 412
 
 
+@pytest.mark.parametrize("name", ["a@persistent://x", "a@non-persistent://x/y/z", "-partition-1"])
+def test_a_topic_that_is_refused_is_told(name: str) -> None:
+    with pytest.raises(RequestRefusedError, match="is not a topic name") as refused:
+        topic_in(request(topic=name))
+    assert refused.value.status == 412
+
+
 @pytest.mark.parametrize("name", ["a\nb", "x" * 1025])
 def test_topics_subscriptions_and_groups_are_one_line_of_a_bounded_length(name: str) -> None:
     for read, names in (
