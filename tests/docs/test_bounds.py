@@ -11,6 +11,7 @@ ROWS = [
     for line in (ROOT / "docs/bounds.md").read_text().splitlines()
     if re.match(r"\| `(proxy|limiter|protocol)/", line)
 ]
+METRICS = (ROOT / "proxy/admin/metrics.py").read_text()
 
 
 def test_there_are_rows() -> None:
@@ -25,6 +26,8 @@ def test_each_structure_and_its_test_are_there(row: list[str]) -> None:
     for name in names:
         for part in name.split("."):
             assert re.search(rf"\b{re.escape(part)}\b", source), f"{part} is not in {path}"
+    for metric in re.findall(r"`(sluice_\w+)`", row[3]):
+        assert f'"{metric.removesuffix("_total")}' in METRICS, f"{metric} is no metric"
     assert len(tests) <= 1
     for test in tests:
         assert f"def {test}(" in tested
