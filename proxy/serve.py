@@ -161,8 +161,8 @@ class Proxy:
 
     def _open_policies(self, file: FilePolicies) -> PolicyService:
         policies = self.engine.registry.policies
-        keepers = {PolicyKind.BLOCK: self._kept_blocks}
-        around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, keepers)
+        handlers = {PolicyKind.BLOCK: self._kept_blocks}
+        around = Around(self.intervals.flush, self.engine.policies_changed, self._changes.changed, handlers)
         try:
             return PolicyService(policies, file, self._store, around)
         except (StoreError, BodyError) as error:

@@ -122,13 +122,13 @@ class Around:
             about.
         changed: With each change, who made it, and when it came into force (nanoseconds since 1970); of many, some are
             told later than others.
-        keepers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
+        handlers: Who puts in force what is no limit; for these alone, neither `before` nor `after` is called.
     """
 
     before: Callable[[], tuple[int, int]]
     after: Callable[[list[PolicyChange], int], None]
     changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _who, _at_ns: None
-    keepers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
+    handlers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class _Draft:
     """What is on disk and not yet in force.
 
     Args:
-        kept: Changes of what the keepers keep.
+        kept: Changes of what the handlers keep.
         limits: Changes of limits.
         laying: How these come into force.
     """
@@ -278,11 +278,11 @@ class PolicyService(PolicyState):
 
     def _kept(self) -> Iterator[Meaning]:
         for key, kept in self.store.policies():
-            keeper = self._around.keepers.get(key.kind)
-            if keeper is None:
+            handler = self._around.handlers.get(key.kind)
+            if handler is None:
                 yield self.meaning(key, kept)
             else:
-                keeper.load(key, kept)
+                handler.load(key, kept)
 
     async def _change(self, plan: Planner, who: Principal) -> int:
         async with self._turn:
@@ -297,11 +297,11 @@ class PolicyService(PolicyState):
 
     def _drafted(self, wanted: Mapping[PolicyKey, str | None], who: Principal) -> _Draft:
         """Check all, get it ready, and write all last: what is on disk comes into force."""
-        keepers, meanings = self._around.keepers, list[Meaning]()
+        handlers, meanings = self._around.handlers, list[Meaning]()
         with paused_collector():
             for key, kept in wanted.items():
-                if key.kind in keepers:
-                    keepers[key.kind].check(key, kept)
+                if key.kind in handlers:
+                    handlers[key.kind].check(key, kept)
                 else:
                     meanings.append(self.meaning(key, kept))
             before = {key: self.store.read(key) for key in wanted}
@@ -310,9 +310,9 @@ class PolicyService(PolicyState):
             laying = self._laying(len(new), lambda contents: contents.lay(new))
             if changes:
                 self.store.write(changes, self._wall(), who.name, who.address)
-            kept_by_keepers = [change for change in changes if change.key.kind in keepers]
-            limits = [change for change in changes if change.key.kind not in keepers]
-            return _Draft(kept_by_keepers, limits, laying)
+            kept_by_handlers = [change for change in changes if change.key.kind in handlers]
+            limits = [change for change in changes if change.key.kind not in handlers]
+            return _Draft(kept_by_handlers, limits, laying)
 
     def _file_drafted(self, file: FilePolicies, compare: Callable[[FilePolicies], T]) -> tuple[T, _Laying | None]:
         """Find out what is another, and get it ready."""
@@ -337,7 +337,7 @@ class PolicyService(PolicyState):
     def _hand_over(self, changes: list[StoredChange], who: Principal, at_ns: int) -> None:
         self._telling.tell(changes, who, at_ns)
         for change in changes:
-            self._around.keepers[change.key.kind].take(change.key, change.after)
+            self._around.handlers[change.key.kind].take(change.key, change.after)
 
     async def _come_into_force(self, laying: _Laying, beside: Callable[[int], None]) -> int:
         """Lay it here, or let the copy into which it was laid take this one's place.

@@ -43,7 +43,7 @@ class Admin:
         config = Config.model_validate(settings)
         self.engine = NearEngine(config, Policies(), Counters(), lambda: None)
         kept = KeptBlocks(self.engine.blocklist)
-        around = Around(self._before_change, self.engine.policies_changed, keepers={PolicyKind.BLOCK: kept})
+        around = Around(self._before_change, self.engine.policies_changed, handlers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)
         file = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
         self.service = PolicyService(self.engine.registry.policies, file, self.store, around)

@@ -134,7 +134,7 @@ class LiveAdmin:
 
     async def _read_again(self) -> InForce:
         blocklist = Blocklist([block.rule() for block in self.admin.engine.config.blocks], Counters(), ())
-        around = Around(lambda: (0, 0), lambda _changes, _now: None, keepers={PolicyKind.BLOCK: KeptBlocks(blocklist)})
+        around = Around(lambda: (0, 0), lambda _changes, _now: None, handlers={PolicyKind.BLOCK: KeptBlocks(blocklist)})
         service = PolicyService(Policies(), self.admin.service.file, self.admin.store, around)
         return _in_force(service, blocklist)
 

@@ -51,13 +51,13 @@ def test_entries_are_kept_until_every_subscription_has_acknowledged_them(topic):
     ("initial", "position"), [(CommandSubscribe.Earliest, 0), (CommandSubscribe.Latest, 3)], ids=["earliest", "latest"]
 )
 def test_a_new_subscription_starts_where_it_asks_to(topic, initial, position):
-    subscribe(topic, "keeper")
+    subscribe(topic, "handler")
     publish(topic, 3)
     assert subscribe(topic, initial_position=initial).cursor.position == position
 
 
 def test_a_reader_starts_at_its_message_and_its_subscription_ends_with_it(topic):
-    subscribe(topic, "keeper")
+    subscribe(topic, "handler")
     publish(topic, 5)
     reader = subscribe(topic, "reader", durable=False, start_message_id=message_id(3))
     assert reader.cursor.position == 3
@@ -83,7 +83,7 @@ def test_a_durable_subscription_stays_without_consumers(topic):
 
 
 def test_a_durable_subscription_starts_at_no_message(topic):
-    subscribe(topic, "keeper")
+    subscribe(topic, "handler")
     publish(topic, 3)
     assert subscribe(topic, start_message_id=message_id(1)).cursor.position == 3
 

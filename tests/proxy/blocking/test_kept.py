@@ -65,7 +65,7 @@ class Run:
         around = Around(
             self._before,
             lambda _changes, _now: self.around.append("after"),
-            keepers={PolicyKind.BLOCK: kept},
+            handlers={PolicyKind.BLOCK: kept},
         )
         self.desk = BlockDesk(PolicyService(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7), kept)
 
@@ -222,7 +222,7 @@ def test_a_body_that_is_none_or_another_s_is_refused_at_the_start(text: str, pro
     assert problem in str(refused.value)
 
 
-def test_without_a_keeper_a_block_is_refused() -> None:
+def test_without_a_handler_a_block_is_refused() -> None:
     with contextlib.closing(Store(None)) as store:
         service = PolicyService(
             Policies(), FilePolicies({}, {}, {}), store, Around(lambda: (0, 0), lambda _changes, _now: None)
