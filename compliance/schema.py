@@ -18,6 +18,7 @@ from compliance.strict import is_always_said, plain
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"
+REJECTING = "reject"
 """The `mode` of limit lines that tell of no limit, but of what one would have done."""
 
 TIME = pa.timestamp("us", tz="UTC")

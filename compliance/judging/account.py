@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from compliance.judging.facts import LinePlace
 from compliance.judging.spells import Spelling
-from compliance.schema import OBSERVED
+from compliance.schema import OBSERVED, REJECTING
 
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 """A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
@@ -42,6 +42,7 @@ BEHIND_CHANGE_S = 1.0
 CONTIGUOUS_S = 2e-6
 """Lines without time in between, but for what is cut off below a microsecond."""
 _SAME_WAIT_S = 0.002
+_DECISION_S = 0.02
 _ROUNDING = 1e-6
 
 
@@ -711,9 +712,11 @@ class Account:
             )
             is_settled = self._before and not self._notes.changes_between(self._before.seq, lines[-1].seq)
             for unit, said in enumerate(one.said):
-                if said is not None and is_settled and all(_in_force(line, unit)[0] is None for line in lines):
-                    text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line none"
-                    self._doubt("value", text, (one, *lines))
+                if said is None or not is_settled or any(_is_as_said(line, unit, said) for line in lines):
+                    continue
+                own = _in_force(lines[0], unit)[0]
+                text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
+                self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
 
     def _as_entries(
         self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
@@ -914,9 +917,11 @@ class Account:
         alone = max(one.only_wait_s for one in streams)
         named = max(one.named_wait_s for one in streams)
         # A wait may begin with the very end of a line, but then it goes on in the next one.
-        is_named, self._is_named = self._is_named, waited_s <= 0 and named > _SAME_WAIT_S
-        theirs = alone if alone > waited_s + _SAME_WAIT_S else named if is_named and self._is_named else 0.0
-        if theirs <= waited_s + _SAME_WAIT_S:
+        # Where a worker's stream is within a limit that refuses, each message waits for the supervisor's decision.
+        same_s = _DECISION_S if any(line.mode == REJECTING for line in lines) else _SAME_WAIT_S
+        is_named, self._is_named = self._is_named, waited_s <= 0 and named > same_s
+        theirs = alone if alone > waited_s + same_s else named if is_named and self._is_named else 0.0
+        if theirs <= waited_s + same_s:
             return 0.0
         said = f"a stream waited {theirs:.3f} s on it, and by its own line somebody waited {waited_s:.3f} s"
         self._doubt("waits", said, (*streams, *lines))
@@ -1085,6 +1090,12 @@ class Account:
 
 def _in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
     return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])
+
+
+def _is_as_said(line: Line, unit: int, said: float) -> bool:
+    """Whether a line has the value that its streams name; one that follows a publish rate has others meanwhile."""
+    own = _in_force(line, unit)[0]
+    return own is not None and (line.published[unit] is not None or abs(own - said) <= _ROUNDING * said)
 
 
 def _lost_s(line: Line, bucket: int, held: _Held) -> float:

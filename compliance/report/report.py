@@ -228,7 +228,7 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts) -> tup
     """The verdict for a stranger: a headline and a sentence."""
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if overall.verdict == "violated":
-        return _violations(limited)
+        return _violations(overall, limited, facts)
     if not facts.runs:
         return "Nothing to judge", "The access log has no valid line."
     if overall.verdict == "unknown":
@@ -307,7 +307,7 @@ def _covered(overall: Overall, facts: Facts) -> str:
     return percent(overall.coverage) + of + silence
 
 
-def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:
+def _violations(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> tuple[str, str]:
     over = [limiter for limiter in limited if limiter.containment == "violated"]
     short = [limiter for limiter in limited if limiter.entitlement == "violated"]
     parts = []
@@ -317,4 +317,6 @@ def _violations(limited: list[LimiterVerdict]) -> tuple[str, str]:
         parts.append(f"{numbered(len(short), 'limit')} throttled below {'its' if len(short) == 1 else 'their'} rate")
     named = list(dict.fromkeys(limiter.name for limiter in limited if limiter.is_violated))
     listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-    return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}."
+    besides = "; ".join(_reasons(overall, limited, facts))
+    unknown = f" Besides, not all is known: {besides}." if besides else ""
+    return " · ".join(parts), f"Of {numbered(len(limited), 'limit')} judged. Concerned: {listed}.{unknown}"

@@ -338,7 +338,7 @@ def test_up_to_the_moment_of_a_change_what_was_before_is_in_force(late, is_over)
 def test_of_older_lines_it_is_not_known_whether_an_entry_counts_as_one_and_so_nobody_is_accused():
     log = PlantedLog()
     for _ in range(5):
-        log.interval(300, passed_entries=50, direction="dispatch")
+        log.interval(300, passed_entries=50, direction="dispatch", limit_messages=50.0)
         log.limit(50, rate=50.0, direction="dispatch", **CALM)
         log.second += 1
     found = verdicts(log.lines)["dispatch", "topic", TOPIC]
@@ -464,3 +464,13 @@ def test_a_debt_that_was_made_while_a_limit_was_only_observed_stays_in_seconds_u
         log.second += 1
     found = judged(log)
     assert (deficit_s(found) < 0, doubts(found)) == (True, set())
+
+
+@pytest.mark.parametrize(("said", "is_doubted"), [(100.0, True), (110.0, False), (None, False)])
+def test_another_value_by_the_streams_own_lines_is_a_doubt(said, is_doubted):
+    log = PlantedLog()
+    for _ in range(5):
+        log.interval(110, limit_messages=said)
+        log.limit(110, rate=110.0)
+        log.second += 1
+    assert ("value" in doubts(verdicts(log.lines)["publish", "topic", TOPIC])) == is_doubted

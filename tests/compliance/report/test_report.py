@@ -2,6 +2,7 @@ from datetime import timedelta
 
 import pytest
 
+from compliance.judging.facts import QuarantineFacts
 from compliance.report.report import make_report
 from compliance.report.words import clock
 from tests.compliance.judging.facts_made import (
@@ -44,6 +45,20 @@ def test_the_sentence_names_three_and_counts_the_rest():
         )
     )
     assert report.sentence == "Of 5 limits judged. Concerned: t0, t1, t2 and 2 more."
+
+
+def test_beside_a_violation_what_is_not_known_is_told():
+    report = make_report(
+        facts(
+            limiters=[limiter_fact(name="t")],
+            containment=[containment_fact(5.0, name="t")],
+            quarantine=[QuarantineFacts(file="a.jsonl", reason="torn", lines=2, example="{")],
+        )
+    )
+    assert report.headline == "1 limit exceeded"
+    assert report.sentence == (
+        "Of 1 limit judged. Concerned: t. Besides, not all is known: 2 lines malformed (a.jsonl: torn)."
+    )
 
 
 def test_the_worst_is_named_first():
