@@ -8,12 +8,13 @@ from pyspark.sql import functions as F
 from compliance.clock import rfc3339, seconds
 from compliance.figures.levels import LEVELS
 from compliance.figures.scopes import of_limiters
+from compliance.judging.clocks import STEP_S
 
 LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _FLOWS = ("messages", "bytes")
 MOST_STEPS_A_LINE = 3600
-"""One line in more steps than that counts in its first and last one: a clock was stepped."""
+"""One line in more steps than that counts in its first and last one."""
 RESOLUTIONS_S = (1, 10, 60, 300, 3600)
 """Lengths of the steps over which the highest averages are told."""
 
@@ -26,11 +27,12 @@ def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:
         names: Columns to share out.
     """
     step_s = F.col("step_s")
-    from_s, to_s = seconds(F.col("start")), seconds(F.col("end"))
+    to_s = seconds(F.col("end"))
+    from_s = to_s - _length_s(lines)
     first = F.floor(from_s / step_s)
     # The end is exclusive; a clock that stepped back must not make the sequence run backwards.
     last = F.greatest(first, F.ceil(to_s / step_s) - 1)
-    # A line that an hour of stepped clock makes long must not become thousands of rows.
+    # A line of an hour must not become thousands of rows.
     steps = F.when(last - first <= MOST_STEPS_A_LINE, F.sequence(first, last)).otherwise(F.array(first, last))
     touched = lines.select("*", F.explode(F.array_distinct(steps)).alias("step"))
     begin = F.col("step") * step_s
@@ -38,6 +40,15 @@ def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:
     whole = to_s - from_s
     share = F.when(whole > 0, F.coalesce(F.try_divide(overlap, whole), F.lit(1.0))).otherwise(1.0)
     return touched.withColumn("share", share).withColumns({name: F.col(name) * F.col("share") for name in names})
+
+
+def _length_s(lines: DataFrame) -> Column:
+    """How long each line is: by its own clock, where the wall clock was stepped within it."""
+    by_wall = seconds(F.col("end")) - seconds(F.col("start"))
+    if "duration_ms" not in lines.columns:
+        return by_wall
+    told = F.col("duration_ms") / 1e3
+    return F.when(F.abs(by_wall - told) > STEP_S, told).otherwise(by_wall)
 
 
 def limiter_rates(

@@ -45,9 +45,15 @@ def test_a_line_whose_end_is_before_its_start_is_not_spread_backwards(spark):
     assert topics(spark, log, 1) == []
 
 
-def test_a_line_that_a_stepped_clock_makes_a_year_long_stays_two_rows(spark):
+def test_a_line_is_as_long_as_its_own_clock_says_whatever_the_wall_clock_was_stepped_by(spark):
     log = PlantedLog()
     log.interval(100, end=log.begin + timedelta(days=365))
+    assert len(topics(spark, log, 1)) == 1
+
+
+def test_a_line_of_a_year_stays_two_rows(spark):
+    log, year = PlantedLog(), timedelta(days=365)
+    log.interval(100, end=log.begin + year, duration_ms=year.total_seconds() * 1e3)
     assert len(topics(spark, log, 1)) == 2
 
 
