@@ -19,6 +19,7 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
     CommandProducer,
+    CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
     CommandSubscribe,
@@ -135,6 +136,9 @@ class ClientCommands:
         return frame
 
     def _opened(self, stream: Stream, answer: Message) -> Message:
+        if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
+            self._streams.waits(stream)
+            return answer
         self._streams.answered(answer, stream)
         if isinstance(answer, CommandError):
             return answer

@@ -34,7 +34,8 @@ REQUEST_MEMORY = 1024
 """Bytes that one takes beside what of its command is kept."""
 
 Answered = Callable[[Any], Message | None]
-"""Called with the broker's answer, be it an error: what the client is to hear of it, or None."""
+"""Called with the broker's answer, be it an error: what the client is to hear of it, or None. Of a producer that waits
+(not `producer_ready`) another answer follows."""
 
 _ANSWERS = {
     CommandProducer: BaseCommand.PRODUCER_SUCCESS,
@@ -156,9 +157,7 @@ class Requests:
             raise UnexpectedAnswerError(f"{name(kind)} cannot answer what {name(request.answer)} is to answer")
         if kind != BaseCommand.PRODUCER_SUCCESS or answer.producer_ready:  # else it waits, and will be answered again
             self.forget(answer.request_id)
-            heard = request.act(answer)
-        else:
-            heard = answer
+        heard = request.act(answer)
         if heard is None or request.client_id is None:
             return None
         heard.request_id = request.client_id  # type: ignore[attr-defined]

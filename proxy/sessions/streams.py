@@ -182,7 +182,7 @@ class Streams:
         try:
             self._admittance.open(stream, topic)
         except NotAdmittedError as error:
-            raise RefusedError(error_of(error.what), str(error)) from None
+            raise RefusedError(error_of(error), str(error)) from None
         if not self._memory.take(_memory_of(name)):
             self._admittance.close(stream)
             raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
@@ -272,6 +272,8 @@ class Streams:
         Who has its id by now is on the same topic; but while that is opening it may be refused, and the former stays.
         What the proxy closes by now was there before it did.
         """
+        if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
+            return
         if self._given_up is not None:
             self._given_up.answered(name.stream_id, request_id)
         if isinstance(answer, CommandError) or (name.direction, name.stream_id) in self._expelled:
@@ -356,11 +358,17 @@ class Streams:
             if len(name) > MOST_NAME_BYTES:
                 raise NameTooLongError(f"a producer's name of {len(name)} characters, {MOST_NAME_BYTES} are allowed")
             stream.is_accepted = True
+            self._admittance.accepted(stream)
             before = _memory_of(stream.name)
             self._engine.registry.name(stream, name, self._engine.clock())
             self._memory.add(_memory_of(stream.name) - before)
         else:
             stream.is_accepted = stream not in self._closing
+            self._admittance.accepted(stream)
+
+    def waits(self, stream: Stream) -> None:
+        """The broker has let a producer in, which waits there until others have gone; another answer follows."""
+        self._admittance.accepted(stream)
 
     def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """The broker answered a CLOSE.

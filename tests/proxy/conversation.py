@@ -299,6 +299,7 @@ class World:
         of_limiters = sum(memory_of(scope) for scope in self.engine.registry.limiters)
         assert self.engine.memory.used == of_limiters, "what was kept of clients is given back"
         assert self.engine.admission.taken == 0, "places are given back"
+        assert self.engine.admission.provisional == 0, "and provisional ones"
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
         assert not +self.counters.connections_open, "no connection is counted as open"
