@@ -24,6 +24,8 @@ from protocol.pulsar_pb2 import (
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
     NotAllowedError,
     ServerError,
     ServiceNotReady,
@@ -202,6 +204,12 @@ class ClientCommands:
     def _ask_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
         return self._lookups.asked_about(command)
 
+    def _watch(self, command: CommandWatchTopicList) -> bytes:
+        return self._lookups.watched(command)
+
+    def _close_watcher(self, command: CommandWatchTopicListClose) -> bytes:
+        return self._lookups.watcher_closed(command)
+
     # One table for all sessions: of its own it would be the largest thing that an idle one has.
     _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any], bytes | None]]] = {
         BaseCommand.PRODUCER: _producer,
@@ -214,6 +222,8 @@ class ClientCommands:
         BaseCommand.LOOKUP: _look_up,
         BaseCommand.PARTITIONED_METADATA: _ask_about,
         BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
+        BaseCommand.WATCH_TOPIC_LIST: _watch,
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE: _close_watcher,
     }
 
 

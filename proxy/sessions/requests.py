@@ -22,6 +22,7 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
     CommandProducer,
+    CommandWatchTopicList,
     TooManyRequests,
 )
 from proxy.budgets import Claim
@@ -42,6 +43,7 @@ _ANSWERS = {
     CommandLookupTopic: BaseCommand.LOOKUP_RESPONSE,
     CommandPartitionedTopicMetadata: BaseCommand.PARTITIONED_METADATA_RESPONSE,
     CommandGetTopicsOfNamespace: BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    CommandWatchTopicList: BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
 }
 """All other commands that are asked here are answered by SUCCESS. ERROR may answer any."""
 _BITS = 61
