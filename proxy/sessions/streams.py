@@ -322,6 +322,17 @@ class Streams:
         self.drop_held(stream, ask_again=False)
         stream.is_accepted = False
 
+    @staticmethod
+    def rewound(stream: Stream) -> None:
+        """The broker is asked to deliver to a consumer what it has got already."""
+        if stream.permits is not None:
+            stream.permits.rewound()
+
+    @property
+    def tells_backlogs_apart(self) -> bool:
+        """Whether subscriptions with a backlog are treated in another way."""
+        return self._engine.dispatch_rules.spares_caught_up
+
     def redeliver(self, stream: Stream, frame: bytes) -> bool:
         """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
 
@@ -394,6 +405,7 @@ class Streams:
         Mostly it has closed the consumer before. If not, the client still counts on what it had asked for.
         """
         if isinstance(answer, CommandSuccess) and stream.is_open:
+            self.rewound(stream)
             self.drop_held(stream, ask_again=not self.is_closing(stream))
 
     def accepted(self) -> list[Stream]:
