@@ -307,11 +307,12 @@ class Streams:
             ask_again: The client still counts on the permits of what is dropped.
         """
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
-        self._after_drop(stream, dropped)
+        # First the permits: afterwards more may be read, and a judge would take it for part of what is dropped.
         if stream.permits is not None:
             entries = [entry for entry in dropped if not entry.is_free]
             messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
             stream.permits.dropped(len(entries), messages, size, ask_again=ask_again)
+        self._after_drop(stream, dropped)
 
     def leave(self, stream: Stream) -> None:
         """A consumer is about to end: the broker delivers to others what it has not got, and so nothing more comes.
