@@ -125,6 +125,18 @@ class KeyedBuckets(Bound):
             bucket.give_back(grown_by)
 
 
+class Place:
+    """One that somebody has; to be given back once."""
+
+    def accepted(self) -> None:
+        """It is known that he may have it."""
+        raise NotImplementedError
+
+    def give_back(self) -> None:
+        """He is gone."""
+        raise NotImplementedError
+
+
 class Places(Bound):
     """At most `most` of one key at once; whoever took a place gives it back.
 
@@ -137,6 +149,10 @@ class Places(Bound):
 
     def __len__(self) -> int:
         return len(self._taken)
+
+    def taken(self, key: Hashable) -> int:
+        """How many have a place of this key."""
+        return self._taken.get(key, 0)
 
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
         """Whether a place is free."""
@@ -158,6 +174,102 @@ class Places(Bound):
         self._taken[key] = left
         if left == 0:
             del self._taken[key]
+
+    def place(self, key: Hashable) -> Place:
+        """The place of `key` that was just taken."""
+        return _Taken(self, key)
+
+
+class _Taken(Place):
+    def __init__(self, places: Places, key: Hashable) -> None:
+        self._places = places
+        self._key = key
+
+    def accepted(self) -> None:
+        """Nothing is asked of others here: who has it may have it."""
+
+    def give_back(self) -> None:
+        """It is free again."""
+        self._places.give_back(self._key)
+
+
+class ProvisionalPlaces(Bound):
+    """At most `most` of one key at once, of which some are provisional: others have not accepted who has them yet.
+
+    Who will never be accepted holds a place meanwhile, and may come again as often as he likes. So one source gets one
+    more of a key while it has fewer provisional ones there than are free, the dynamic threshold: alone it gets half of
+    them at once, n get 1 / (n + 1) each, and as much is left for the next one. Who is accepted gets all, by and by.
+
+    Keys are pairs: what is counted, and the source. It remembers as many as have a place taken, and no others.
+
+    Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2),
+    1998
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._taken = Places(most)
+        self._provisional: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    @property
+    def sources(self) -> int:
+        """Keys with provisional places, for each source one."""
+        return len(self._provisional)
+
+    def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
+        """Whether a place is free for this source."""
+        return self._provisional.get(key, 0) < self.free(key)
+
+    def free(self, key: Hashable) -> int:
+        """Places of a key that nobody has."""
+        return self.most - self._taken.taken(_counted(key))
+
+    def take(self, key: Hashable, now: int) -> None:
+        """Take one, provisionally."""
+        self._taken.take(_counted(key), now)
+        self._provisional[key] = self._provisional.get(key, 0) + 1
+
+    def place(self, key: Hashable) -> Place:
+        """The place of `key` that was just taken."""
+        return _Provisional(self, key)
+
+    def accept(self, key: Hashable) -> None:
+        """One that was provisional is not any more."""
+        left = self._provisional[key] - 1
+        self._provisional[key] = left
+        if left == 0:
+            del self._provisional[key]
+
+    def give_back(self, key: Hashable) -> None:
+        """One that is not provisional is free again."""
+        self._taken.give_back(_counted(key))
+
+
+class _Provisional(Place):
+    def __init__(self, places: ProvisionalPlaces, key: Hashable) -> None:
+        self._places = places
+        self._key = key
+        self._is_accepted = False
+
+    def accepted(self) -> None:
+        """It is provisional no longer."""
+        if not self._is_accepted:
+            self._is_accepted = True
+            self._places.accept(self._key)
+
+    def give_back(self) -> None:
+        """It is free again."""
+        self.accepted()
+        self._places.give_back(self._key)
+
+
+def _counted(key: Hashable) -> Hashable:
+    assert isinstance(key, tuple)
+    counted: Hashable = key[0]
+    return counted
 
 
 FEW = 10

@@ -34,8 +34,11 @@ when its limit goes."""
 class BacklogSign(Protocol):
     """Who concludes from permits whether a subscription has a backlog."""
 
-    def arriving(self) -> None:
-        """The broker delivers; the permits are still counted as they were before."""
+    def arriving(self, messages: int, left: int) -> None:
+        """The broker delivers so many, and has so many permits left then; they are still counted as before."""
+
+    def found(self) -> None:
+        """The broker is to deliver again what it had delivered."""
 
     def turned(self, *, is_dry: bool) -> None:
         """The consumer has used up all its permits at the broker, or has some again."""
@@ -118,13 +121,13 @@ class Permits:
 
     def arrived(self, entries: int, messages: int, size: int) -> None:
         """The broker delivered; what was delivered is not with the client yet."""
-        self._sense_backlog()
+        self._sense_backlog(messages)
         self._under_way.hold(entries, messages, size)
         self._use_up(entries, messages, size)
 
     def crossed(self, entries: int, messages: int, size: int) -> None:
         """The broker delivered, and all of it went on to the client."""
-        self._sense_backlog()
+        self._sense_backlog(messages)
         self._use_up(entries, messages, size)
 
     def passed(self, messages: int, size: int) -> None:
@@ -155,6 +158,11 @@ class Permits:
         self._turned(was_dry=was_dry)
         if self._meters:
             self._settle()
+
+    def rewound(self) -> None:
+        """The client wants what it has got already: the broker was asked to deliver it again."""
+        if self.backlog is not None:
+            self.backlog.found()
 
     def forgo(self) -> None:
         """The consumer is about to end: it wants nothing any more."""
@@ -279,9 +287,9 @@ class Permits:
             account.meter.granted(account, self._under_way, was_dry=was_dry)
         self._turned(was_dry=was_dry)
 
-    def _sense_backlog(self) -> None:
+    def _sense_backlog(self, messages: int) -> None:
         if self.backlog is not None:
-            self.backlog.arriving()
+            self.backlog.arriving(messages, self.at_broker - messages)
 
     def _use_up(self, entries: int, messages: int, size: int) -> None:
         under_way = self._under_way

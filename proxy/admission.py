@@ -1,12 +1,11 @@
 """What a proxy lets in: connections, lookups, producers and consumers, each within its bounds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from hashlib import blake2b
 
-from limiter.admissions import FEW, Buckets, KeyedBuckets, Places, SharedPlaces, take_all
+from limiter.admissions import FEW, Buckets, KeyedBuckets, Place, Places, ProvisionalPlaces, SharedPlaces, take_all
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
@@ -38,13 +37,14 @@ OF_CONNECTIONS = (
     What.CONNECTION_RATE_PER_ADDRESS,
 )
 """What a connection is asked for, in the order in which these refuse."""
+_OPENED = frozenset({What.PRODUCERS, What.CONSUMERS, What.CONSUMERS_OF_SUBSCRIPTION})
+"""Of what a broker accepts or refuses later."""
 
 Key = str | tuple[str | int, ...]
 LONGEST_KEY = 64
 """Characters of a key that is remembered as it is. Of a longer one a digest is: names are what clients like, and
 100,000 of them are remembered for a rate."""
 Asked = tuple[What, Key]
-GiveBack = Callable[[], None]
 Value = int | tuple[int, int]
 """So many at once; or so many per nanoseconds."""
 
@@ -62,19 +62,26 @@ _SAID = {
 
 
 class NotAdmittedError(Exception):
-    """A bound refuses; the text is for the client, and names the bound's value and key."""
+    """A bound refuses; the text is for the client, and names the bound's value and key.
 
-    def __init__(self, what: What, message: str) -> None:
+    Attributes:
+        what: The bound.
+        is_passing: There is room, and will be some for this client when the broker has answered it.
+    """
+
+    def __init__(self, what: What, message: str, *, is_passing: bool = False) -> None:
         super().__init__(message)
         self.what = what
+        self.is_passing = is_passing
 
 
 @dataclass(frozen=True, slots=True)
 class _InForce:
     """A bound at work, and what those whom it refuses are told."""
 
-    bound: KeyedBuckets | Places
+    bound: KeyedBuckets | Places | ProvisionalPlaces
     said: str
+    said_passing: str = ""
 
 
 class Admission:
@@ -94,7 +101,7 @@ class Admission:
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int], policies: Policies) -> None:
         values: dict[What, Value] = {What.CONNECTIONS: config.max_connections}
         values |= {What(name): value for name, value in config.admission if value and name != What.SUBSCRIBE_RATE}
-        self._in_force = {what: _InForce(_bound(what, value), _told(what, value)) for what, value in values.items()}
+        self._in_force = {what: _in_force(what, value) for what, value in values.items()}
         self.of_connections = tuple(what for what in OF_CONNECTIONS if what in values)
         self._policies = policies
         self._subscribes = Buckets()
@@ -104,22 +111,25 @@ class Admission:
         self._log = AdmissionLog(clock)
         self.changed: Callable[[], None] = _nothing
 
-    def admit(self, asked: Iterable[Asked], whose: str, topic: Topic | None = None) -> tuple[GiveBack, ...]:
-        """Let somebody in whom all of `asked` concern; gives what is to be called when he is gone, each once.
+    def admit(self, asked: Iterable[Asked], whose: str, source: str, topic: Topic | None = None) -> tuple[Place, ...]:
+        """Let somebody in whom all of `asked` concern; gives the places that he has from now on.
 
         Args:
             asked: The bounds, in the order in which they are to refuse, each with the key that counts there.
             whose: The client's address, for the log.
+            source: As whom it is counted (`limiter.networks.counted_as`).
             topic: Whose subscribe rate it is, if that is asked.
 
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
         """
-        in_force = [(one, kept_as(key), what) for what, key in asked if (one := self._found(what, topic)) is not None]
+        in_force = [
+            (one, _key(what, key, source), what) for what, key in asked if (one := self._found(what, topic)) is not None
+        ]
         refusing = take_all([(one.bound, key) for one, key, _ in in_force], self._clock())
         if refusing is not None:
-            raise self._refusal(*next((what, one.said) for one, _, what in in_force if one.bound is refusing), whose)
-        return tuple([partial(one.bound.give_back, key) for one, key, _ in in_force if isinstance(one.bound, Places)])
+            raise self._refusal(*next(found for found in in_force if found[0].bound is refusing), whose)
+        return tuple([one.bound.place(key) for one, key, _ in in_force if not isinstance(one.bound, KeyedBuckets)])
 
     def subscribe_rates_changed(self) -> None:
         """Others are in force from now on."""
@@ -135,7 +145,12 @@ class Admission:
     @property
     def taken(self) -> int:
         """Keys of which there is somebody."""
-        return sum(len(one.bound) for one in self._in_force.values() if isinstance(one.bound, Places))
+        return sum(len(one.bound) for one in self._in_force.values() if not isinstance(one.bound, KeyedBuckets))
+
+    @property
+    def provisional(self) -> int:
+        """Keys, for each client's address, of which a broker has not accepted somebody."""
+        return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalPlaces))
 
     def _found(self, what: What, topic: Topic | None) -> _InForce | None:
         if what is not What.SUBSCRIBE_RATE:
@@ -147,10 +162,12 @@ class Admission:
         bound = KeyedBuckets(rate, self._subscribes, self._rates_since)
         return _InForce(bound, _told(what, (rate.tokens, rate.period_ns), source))
 
-    def _refusal(self, what: What, said: str, whose: str) -> NotAdmittedError:
+    def _refusal(self, refusing: _InForce, key: Hashable, what: What, whose: str) -> NotAdmittedError:
+        is_passing = isinstance(refusing.bound, ProvisionalPlaces) and refusing.bound.free(key) > 0
+        said = refusing.said_passing if is_passing else refusing.said
         self._counters.not_admitted[what] += 1
         self._log.refused(what, said, whose)
-        return NotAdmittedError(what, said)
+        return NotAdmittedError(what, said, is_passing=is_passing)
 
 
 def kept_as(key: Key) -> str | bytes | tuple[str | int, ...]:
@@ -164,21 +181,33 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
-def _bound(what: What, value: Value) -> KeyedBuckets | Places:
+def _key(what: What, key: Key, source: str) -> Hashable:
+    kept = kept_as(key)
+    return (kept, source) if what in _OPENED else kept
+
+
+def _in_force(what: What, value: Value) -> _InForce:
+    return _InForce(_bound(what, value), _told(what, value), _told(what, value, passing=_PASSING))
+
+
+def _bound(what: What, value: Value) -> KeyedBuckets | Places | ProvisionalPlaces:
     if isinstance(value, int):
         if what is What.CONNECTIONS:
             return SharedPlaces(value)
-        return Places(value)
+        return ProvisionalPlaces(value) if what in _OPENED else Places(value)
     tokens, period_ns = value
     return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
 
 
-def _told(what: What, value: Value, source: str = "") -> str:
+_PASSING = ", and of one address no more that the broker has not accepted yet than are free"
+
+
+def _told(what: What, value: Value, source: str = "", passing: str = "") -> str:
     """What the client is told: the bound, its value, and its key or where it was set."""
     key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
     kept_back = SharedPlaces(value).kept_back if what is What.CONNECTIONS and isinstance(value, int) else 0
     for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""
-    return f"{_SAID[what]}: at most {_text(value)}{for_others} ({f'{key}, {source}' if source else key})"
+    return f"{_SAID[what]}: at most {_text(value)}{for_others}{passing} ({f'{key}, {source}' if source else key})"
 
 
 def _text(value: Value) -> str:

@@ -29,6 +29,7 @@ from limiter.workers.letters import (
     Recalled,
     Rejected,
     Released,
+    Rewound,
     Verdict,
     Wired,
     Withdrawn,
@@ -46,11 +47,13 @@ class Deputy(Passage):
 
     Args:
         alert: Told that there is something to tell the judge.
-        tells_all: What consumers pass is told soon even where their permits are not metered.
+        tells_all: What consumers pass is told soon even where their permits are not metered, and what of it they want
+            again.
     """
 
     def __init__(self, alert: Alert, *, tells_all: bool = False) -> None:
         self._alert = alert
+        self._tells_all = tells_all
         self._mail = Mail(alert, tells_all=tells_all)
         self._accounts: dict[Stream, Account] = {}
         self._streams: dict[int, Stream] = {}
@@ -106,6 +109,12 @@ class Deputy(Passage):
     def overdraw(self, stream: Stream, permits: int) -> None:
         """For a delivery the broker took so many more permits of a consumer than limits count of it."""
         self._mail.tell(Overdrawn(self._accounts[stream].number, permits))
+
+    def rewound(self, stream: Stream) -> None:
+        """A consumer's client had the broker asked to deliver again what it had delivered."""
+        account = self._accounts.get(stream)
+        if account is not None and self._tells_all:
+            self._mail.tell(Rewound(account.number))
 
     def forgo(self, stream: Stream) -> None:
         """A consumer wants no more permits, nor those that are on their way."""

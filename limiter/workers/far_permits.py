@@ -51,6 +51,10 @@ class FarPermits(Permits):
         """The broker took more than limits count."""
         self._deputy.overdraw(self._stream, permits)
 
+    def rewound(self) -> None:
+        """The broker was asked to deliver again what it had delivered."""
+        self._deputy.rewound(self._stream)
+
     def forgo(self) -> None:
         """The consumer is about to end."""
         self._deputy.forgo(self._stream)

@@ -14,13 +14,14 @@ from limiter.workers.letters import (
     Passed,
     Question,
     Report,
+    Rewound,
     Spent,
     Ticket,
     Withdrawn,
 )
 
 
-def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912 - one line for each
+def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each
     """Take a letter; what it says of a stream that is over does nothing."""
     match letter:
         case Ticket(number, messages, size, since, must_wait):
@@ -41,6 +42,8 @@ def hear(judge: Judge, letter: Report, now: int) -> None:  # noqa: C901, PLR0912
             judge.forgone(number)
         case Overdrawn(number, permits):
             judge.overdrawn(number, permits)
+        case Rewound(number):
+            judge.rewound(number)
         case Discarded(number, entries, messages, size):
             judge.discarded(number, (entries, messages, size))
         case Behind(number, entries, messages, size):

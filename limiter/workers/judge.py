@@ -183,6 +183,12 @@ class Judge:
         if mirror is not None and mirror.stream.permits is not None:
             mirror.stream.permits.overdraw(permits)
 
+    def rewound(self, number: int) -> None:
+        """The broker is to deliver to a consumer again what it had delivered."""
+        mirror = self._mirrors.get(number)
+        if mirror is not None and mirror.stream.permits is not None:
+            mirror.stream.permits.rewound()
+
     def forgone(self, number: int) -> None:
         """A consumer wants no more."""
         mirror = self._mirrors.get(number)

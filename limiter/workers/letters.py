@@ -142,6 +142,12 @@ class Overdrawn(Letter, tag=14):
     permits: int
 
 
+class Rewound(Letter, tag=15):
+    """The broker was asked to deliver to a consumer again what it had delivered."""
+
+    stream: int
+
+
 class Wired(Letter, tag=21):
     """A stream is within these limits from now on.
 
@@ -219,6 +225,7 @@ Report = (
     | Behind
     | Question
     | Overdrawn
+    | Rewound
 )
 """What a worker says."""
 Verdict = Wired | Lent | Recalled | Released | Granted | Batch | Answer | Rejected

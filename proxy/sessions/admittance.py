@@ -9,11 +9,19 @@ keeps the connections that are too many does not bound them.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from limiter.admissions import Place
 from limiter.networks import counted_as
 from limiter.stream import Stream
-from protocol.pulsar_pb2 import ConsumerBusy, NotAllowedError, ProducerBusy, ServerError, TooManyRequests
+from protocol.pulsar_pb2 import (
+    ConsumerBusy,
+    NotAllowedError,
+    ProducerBusy,
+    ServerError,
+    ServiceNotReady,
+    TooManyRequests,
+)
 from protocol.topic_name import TopicName
-from proxy.admission import Admission, Asked, GiveBack, NotAdmittedError, What
+from proxy.admission import Admission, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
 from proxy.sessions.ends import End, EndCause
@@ -45,12 +53,12 @@ def _nothing() -> None:
     """Nobody wants to know any more."""
 
 
-def error_of(what: What) -> ServerError:
-    """The error that Pulsar has for what a bound refuses.
+def error_of(refused: NotAdmittedError) -> ServerError:
+    """The error that Pulsar has for what a bound refuses; for what passes, the one after which clients come again.
 
     Source: org.apache.pulsar.broker.service.BrokerServiceException, getClientErrorCode
     """
-    return _ERRORS.get(what, TooManyRequests)
+    return ServiceNotReady if refused.is_passing else _ERRORS.get(refused.what, TooManyRequests)
 
 
 class Admittance:
@@ -68,7 +76,7 @@ class Admittance:
     def __init__(self, connection: Connection, rejects: Rejects) -> None:
         self._connection = connection
         self._rejects = rejects
-        self._places: dict[Stream | None, tuple[GiveBack, ...]] = {}
+        self._places: dict[Stream | None, tuple[Place, ...]] = {}
         """By stream; None for the connection itself."""
 
     def connect(self, refuse: Callable[[End], None]) -> None:
@@ -118,6 +126,11 @@ class Admittance:
             self._rejects.note(self._connection, error.what, topic.full, str(error))
             raise
 
+    def accepted(self, stream: Stream) -> None:
+        """The broker has let it in."""
+        for place in self._places.get(stream, ()):
+            place.accepted()
+
     def close(self, stream: Stream) -> None:
         """It is over, however it ended."""
         self._leave(stream)
@@ -145,13 +158,13 @@ class Admittance:
         """The bounds of connections that are in force."""
         raise NotImplementedError
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
         """Ask whoever counts; see `Admission.admit`."""
         raise NotImplementedError
 
     def _leave(self, who: Stream | None) -> None:
-        for give_back in self._places.pop(who, ()):
-            give_back()
+        for place in self._places.pop(who, ()):
+            place.give_back()
 
 
 class NearAdmittance(Admittance):
@@ -169,8 +182,8 @@ class NearAdmittance(Admittance):
         super().__init__(connection, rejects)
         self._admission = admission
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
-        return self._admission.admit(asked, self._connection.client_address, topic)
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
+        return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
 
     def _of_connections(self) -> tuple[What, ...]:
         return self._admission.of_connections

@@ -5,18 +5,18 @@ from typing import Any, ClassVar, Protocol
 
 from protocol.commands import encode, read
 from protocol.errors import ProtocolError
-from protocol.listing import Listing
+from protocol.listing import LISTINGS, Listing
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
     CommandCloseConsumer,
     CommandCloseProducer,
     CommandConnected,
-    CommandGetTopicsOfNamespaceResponse,
     CommandPing,
     CommandReachedEndOfTopic,
     CommandSendError,
     CommandSendReceipt,
+    CommandSuccess,
     CommandTopicMigrated,
 )
 from proxy.observe.counters import Counters
@@ -25,12 +25,11 @@ from proxy.sessions.streams import Streams
 
 _OF_ANY_REQUEST = frozenset({BaseCommand.SUCCESS, BaseCommand.ERROR})
 """They answer requests that the proxy does not follow, too."""
-_ANSWERS = _OF_ANY_REQUEST | {
-    BaseCommand.PRODUCER_SUCCESS,
-    BaseCommand.LOOKUP_RESPONSE,
-    BaseCommand.PARTITIONED_METADATA_RESPONSE,
-    BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
-}
+_ANSWERS = (
+    _OF_ANY_REQUEST
+    | LISTINGS
+    | {BaseCommand.PRODUCER_SUCCESS, BaseCommand.LOOKUP_RESPONSE, BaseCommand.PARTITIONED_METADATA_RESPONSE}
+)
 
 
 class ProducerAfterCloseError(ProtocolError):
@@ -79,8 +78,8 @@ class BrokerCommands:
 
     def _answer(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """An answer to one of the requests that are followed, or to another one, whose id is the client's own."""
-        if kind == BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE:
-            return self._topics_listed(command)
+        if kind in LISTINGS:
+            return self._topics_listed(kind, command)
         answer = read(command)
         if not self._requests.is_own(answer.request_id) and kind in _OF_ANY_REQUEST:
             return frame
@@ -90,14 +89,13 @@ class BrokerCommands:
             raise ProducerAfterCloseError("a producer is there whose id has been given up, or that nobody asked for")
         return None
 
-    def _topics_listed(self, command: bytes) -> bytes | None:
-        """A listing may be megabytes: it goes on as it came, but for its request id."""
-        listing = Listing(command)
+    def _topics_listed(self, kind: int, command: bytes) -> bytes | None:
+        """A listing may be megabytes: it goes on as it came, but for its request id. A SUCCESS stands for it here."""
+        listing = Listing(kind, command)
         if not self._requests.waits_for(listing.request_id):
             return None
         client_id = self._requests.client_id(listing.request_id)
-        answer = CommandGetTopicsOfNamespaceResponse(request_id=listing.request_id)
-        self._requests.answered(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, answer)
+        self._requests.answered(kind, CommandSuccess(request_id=listing.request_id))
         return None if client_id is None else listing.with_request_id(client_id)
 
     def _connected(self, command: CommandConnected, frame: bytes) -> bytes:

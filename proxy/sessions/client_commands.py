@@ -19,15 +19,18 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
     CommandProducer,
+    CommandProducerSuccess,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
     NotAllowedError,
     ServerError,
     ServiceNotReady,
 )
-from protocol.walk import schema_data_in
+from protocol.walk import read_command, schema_data_in
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
 from proxy.sessions.admittance import UndecidedError
@@ -49,6 +52,7 @@ _SCHEMAS: dict[int, tuple[int, int]] = {
 """Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
 MOST_READ = 64 * 1024
 """Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
+_UNSIGNED = 2**64 - 1
 _MOST_ABOUT_ALL = 64
 """Bytes of a REDELIVER for everything: of two numbers. What is longer names messages, in as many bytes as it likes."""
 
@@ -92,6 +96,7 @@ class ClientCommands:
         if kind not in self._HANDLERS:
             return frame
         if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
+            self._note_redelivery(command)
             return frame
         if len(command) > MOST_READ and _size_without_schema_data(kind, command) > MOST_READ:
             raise FrameTooLarge(len(command), MOST_READ)
@@ -99,6 +104,14 @@ class ClientCommands:
         if differs:
             self._counters.fields_left_out += 1
         return self._handle(kind, body)
+
+    def _note_redelivery(self, command: bytes) -> None:
+        """One that names messages is not read but for its consumer, and for that only where it makes a difference."""
+        if self._streams.tells_backlogs_apart:
+            _, consumer_id, _ = read_command(command, 0, len(command), BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+            stream = self._streams.consumer(consumer_id & _UNSIGNED)
+            if stream is not None:
+                self._streams.rewound(stream)
 
     def _handle(self, kind: int, command: Any) -> bytes | None:
         try:
@@ -135,6 +148,9 @@ class ClientCommands:
         return frame
 
     def _opened(self, stream: Stream, answer: Message) -> Message:
+        if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
+            self._streams.waits(stream)
+            return answer
         self._streams.answered(answer, stream)
         if isinstance(answer, CommandError):
             return answer
@@ -179,6 +195,8 @@ class ClientCommands:
 
     def _seek(self, command: CommandSeek) -> bytes:
         stream = self._streams.consumer(command.consumer_id)
+        if stream is not None:
+            self._streams.rewound(stream)
         return self._requests.forward(command, self._when_answered(self._streams.sought, stream))
 
     def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages) -> bytes | None:
@@ -188,6 +206,8 @@ class ClientCommands:
         acknowledgement of what the broker sent behind it would acknowledge it unseen.
         """
         stream, frame = self._streams.consumer(command.consumer_id), encode(command)
+        if stream is not None:
+            self._streams.rewound(stream)
         if stream is None or command.message_ids or not command.HasField("consumer_epoch"):
             return frame
         return None if self._streams.redeliver(stream, frame) else frame
@@ -197,6 +217,12 @@ class ClientCommands:
 
     def _ask_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
         return self._lookups.asked_about(command)
+
+    def _watch(self, command: CommandWatchTopicList) -> bytes:
+        return self._lookups.watched(command)
+
+    def _close_watcher(self, command: CommandWatchTopicListClose) -> bytes:
+        return self._lookups.watcher_closed(command)
 
     # One table for all sessions: of its own it would be the largest thing that an idle one has.
     _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any], bytes | None]]] = {
@@ -210,6 +236,8 @@ class ClientCommands:
         BaseCommand.LOOKUP: _look_up,
         BaseCommand.PARTITIONED_METADATA: _ask_about,
         BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
+        BaseCommand.WATCH_TOPIC_LIST: _watch,
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE: _close_watcher,
     }
 
 

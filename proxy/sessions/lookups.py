@@ -12,6 +12,8 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
     InvalidTopicName,
     TooManyRequests,
 )
@@ -24,6 +26,7 @@ from proxy.sessions.admittance import Admittance
 from proxy.sessions.engine import Engine
 from proxy.sessions.replies import Replies
 from proxy.sessions.requests import Requests
+from proxy.sessions.watchers import Watchers
 
 
 class SessionLookups:
@@ -40,7 +43,17 @@ class SessionLookups:
         greeting: The client's CONNECT, with which redirects are followed.
     """
 
-    __slots__ = ("_admittance", "_engine", "_greeting", "_memory", "_replies", "_requests", "_slots", "_tasks")
+    __slots__ = (
+        "_admittance",
+        "_engine",
+        "_greeting",
+        "_memory",
+        "_replies",
+        "_requests",
+        "_slots",
+        "_tasks",
+        "_watchers",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
@@ -61,6 +74,7 @@ class SessionLookups:
         self._tasks = tasks
         self._replies = replies
         self._admittance = admittance
+        self._watchers = Watchers(memory)
 
     def asked(self, command: CommandLookupTopic) -> bytes:
         """A LOOKUP, as it goes to the broker. It is kept as it is written: a redirect is followed with all its fields.
@@ -75,6 +89,35 @@ class SessionLookups:
         """The question how many partitions a topic has, or for a namespace's topics; the same."""
         name = command.topic if isinstance(command, CommandPartitionedTopicMetadata) else command.namespace
         return self._ask(command, name, self._answered, 0)
+
+    def watched(self, command: CommandWatchTopicList) -> bytes:
+        """The question for a namespace's topics, of which the broker goes on to tell what changes; the same.
+
+        Raises:
+            RefusedError: Also if the connection has too many watchers.
+        """
+        watcher_id = command.watcher_id
+        is_new = self._watchers.begin(watcher_id)
+        try:
+            act = partial(self._watched, watcher_id, is_new=is_new)
+            return self._ask(command, command.namespace, act, 0)
+        except BaseException:
+            self._watchers.refused(watcher_id, is_new=is_new)
+            raise
+
+    def watcher_closed(self, command: CommandWatchTopicListClose) -> bytes:
+        """The client wants to be told of no more changes."""
+        watcher_id = command.watcher_id
+        frame = self._requests.forward(command, _unchanged)
+        self._watchers.closed(watcher_id)
+        return frame
+
+    def _watched(self, watcher_id: int, answer: Message, *, is_new: bool) -> Message:
+        if isinstance(answer, CommandError):
+            self._watchers.refused(watcher_id, is_new=is_new)
+        else:
+            self._watchers.accepted(watcher_id)
+        return self._answered(answer)
 
     def _ask(self, command: Any, name: str | bytes, act: Any, keeps: int) -> bytes:
         if len(name) > MOST_NAME_BYTES:
@@ -119,3 +162,7 @@ class SessionLookups:
             self._slots.add(-1)
             self._memory.add(-size)
         self._replies.send(frame)
+
+
+def _unchanged(answer: Message) -> Message:
+    return answer

@@ -22,6 +22,7 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
     CommandProducer,
+    CommandWatchTopicList,
     TooManyRequests,
 )
 from proxy.budgets import Claim
@@ -34,13 +35,15 @@ REQUEST_MEMORY = 1024
 """Bytes that one takes beside what of its command is kept."""
 
 Answered = Callable[[Any], Message | None]
-"""Called with the broker's answer, be it an error: what the client is to hear of it, or None."""
+"""Called with the broker's answer, be it an error: what the client is to hear of it, or None. Of a producer that waits
+(not `producer_ready`) another answer follows."""
 
 _ANSWERS = {
     CommandProducer: BaseCommand.PRODUCER_SUCCESS,
     CommandLookupTopic: BaseCommand.LOOKUP_RESPONSE,
     CommandPartitionedTopicMetadata: BaseCommand.PARTITIONED_METADATA_RESPONSE,
     CommandGetTopicsOfNamespace: BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    CommandWatchTopicList: BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
 }
 """All other commands that are asked here are answered by SUCCESS. ERROR may answer any."""
 _BITS = 61
@@ -156,9 +159,7 @@ class Requests:
             raise UnexpectedAnswerError(f"{name(kind)} cannot answer what {name(request.answer)} is to answer")
         if kind != BaseCommand.PRODUCER_SUCCESS or answer.producer_ready:  # else it waits, and will be answered again
             self.forget(answer.request_id)
-            heard = request.act(answer)
-        else:
-            heard = answer
+        heard = request.act(answer)
         if heard is None or request.client_id is None:
             return None
         heard.request_id = request.client_id  # type: ignore[attr-defined]

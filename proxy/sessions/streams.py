@@ -185,7 +185,7 @@ class Streams:
         try:
             self._admittance.open(stream, topic)
         except NotAdmittedError as error:
-            raise RefusedError(error_of(error.what), str(error)) from None
+            raise RefusedError(error_of(error), str(error)) from None
         if not self._memory.take(_memory_of(name)):
             self._admittance.close(stream)
             raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
@@ -275,6 +275,8 @@ class Streams:
         Who has its id by now is on the same topic; but while that is opening it may be refused, and the former stays.
         What the proxy closes by now was there before it did.
         """
+        if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
+            return
         if self._given_up is not None:
             self._given_up.answered(name.stream_id, request_id)
         if isinstance(answer, CommandError) or (name.direction, name.stream_id) in self._expelled:
@@ -308,11 +310,12 @@ class Streams:
             ask_again: The client still counts on the permits of what is dropped.
         """
         dropped = self._engine.gate.drop_held(stream, self._engine.clock())
-        self._after_drop(stream, dropped)
+        # First the permits: afterwards more may be read, and a judge would take it for part of what is dropped.
         if stream.permits is not None:
             entries = [entry for entry in dropped if not entry.is_free]
             messages, size = sum(entry.messages for entry in entries), sum(entry.size for entry in entries)
             stream.permits.dropped(len(entries), messages, size, ask_again=ask_again)
+        self._after_drop(stream, dropped)
 
     def leave(self, stream: Stream) -> None:
         """A consumer is about to end: the broker delivers to others what it has not got, and so nothing more comes.
@@ -322,6 +325,17 @@ class Streams:
         self._forgo(stream)
         self.drop_held(stream, ask_again=False)
         stream.is_accepted = False
+
+    @staticmethod
+    def rewound(stream: Stream) -> None:
+        """The broker is asked to deliver to a consumer what it has got already."""
+        if stream.permits is not None:
+            stream.permits.rewound()
+
+    @property
+    def tells_backlogs_apart(self) -> bool:
+        """Whether subscriptions with a backlog are treated in another way."""
+        return self._engine.dispatch_rules.spares_caught_up
 
     def redeliver(self, stream: Stream, frame: bytes) -> bool:
         """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
@@ -359,11 +373,17 @@ class Streams:
             if len(name) > MOST_NAME_BYTES:
                 raise NameTooLongError(f"a producer's name of {len(name)} characters, {MOST_NAME_BYTES} are allowed")
             stream.is_accepted = True
+            self._admittance.accepted(stream)
             before = _memory_of(stream.name)
             self._engine.registry.name(stream, name, self._engine.clock())
             self._memory.add(_memory_of(stream.name) - before)
         else:
             stream.is_accepted = stream not in self._closing
+            self._admittance.accepted(stream)
+
+    def waits(self, stream: Stream) -> None:
+        """The broker has let a producer in, which waits there until others have gone; another answer follows."""
+        self._admittance.accepted(stream)
 
     def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """The broker answered a CLOSE.
@@ -389,6 +409,7 @@ class Streams:
         Mostly it has closed the consumer before. If not, the client still counts on what it had asked for.
         """
         if isinstance(answer, CommandSuccess) and stream.is_open:
+            self.rewound(stream)
             self.drop_held(stream, ask_again=not self.is_closing(stream))
 
     def accepted(self) -> list[Stream]:

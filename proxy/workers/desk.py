@@ -24,6 +24,7 @@ from proxy.workers.channel import Channel
 from proxy.workers.counting import Sums
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.letters import (
+    Accepted,
     Blocked,
     Bounds,
     Counted,
@@ -246,6 +247,9 @@ class Desk:
     def _enter(self, letter: Enter) -> None:
         self._doorkeeper.asked(letter)
 
+    def _accepted(self, letter: Accepted) -> None:
+        self._doorkeeper.accepted(letter)
+
     def _left(self, letter: Left) -> None:
         self._doorkeeper.left(letter)
 
@@ -294,6 +298,7 @@ class Desk:
         Refused: _refused,
         Hit: _hit,
         Enter: _enter,
+        Accepted: _accepted,
         Left: _left,
         Ready: _is_ready,
         Told: _told_all,

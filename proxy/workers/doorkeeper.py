@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from limiter.admissions import Place
 from limiter.workers.letters import Letter
 from protocol.topic_name import parse_topic
-from proxy.admission import Admission, GiveBack, NotAdmittedError
-from proxy.workers.letters import Admitted, Enter, Left, NotAdmitted
+from proxy.admission import Admission, NotAdmittedError
+from proxy.workers.letters import Accepted, Admitted, Enter, Left, NotAdmitted
 
 
 class Doorkeeper:
@@ -19,7 +20,7 @@ class Doorkeeper:
     def __init__(self, admission: Admission, soon: Callable[[], None]) -> None:
         self._admission = admission
         self._soon = soon
-        self._places: dict[int, tuple[GiveBack, ...]] = {}
+        self._places: dict[int, tuple[Place, ...]] = {}
         self._answers: list[Letter] = []
 
     def __len__(self) -> int:
@@ -33,18 +34,23 @@ class Doorkeeper:
         """
         topic = parse_topic(letter.topic) if letter.topic else None
         try:
-            places = self._admission.admit(letter.asked, letter.address, topic)
+            places = self._admission.admit(letter.asked, letter.address, letter.source, topic)
         except NotAdmittedError as error:
-            self._answer(NotAdmitted(letter.number, error.what, str(error)))
+            self._answer(NotAdmitted(letter.number, error.what, str(error), error.is_passing))
             return
         if places:
             self._places[letter.number] = places
         self._answer(Admitted(letter.number, bool(places)))
 
+    def accepted(self, letter: Accepted) -> None:
+        """The broker has let him in."""
+        for place in self._places.get(letter.number, ()):
+            place.accepted()
+
     def left(self, letter: Left) -> None:
         """He is gone; one who was refused has nothing to give back."""
-        for give_back in self._places.pop(letter.number, ()):
-            give_back()
+        for place in self._places.pop(letter.number, ()):
+            place.give_back()
 
     def lose(self) -> None:
         """The worker has ended, and so have all that it had let in."""

@@ -11,15 +11,16 @@ clients send. Nothing is asked where no bound is in force.
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from limiter.admissions import Place
 from limiter.workers.letters import Letter
 from protocol.topic_name import TopicName
-from proxy.admission import OF_CONNECTIONS, Asked, GiveBack, NotAdmittedError, What
+from proxy.admission import OF_CONNECTIONS, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
 from proxy.sessions.admittance import Admittance, UndecidedError
 from proxy.sessions.leg import Leg
 from proxy.sessions.throttle import Cause
-from proxy.workers.letters import Admitted, Bounds, Enter, Left, NotAdmitted
+from proxy.workers.letters import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
 
 Decision = Admitted | NotAdmitted
 
@@ -45,11 +46,11 @@ class FarAdmission:
         """Those of the bounds that are in force."""
         return [one for one in asked if one[0] in self._bounds]
 
-    def ask(self, asked: list[Asked], address: str, topic: str, then: Callable[[Decision], None]) -> int:
-        """Call `then` with the answer; gives the question's number."""
+    def ask(self, asked: list[Asked], whose: tuple[str, str], topic: str, then: Callable[[Decision], None]) -> int:
+        """Call `then` with the answer; gives the question's number. `whose`: as `Admission.admit` is told."""
         self._last += 1
         self._open[self._last] = then
-        self._tell(Enter(self._last, asked, address, topic))
+        self._tell(Enter(self._last, asked, *whose, topic))
         return self._last
 
     def heard(self, letter: Bounds | Decision) -> None:
@@ -62,10 +63,38 @@ class FarAdmission:
         if then is not None:
             then(letter)
 
+    def accepted(self, number: int) -> None:
+        """The broker has let in who asked by this number."""
+        self._tell(Accepted(number))
+
     def leave(self, number: int) -> None:
         """Who asked by this number is gone, perhaps before he was answered."""
         self._open.pop(number, None)
         self._tell(Left(number))
+
+
+class _FarPlace(Place):
+    """What the supervisor counts, of all bounds together.
+
+    Args:
+        far: Who knows the supervisor.
+        number: By which it was asked for.
+    """
+
+    def __init__(self, far: FarAdmission, number: int) -> None:
+        self._far = far
+        self._number = number
+        self._is_accepted = False
+
+    def accepted(self) -> None:
+        """The broker has let in who has it; that is told once."""
+        if not self._is_accepted:
+            self._is_accepted = True
+            self._far.accepted(self._number)
+
+    def give_back(self) -> None:
+        """He is gone."""
+        self._far.leave(self._number)
 
 
 class FarAdmittance(Admittance):
@@ -104,7 +133,7 @@ class FarAdmittance(Admittance):
             self._far.leave(number)
         self._open.clear()
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[GiveBack, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
         wanted = tuple(asked)
         if self._answer is not None and self._answer[0] == wanted:
             decision, self._answer = self._answer[1], None
@@ -112,9 +141,9 @@ class FarAdmittance(Admittance):
         concerning = self._far.concerning(wanted)
         if not concerning:
             return ()
-        undecided, address = UndecidedError(), self._connection.client_address
+        undecided, whose = UndecidedError(), (self._connection.client_address, self._address())
         then = partial(self._decided, wanted, undecided)
-        self._open[self._far.ask(concerning, address, topic.full if topic is not None else "", then)] = None
+        self._open[self._far.ask(concerning, whose, topic.full if topic is not None else "", then)] = None
         if self._client.bytes_read:  # else it has just connected
             self._pause()
         raise undecided
@@ -125,10 +154,10 @@ class FarAdmittance(Admittance):
     def _pause(self) -> None:
         self._client.throttle(Cause.ADMISSION)
 
-    def _obey(self, decision: Decision) -> tuple[GiveBack, ...]:
+    def _obey(self, decision: Decision) -> tuple[Place, ...]:
         if isinstance(decision, NotAdmitted):
-            raise NotAdmittedError(What(decision.what), decision.said)
-        return (partial(self._far.leave, decision.number),) if decision.has_places else ()
+            raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
+        return (_FarPlace(self._far, decision.number),) if decision.has_places else ()
 
     def _decided(self, wanted: tuple[Asked, ...], undecided: UndecidedError, decision: Decision) -> None:
         del self._open[decision.number]

@@ -116,6 +116,7 @@ class Enter(Letter, tag=55):
     number: int
     asked: list[Asked]
     address: str
+    source: str
     topic: str
 
 
@@ -132,6 +133,7 @@ class NotAdmitted(Letter, tag=57):
     number: int
     what: str
     said: str
+    is_passing: bool = False
 
 
 class Left(Letter, tag=58):
@@ -151,7 +153,13 @@ class Kept(Letter, tag=59):
     owes: bool
 
 
-Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Left
+class Accepted(Letter, tag=60):
+    """The broker has let in him who asked by this number."""
+
+    number: int
+
+
+Up = Report | Ready | Told | Counted | Ended | Resumed | Refused | Hit | Here | Enter | Accepted | Left
 """What a worker says."""
 Down = Verdict | Hello | Blocked | Unblocked | Tell | Stop | Knock | Bounds | Admitted | NotAdmitted | Kept
 """What its supervisor says."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.admissions import Buckets, KeyedBuckets, Places, SharedPlaces, take_all
+from limiter.admissions import Buckets, KeyedBuckets, Place, Places, ProvisionalPlaces, SharedPlaces, take_all
 from limiter.rates import NANOS_PER_SECOND, Rate
 
 FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
@@ -166,6 +166,57 @@ def test_who_is_refused_by_one_bound_took_nothing_of_the_others() -> None:
 
 def test_without_a_bound_everybody_comes_in() -> None:
     assert take_all([], 0) is None
+
+
+SOURCES = st.sampled_from("xyz")
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(("come", "accept", "go")), KEYS, SOURCES), max_size=300),
+    most=st.integers(1, 6),
+)
+def test_a_source_has_no_more_provisional_places_than_are_free_and_all_together_are_exact(
+    steps: list[tuple[str, str, str]], most: int
+) -> None:
+    places, has = ProvisionalPlaces(most), dict[tuple[str, str], list[tuple[Place, bool]]]()
+    for step, key, source in steps:
+        mine = has.setdefault((key, source), [])
+        free = most - sum(len(those) for (other, _), those in has.items() if other == key)
+        provisional = [one for one, is_accepted in mine if not is_accepted]
+        if step == "come":
+            is_admitted = take_all([(places, (key, source))], 0) is None
+            assert is_admitted == (len(provisional) < free)
+            if is_admitted:
+                mine.append((places.place((key, source)), False))
+        elif step == "accept" and provisional:
+            provisional[0].accepted()
+            provisional[0].accepted()
+            has[key, source] = [(one, is_accepted or one is provisional[0]) for one, is_accepted in mine]
+        elif step == "go" and mine:
+            mine.pop(0)[0].give_back()
+        assert places.sources == sum(any(not is_accepted for _, is_accepted in those) for those in has.values())
+        assert len(places) == len({key for (key, _), those in has.items() if those})
+    for those in has.values():
+        for one, _ in those:
+            one.give_back()
+    assert (len(places), places.sources) == (0, 0)
+
+
+def test_who_is_never_accepted_leaves_a_part_of_the_places_to_each_other_one() -> None:
+    places = ProvisionalPlaces(20)
+    assert [_come(places, source, 200) for source in ("a", "b", "c")] == [10, 5, 3]
+
+
+def test_who_is_accepted_gets_all_places_one_after_the_other() -> None:
+    places = ProvisionalPlaces(20)
+    for _ in range(20):
+        assert take_all([(places, ("t", "a"))], 0) is None
+        places.place(("t", "a")).accepted()
+    assert take_all([(places, ("t", "b"))], 0) is places
+
+
+def _come(places: ProvisionalPlaces, source: str, times: int) -> int:
+    return sum(take_all([(places, ("t", source))], 0) is None for _ in range(times))
 
 
 def test_one_key_cannot_take_all_shared_places_and_no_key_more_than_there_are() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from limiter.backlogs import CALM_NS
+from limiter.backlogs import CALM_NS, RECEIVER_QUEUE
 from limiter.levels import Setting
 from limiter.policies import Policies
 from limiter.rates import Limit, rate
@@ -92,6 +92,110 @@ def test_permits_that_were_only_just_granted_are_no_sign_of_anything(world: Disp
         consumer.sent(repeat((1, 100), 1000))
     assert consumer.limiters
     assert consumer.passed <= 102
+
+
+MANY = 2**30
+
+
+def spared(world: Dispatching, permits: int) -> Consumer:
+    """A consumer at the end of its topic that had asked for so many messages."""
+    consumer = world.consumer().ask(permits)
+    calm(world, consumer)
+    consumer.sent([(1, 100)])
+    assert not consumer.limiters
+    return consumer
+
+
+def test_what_is_to_be_delivered_again_is_limited_from_the_first_message_on(world: Dispatching) -> None:
+    consumer = spared(world, MANY)
+    passed, begin = consumer.passed, world.clock.now
+    for _ in range(30):
+        consumer.permits.rewound()
+        consumer.sent(repeat((1, 100), 5000))
+        world.run(0.5)
+    assert 150 <= consumer.passed - passed <= 10 * (world.clock.now - begin) / 1e9 + 1
+
+
+@pytest.mark.parametrize("step", [1, 7, 200])
+def test_permits_beyond_a_receiver_queue_are_no_sign_for_more_messages_than_one(world: Dispatching, step: int) -> None:
+    """Somebody who had stopped reading, say, gets a backlog with permits that no broker uses up."""
+    consumer = spared(world, MANY)
+    passed, begin = consumer.passed, world.clock.now
+    for _ in range(100_000 // step // 10):
+        consumer.sent(repeat((1, 100), step))
+        world.run(0.01)
+    seconds = (world.clock.now - begin) / 1e9
+    assert RECEIVER_QUEUE - 1 <= consumer.passed - passed <= RECEIVER_QUEUE + 10 * seconds + 1
+    assert consumer.limiters
+
+
+def test_with_more_permits_than_a_receiver_queue_a_second_without_a_delivery_is_a_sign(world: Dispatching) -> None:
+    consumer = spared(world, MANY)
+    for _ in range(10):
+        world.run(CALM_S)
+        consumer.sent(repeat((1, 100), RECEIVER_QUEUE))
+        assert not consumer.limiters
+    consumer.sent([(1, 100)])
+    assert consumer.limiters
+
+
+@pytest.mark.parametrize("queue", [6, 10, 1000, 2000])
+@pytest.mark.parametrize("burst", [1, 100])
+def test_a_consumer_at_the_end_of_its_topic_stays_spared_however_fast_and_long_messages_come(
+    world: Dispatching, queue: int, burst: int
+) -> None:
+    """It asks for half of its queue again whenever that has come."""
+    consumer, received, burst = spared(world, queue), 2, min(burst, queue // 2)
+    for _ in range(10_000 // burst):
+        received += len(consumer.sent(repeat((1, 100), burst)))
+        if received >= queue // 2:
+            consumer.ask(received)
+            received = 0
+        assert not consumer.limiters
+        world.run(0.001)
+
+
+def test_a_subscription_that_is_to_get_something_again_is_spared_after_a_calm_second(world: Dispatching) -> None:
+    consumer = spared(world, 1000)
+    consumer.permits.rewound()
+    assert consumer.limiters
+    for _ in range(9):
+        consumer.sent(repeat((1, 100), 10))
+        world.run(CALM_S / 10)
+    assert consumer.held > 0
+    world.run(CALM_S / 10)
+    consumer.sent([(1, 100)])
+    assert (consumer.limiters, consumer.held) == ((), 0)
+
+
+def test_while_more_than_a_receiver_queue_is_held_nobody_is_spared(world: Dispatching) -> None:
+    consumer = spared(world, MANY)
+    consumer.permits.rewound()
+    consumer.sent(repeat((1, 100), 3000))
+    passed = consumer.passed
+    for _ in range(10):
+        world.run(CALM_S + 0.5)
+        consumer.sent([(1, 100)])
+    assert consumer.passed - passed <= 10 * 10 * (CALM_S + 0.5) + 1
+
+
+def test_what_one_consumer_is_to_get_again_limits_the_others_of_its_subscription_and_no_other(
+    world: Dispatching,
+) -> None:
+    first, second, other = world.consumer().ask(100), world.consumer().ask(100), world.consumer("y").ask(100)
+    calm(world, first, second, other)
+    first.sent([(1, 100)])
+    other.sent([(1, 100)])
+    assert (first.limiters, second.limiters, other.limiters) == ((), (), ())
+    second.permits.rewound()
+    assert first.limiters == second.limiters != ()
+    assert other.limiters == ()
+
+
+def test_where_nobody_is_spared_a_redelivery_changes_nothing() -> None:
+    consumer = Dispatching().limit_topics(TEN).consumer().ask(10)
+    consumer.permits.rewound()
+    assert consumer.limiters
 
 
 def test_one_consumer_without_permits_limits_the_whole_subscription(world: Dispatching) -> None:

@@ -294,6 +294,7 @@ class World:
         assert self.engine.lookups.used == 0, "lookups are given back"
         assert self.engine.memory.used == 0, "what was kept is given back"
         assert self.engine.admission.taken == 0, "places are given back"
+        assert self.engine.admission.provisional == 0, "and provisional ones"
         assert self.counters.pauses == self.counters.resumes, "pauses equal resumes"
         assert not +self.counters.throttled, "no reason not to read is left"
         assert not +self.counters.connections_open, "no connection is counted as open"

@@ -21,6 +21,8 @@ _ASKED = {
     BaseCommand.LOOKUP,
     BaseCommand.PARTITIONED_METADATA,
     BaseCommand.GET_TOPICS_OF_NAMESPACE,
+    BaseCommand.WATCH_TOPIC_LIST,
+    BaseCommand.WATCH_TOPIC_LIST_CLOSE,
 }
 _ANSWERS = {
     BaseCommand.SUCCESS,
@@ -29,6 +31,7 @@ _ANSWERS = {
     BaseCommand.LOOKUP_RESPONSE,
     BaseCommand.PARTITIONED_METADATA_RESPONSE,
     BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
 }
 OWN = 2**64 - 2
 """In place of the client's: the request is the proxy's own. The next one is one less."""

@@ -31,7 +31,7 @@ class Door:
     def refuses(self, *asked: Asked) -> str:
         """What the client is told, or nothing."""
         try:
-            self.admission.admit(asked, "192.0.2.7:1", ORDERS)
+            self.admission.admit(asked, "192.0.2.7:1", "192.0.2.7", ORDERS)
         except NotAdmittedError as error:
             return str(error)
         return ""
@@ -87,19 +87,19 @@ def test_a_whole_period_may_come_at_once_and_then_no_more_than_the_rate() -> Non
 def test_who_is_refused_counts_nowhere_else() -> None:
     door = Door(max_connections_per_address=1, connection_rate="2/min")
     asked = ((What.CONNECTIONS_PER_ADDRESS, "a"), (What.CONNECTION_RATE, ""))
-    (leave,) = door.admission.admit(asked, "")
+    (place,) = door.admission.admit(asked, "", "")
     for _ in range(10):
         assert "connections of one address" in door.refuses(*asked)
-    leave()
+    place.give_back()
     assert door.refuses(*asked) == "", "the rate was not touched"
     assert door.counters.not_admitted == {What.CONNECTIONS_PER_ADDRESS: 10}
 
 
 def test_places_are_given_back_rates_are_not() -> None:
     door = Door(max_producers_per_topic=1, connection_rate="1/min")
-    gives_back = door.admission.admit([(What.PRODUCERS, "t"), (What.CONNECTION_RATE, "")], "")
-    assert door.admission.taken == len(gives_back) == 1
-    gives_back[0]()
+    places = door.admission.admit([(What.PRODUCERS, "t"), (What.CONNECTION_RATE, "")], "", "")
+    assert door.admission.taken == len(places) == 1
+    places[0].give_back()
     assert door.admission.taken == 0
     assert door.refuses((What.PRODUCERS, "t")) == ""
     assert door.refuses((What.CONNECTION_RATE, "")) != ""

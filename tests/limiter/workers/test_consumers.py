@@ -4,10 +4,12 @@ from random import Random
 
 import pytest
 
+from limiter.backlogs import CALM_NS
 from limiter.levels import Setting
 from limiter.permits import Permits
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.stream import Entry, Stream
+from limiter.under_way import DispatchRules
 from tests.limiter.workers.test_machine import within_promise
 from tests.limiter.workers.together import Worker, Workers
 
@@ -217,3 +219,28 @@ def test_what_was_on_its_way_to_who_leaves_is_not_granted() -> None:
     assert consumer.worker.down or consumer.worker.judge.take()
     consumer.leave()
     busy.settle()
+
+
+def test_what_a_consumer_is_to_get_again_is_limited_where_who_is_caught_up_is_not() -> None:
+    world = Workers(2, rules=DispatchRules(spares_caught_up=True))
+    world.limit(Setting.TOPIC_OF_NAMESPACE, "t/n", Limit(rate(10)))
+    world.apply()
+    left: list[tuple[int, int]] = []
+    consumer = Consumer(world.workers[0], left, by_entry=False)
+    consumer.ask(2**30)
+    for _ in range(2):
+        world.deliver_all()
+        consumer.deliver(1)
+        world.deliver_all()
+        world.run(2 * CALM_NS / NANOS_PER_SECOND)
+    assert consumer.mirror.chain == ()
+    for _ in range(30):
+        world.workers[0].deputy.rewound(consumer.stream)
+        world.deliver_all()
+        for _ in range(100):
+            consumer.deliver(1)
+        for _ in range(10):
+            world.deliver_all()
+            world.run(0.05)
+    assert consumer.mirror.chain
+    assert 140 <= consumer.received <= 2 + 10 * 15 + 11

@@ -1,14 +1,16 @@
 """What a worker's consumer asks for reaches the judge; what arrives there does not come back to it."""
 
+import pytest
+
 from limiter.stream import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
-from limiter.workers.letters import Asked, Forgone, Overdrawn, Wired, Withdrawn
+from limiter.workers.letters import Asked, Forgone, Overdrawn, Rewound, Wired, Withdrawn
 from tests.limiter.workers.together import WHOSE, Bells
 
 
-def consumer() -> tuple[Deputy, FarPermits]:
-    deputy = Deputy(Bells())
+def consumer(*, tells_all: bool = False) -> tuple[Deputy, FarPermits]:
+    deputy = Deputy(Bells(), tells_all=tells_all)
     stream = Stream(StreamName("dispatch", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     deputy.open(stream, "x", WHOSE)
     permits = FarPermits(stream, deputy)
@@ -30,6 +32,13 @@ def test_what_is_asked_for_is_told() -> None:
     assert deputy.take() == [Overdrawn(1, 99_999)]
     permits.forgo()
     assert deputy.take() == [Forgone(1)]
+
+
+@pytest.mark.parametrize("tells_all", [True, False])
+def test_that_something_is_to_come_again_is_told_where_backlogs_are_told_apart(*, tells_all: bool) -> None:
+    deputy, permits = consumer(tells_all=tells_all)
+    permits.rewound()
+    assert deputy.take() == ([Rewound(1)] if tells_all else [])
 
 
 def test_permits_are_metered_until_the_judge_says_that_they_are_not() -> None:

@@ -10,6 +10,7 @@ from limiter.policies import Value
 from limiter.rates import Direction, Limit
 from limiter.registry import Registry
 from limiter.stream import Entry, Stream, StreamName
+from limiter.under_way import RULES, DispatchRules
 from limiter.workers.court import Court
 from limiter.workers.deputy import Deputy
 from limiter.workers.hearing import hear
@@ -87,7 +88,7 @@ class Worker:
 
     def __init__(self, world: "Workers") -> None:
         self.world = world
-        self.deputy = Deputy(Bells())
+        self.deputy = Deputy(Bells(), tells_all=world.rules.spares_caught_up)
         self.judge = Judge(world.registry, world.gate, lambda: None, world.court)
         self.up: deque[Any] = deque()
         self.down: deque[Any] = deque()
@@ -154,13 +155,20 @@ class Workers(Governed):
     Args:
         count: How many.
         refused: Called with each entry of which its client hears that it is refused, and why.
+        rules: How deliveries are counted and asked for.
     """
 
-    def __init__(self, count: int = 2, refused: Callable[[Stream, Entry, str], None] = lambda *_refused: None) -> None:
+    def __init__(
+        self,
+        count: int = 2,
+        refused: Callable[[Stream, Entry, str], None] = lambda *_refused: None,
+        rules: DispatchRules = RULES,
+    ) -> None:
         super().__init__()
         self.refused = refused
+        self.rules = rules
         self.gate = Witness(self)
-        self.registry = Registry(self.policies, self.gate, self.observer)
+        self.registry = Registry(self.policies, self.gate, self.observer, rules, self.clock)
         self.registry.tuned = self.tuned
         self.court = Court(self.gate, self.recall)
         self.registry.wired = self.wired

@@ -14,7 +14,7 @@ from tests.proxy.kernel_transport import KernelTransport
 from tests.proxy.wire import close_producer, error, producer, success
 from tests.proxy.workers.far_world import FarWorld
 
-MOST = 2
+MOST = 3
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(
@@ -53,6 +53,7 @@ class Model:
         taken = sum(map(len, self.states))
         assert taken <= MOST
         assert self.world.engine.admission.taken == 1 + bool(taken), "one address's connections, one topic's producers"
+        assert self.world.engine.admission.provisional == bool(self._opening())
 
     def _pair(self) -> tuple[Peer, Peer]:
         return self.world.pair(f"{BROKER[0]}:{BROKER[1]}")
@@ -68,12 +69,17 @@ class Model:
         if self._is(client, producer_id, "opening", "open", "closing"):
             return
         (of_client, of_broker), request_id = self.peers[client], self._request()
-        is_admitted = sum(map(len, self.states)) < MOST
+        free = MOST - sum(map(len, self.states))
+        is_admitted = self._opening() < free
         of_client >> producer(producer_id, request_id=request_id)
         assert of_broker.heard_names() == ["PRODUCER"] * is_admitted
         assert of_client.heard_names() == ["ERROR"] * (not is_admitted)
         if is_admitted:
             self.states[client][producer_id] = "opening", request_id
+
+    def _opening(self) -> int:
+        """Of both clients: they have one address."""
+        return sum(state == "opening" for states in self.states for state, _ in states.values())
 
     def _accept(self, client: int, producer_id: int) -> None:
         if self._is(client, producer_id, "opening"):

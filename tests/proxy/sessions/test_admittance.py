@@ -13,9 +13,10 @@ from protocol.pulsar_pb2 import (
     ConsumerBusy,
     NotAllowedError,
     ProducerBusy,
+    ServiceNotReady,
     TooManyRequests,
 )
-from proxy.admission import What
+from proxy.admission import NotAdmittedError, What
 from proxy.refusals import lookup_refused, metadata_refused
 from proxy.sessions.admittance import error_of
 from tests.proxy.blocks import metadata
@@ -161,4 +162,5 @@ def test_answers_of_a_lookup_connection_pass_as_they_came(make_world: Make) -> N
 def test_every_error_is_pulsars_own_for_it() -> None:
     busy = {What.PRODUCERS: ProducerBusy, What.CONSUMERS: ConsumerBusy, What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy}
     others = dict.fromkeys(What, TooManyRequests) | {What.SUBSCRIBE_RATE: NotAllowedError}
-    assert {what: error_of(what) for what in What} == others | busy
+    assert {what: error_of(NotAdmittedError(what, "")) for what in What} == others | busy
+    assert {error_of(NotAdmittedError(what, "", is_passing=True)) for what in What} == {ServiceNotReady}

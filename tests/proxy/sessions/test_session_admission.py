@@ -9,6 +9,7 @@ from protocol.pulsar_pb2 import (
     ConsumerBusy,
     NotAllowedError,
     ProducerBusy,
+    ServiceNotReady,
 )
 from proxy.admission import What
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World
@@ -145,6 +146,72 @@ def test_one_that_is_still_being_closed_has_its_place(make_world: Make) -> None:
     client >> [close_producer(1), producer(2)]
     broker << close_producer(1)
     assert client.heard_names() == ["ERROR"]
+
+
+def heard_of(client: Peer) -> list[int]:
+    """The errors that it was told."""
+    return [body(frame).error for frame in client.heard()]
+
+
+OPENING = (
+    "producers of one topic: at most 4, and of one address no more that the broker has not accepted yet than are free "
+    "(admission.max_producers_per_topic)"
+)
+
+
+def test_whom_the_broker_refuses_leaves_a_place_to_another_address_however_often_it_asks(make_world: Make) -> None:
+    world = bounded(make_world, max_producers_per_topic=4)
+    strangers = [world.pair(DATA) for _ in range(2)]
+    neighbour, its_broker = world.pair(DATA, "192.0.2.8")
+    for attempt in range(0, 60, 3):
+        for client, _broker in strangers:
+            client >> [producer(producer_id, request_id=producer_id) for producer_id in range(attempt, attempt + 3)]
+        opened(neighbour, its_broker, 1)
+        neighbour >> close_producer(1)
+        its_broker.heard()
+        its_broker >> success(201)
+        neighbour << success(201)
+        for client, broker in strangers:
+            assert set(heard_of(client)) <= {ServiceNotReady}
+            broker >> [error(body(frame).request_id) for frame in broker.heard()]
+            client.heard()
+
+
+def test_an_address_with_as_many_opening_as_are_free_is_told_to_come_again(make_world: Make) -> None:
+    world = bounded(make_world, max_producers_per_topic=4)
+    client, broker = world.pair(DATA)
+    client >> [producer(1), producer(2), producer(3)]
+    broker << [producer(1), producer(2)]
+    client << error(103, ServiceNotReady, OPENING)
+    assert world.counters.not_admitted == {What.PRODUCERS: 1}
+    broker >> [producer_success(1), producer_success(2)]
+    client << [producer_success(1), producer_success(2)]
+    opened(client, broker, 3, 4)
+    client >> producer(5)
+    assert heard_of(client) == [ProducerBusy]
+
+
+def test_a_producer_that_waits_at_the_broker_for_others_to_go_has_been_accepted(make_world: Make) -> None:
+    world = bounded(make_world, max_producers_per_topic=3)
+    client, broker = world.pair(DATA)
+    for producer_id in (1, 2, 3):
+        client >> producer(producer_id)
+        broker << producer(producer_id)
+        broker >> producer_success(producer_id, producer_ready=False)
+        client << producer_success(producer_id, producer_ready=False)
+    assert world.engine.admission.provisional == 0
+    broker >> producer_success(1)
+    client << producer_success(1)
+
+
+def test_consumers_that_the_broker_refuses_leave_a_place_to_another_address(make_world: Make) -> None:
+    world = bounded(make_world, max_consumers_per_topic=4, max_consumers_per_subscription=3)
+    stranger, _broker = world.pair(DATA)
+    stranger >> [subscribe(consumer_id) for consumer_id in range(10, 20)]
+    assert heard_of(stranger) == [ServiceNotReady] * 8
+    neighbour, its_broker = world.pair(DATA, "192.0.2.8")
+    subscribed(neighbour, its_broker, 7)
+    assert world.engine.admission.provisional == 2
 
 
 def test_an_id_used_twice_brings_nobody_in_past_a_bound(make_world: Make) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from accesslog.record import IntervalLine
-from tests.proxy.conversation import NOTHING, World, consumer
+from tests.proxy.conversation import NOTHING, Peer, World, consumer
 from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
     TOPIC,
     active,
+    body,
     close_consumer,
     end_of_topic,
     error,
@@ -212,6 +213,74 @@ def test_asking_for_some_again_keeps_what_is_held(ten_a_second: World) -> None:
     assert redeliver(entry_ids=(0,)) in broker.heard()
     ten_a_second.advance(1)
     client << message(1)
+
+
+MANY_IDS = tuple(range(1000))
+
+
+@pytest.fixture
+def sparing(make_world: Make) -> World:
+    """Ten a second, but for who has no backlog."""
+    limits = {"topics": {TOPIC: {"dispatch": {"messages": 10}}}}
+    return make_world(limits=limits, dispatch={"dispatchThrottlingOnNonBacklogConsumerEnabled": False})
+
+
+def caught_up(world: World) -> tuple[Peer, Peer]:
+    """A client with a consumer at the end of its topic, that asked for more than any broker ever delivers."""
+    client, broker = consumer(world, permits=2**30)
+    broker >> message(0)
+    client << message(0)
+    world.advance(2)
+    broker >> messages(500)
+    assert len(client.heard()) == 500
+    broker.heard()
+    return client, broker
+
+
+@pytest.mark.parametrize("wish", [redeliver(epoch=1), redeliver(), redeliver(entry_ids=(0, 1)), seek()])
+def test_who_asks_for_what_it_has_got_already_has_a_backlog(sparing: World, wish: bytes) -> None:
+    client, broker = caught_up(sparing)
+    client >> wish
+    broker.heard()
+    broker >> messages(500)
+    assert len(client.heard()) <= 10
+    for _ in range(20):
+        client >> wish
+        broker.heard()
+        broker >> messages(10)
+        sparing.advance(0.5)
+    assert len(client.heard()) <= 101
+
+
+def test_so_has_who_names_so_many_messages_that_they_are_not_read(sparing: World) -> None:
+    client, broker = caught_up(sparing)
+    client >> redeliver(8, entry_ids=MANY_IDS)
+    broker << redeliver(8, entry_ids=MANY_IDS)
+    broker >> messages(100)
+    assert len(client.heard()) == 100, "another consumer's"
+    client >> redeliver(entry_ids=MANY_IDS)
+    broker << redeliver(entry_ids=MANY_IDS)
+    broker >> messages(500)
+    assert len(client.heard()) <= 10
+
+
+def test_so_has_who_gets_much_with_permits_that_never_run_out(sparing: World) -> None:
+    client, broker = caught_up(sparing)
+    for _ in range(20):
+        broker >> messages(100)
+    assert 400 <= len(client.heard()) <= 700
+
+
+def test_what_comes_after_a_seek_is_limited_from_the_first_message_on(sparing: World) -> None:
+    """However long the broker takes for it."""
+    client, broker = caught_up(sparing)
+    client >> seek()
+    broker.heard()
+    sparing.advance(2)
+    broker >> message(0)
+    assert len(client.heard()) == 1
+    broker >> [success(body(seek()).request_id), *messages(500)]
+    assert len(client.heard()) <= 1 + 10
 
 
 @pytest.mark.parametrize("frame", [active(), active(is_active=False), end_of_topic()])

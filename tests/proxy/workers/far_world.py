@@ -11,7 +11,7 @@ from proxy.observe.log_lines import Shown, as_they_are
 from proxy.sessions.leg import Leg
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.far_admission import FarAdmission, FarAdmittance
-from proxy.workers.letters import Bounds, Down, Enter, Left, Up
+from proxy.workers.letters import Accepted, Bounds, Down, Enter, Left, Up
 from tests.proxy.conversation import World
 
 _AS_BYTES = msgspec.msgpack.Encoder()
@@ -61,6 +61,8 @@ class FarWorld(World):
         for letter in letters:
             if isinstance(letter, Enter):
                 self.doorkeeper.asked(letter)
+            elif isinstance(letter, Accepted):
+                self.doorkeeper.accepted(letter)
             elif isinstance(letter, Left):
                 self.doorkeeper.left(letter)
 

@@ -14,7 +14,7 @@ from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counters import Counters
 from proxy.workers.desk import Desk
-from proxy.workers.letters import Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
+from proxy.workers.letters import Accepted, Admitted, Bounds, Counted, Enter, Left, NotAdmitted, Ready, Told
 from tests.proxy.wire import TOPIC
 
 WHOSE = (7, "10.0.0.1:99", "Pulsar-Java", "billing")
@@ -97,7 +97,7 @@ async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> 
     desk.channel.send = said.extend  # type: ignore[method-assign,assignment]  # to nobody
     assert desk.bounds() == Bounds(["max_connections", "max_producers_per_topic"])
     for number in (1, 2):
-        desk._heard(Enter(number, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", ""))
+        desk._heard(Enter(number, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
     await asyncio.sleep(0)
     refusal = "producers of one topic: at most 1 (admission.max_producers_per_topic)"
     assert said == [Admitted(1, has_places=True), NotAdmitted(2, What.PRODUCERS, refusal)]
@@ -109,7 +109,10 @@ async def test_a_worker_keeps_the_places_of_its_clients_until_it_has_ended() -> 
 
 async def test_who_leaves_has_no_place_any_more() -> None:
     office = Office()
-    office.desk._heard(Enter(1, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", ""))
+    office.desk._heard(Enter(1, [(What.PRODUCERS, TOPIC)], "192.0.2.7:1", "192.0.2.7", ""))
+    assert office.engine.admission.provisional == 1
+    office.desk._heard(Accepted(1))
+    assert (office.engine.admission.taken, office.engine.admission.provisional) == (1, 0)
     office.desk._heard(Left(1))
     assert office.engine.admission.taken == 0
 
