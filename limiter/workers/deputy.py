@@ -14,7 +14,6 @@ from limiter.stream import Answering, Entry, Stream
 from limiter.workers.account import Account
 from limiter.workers.letters import (
     Answer,
-    Asked,
     Batch,
     Closed,
     Confirmed,
@@ -29,7 +28,6 @@ from limiter.workers.letters import (
     Recalled,
     Rejected,
     Released,
-    Rewound,
     Verdict,
     Wired,
     Withdrawn,
@@ -104,7 +102,7 @@ class Deputy(Passage):
 
     def ask(self, stream: Stream, permits: int, *, is_granted: bool) -> None:
         """A consumer asks for permits, or has been given some as nothing limits it."""
-        self._mail.tell(Asked(self._accounts[stream].number, permits, is_granted))
+        self._mail.ask(self._accounts[stream].number, permits, is_granted=is_granted)
 
     def overdraw(self, stream: Stream, permits: int) -> None:
         """For a delivery the broker took so many more permits of a consumer than limits count of it."""
@@ -114,7 +112,7 @@ class Deputy(Passage):
         """A consumer's client had the broker asked to deliver again what it had delivered."""
         account = self._accounts.get(stream)
         if account is not None and self._tells_all:
-            self._mail.tell(Rewound(account.number))
+            self._mail.rewind(account.number)
 
     def forgo(self, stream: Stream) -> None:
         """A consumer wants no more permits, nor those that are on their way."""

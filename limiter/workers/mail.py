@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from limiter.workers.account import Account
-from limiter.workers.letters import Behind, Letter, Spent
+from limiter.workers.letters import Asked, Behind, Letter, Rewound, Spent
 from limiter.workers.purse import Purse
 
 
@@ -29,6 +29,9 @@ class Mail:
         self._alert = alert
         self._tells_all = tells_all
         self._letters: list[Letter] = []
+        self._asked: dict[tuple[int, bool], int] = {}
+        """Where a stream's last `Asked` is among the letters, if only such and `Rewound` stand behind it."""
+        self._rewound: set[int] = set()
         self._counted: dict[Account, None] = {}
         self._hasty: dict[Account, None] = {}
         self._low: dict[Purse, None] = {}
@@ -43,7 +46,38 @@ class Mail:
         """Say this, after all that was said."""
         if not self._letters:
             self._alert.soon()
+        if self._asked or self._rewound:
+            self._asked.clear()
+            self._rewound.clear()
         self._letters.append(letter)
+
+    def ask(self, stream: int, permits: int, *, is_granted: bool) -> None:
+        """Say that a consumer asks for permits: in one letter for all that it asks for in a turn of the loop.
+
+        A client sends a million FLOWs in a second for as many bytes as a letter has; the supervisor reads them all.
+        """
+        key = stream, is_granted
+        place = self._asked.get(key)
+        if place is None:
+            if not self._letters:
+                self._alert.soon()
+            self._asked[key] = len(self._letters)
+            self._letters.append(Asked(stream, permits, is_granted))
+            return
+        before = self._letters[place]
+        assert isinstance(before, Asked), "its place is that of such a letter"
+        self._letters[place] = Asked(stream, before.permits + permits, is_granted)
+
+    def rewind(self, stream: int) -> None:
+        """Say once in a turn that a consumer is to get again what it had, if nothing but such is said meanwhile."""
+        if stream in self._rewound:
+            return
+        if not self._letters:
+            self._alert.soon()
+        for is_granted in (False, True):
+            self._asked.pop((stream, is_granted), None)
+        self._rewound.add(stream)
+        self._letters.append(Rewound(stream))
 
     def give_back(self, letter: Spent) -> None:
         """Say it after all that passed of what was lent."""
@@ -99,4 +133,6 @@ class Mail:
                 self._letters.append(Spent(purse.number, *purse.take_used(), 0, 0, wants_more=True))
         self._low.clear()
         letters, self._letters = self._letters, []
+        self._asked.clear()
+        self._rewound.clear()
         return letters

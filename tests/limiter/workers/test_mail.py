@@ -2,7 +2,7 @@
 
 from limiter.stream import Entry
 from limiter.workers.account import Account
-from limiter.workers.letters import Behind, Closed, Passed, Spent
+from limiter.workers.letters import Asked, Behind, Closed, Passed, Rewound, Spent
 from limiter.workers.mail import Mail
 from limiter.workers.purse import Purse
 
@@ -95,3 +95,34 @@ def test_what_waits_without_a_ticket_is_told_until_nothing_does() -> None:
     mail.wait(one)
     mail.forget(one)
     assert not mail.has_counts
+
+
+def test_what_a_consumer_asks_for_in_one_turn_is_one_letter_however_often_it_asks() -> None:
+    """A client sends FLOW and REDELIVER as fast as it can write; the supervisor hears all workers."""
+    bell = Bell()
+    mail = Mail(bell, tells_all=True)
+    for number in range(1000):
+        mail.ask(number % 2, 5, is_granted=False)
+        mail.ask(0, 1, is_granted=True)
+        if number >= 500:
+            mail.rewind(0)
+    assert bell.rang == ["soon"]
+    assert mail.take() == [
+        Asked(0, 1255, is_granted=False),
+        Asked(0, 501, is_granted=True),
+        Asked(1, 2500, is_granted=False),
+        Rewound(0),
+        Asked(0, 499, is_granted=True),
+        Asked(0, 1245, is_granted=False),
+    ]
+    mail.ask(0, 1, is_granted=False)
+    mail.rewind(0)
+    assert mail.take() == [Asked(0, 1, is_granted=False), Rewound(0)]
+
+
+def test_it_asks_anew_behind_anything_else_that_is_told() -> None:
+    mail = Mail(Bell(), tells_all=True)
+    mail.ask(1, 5, is_granted=False)
+    mail.tell(Closed(2))
+    mail.ask(1, 6, is_granted=False)
+    assert mail.take() == [Asked(1, 5, is_granted=False), Closed(2), Asked(1, 6, is_granted=False)]
