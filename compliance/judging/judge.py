@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from compliance.clock import rfc3339
+from compliance.figures.levels import LEVELS
 from compliance.figures.scopes import scoped
 from compliance.judging.account import (
     BUCKETS,
@@ -265,7 +266,9 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
 
 
 _OF_ALL = ("proxy", "tenant", "namespace")
-"""Levels whose limits hold all that bear their names."""
+"""Levels whose limits hold all deliveries that bear their names; a consumer may be spared narrower ones."""
+_OF_ALL_PUBLISHED = tuple(level for level in LEVELS if level != "exempt")
+"""Levels whose limits hold all that is published under their names."""
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
@@ -278,7 +281,9 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
     """
     told = F.split("limit_levels", " ")
     said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
-    without = scoped(said, _OF_ALL).where(~F.array_contains(told, F.col("level")))
+    is_publish = F.col("direction") == "publish"
+    named = scoped(said.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(said.where(~is_publish), _OF_ALL))
+    without = named.where(~F.array_contains(told, F.col("level")))
     streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
     is_in_force = (F.col("mode") != "observe") & (
         F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()

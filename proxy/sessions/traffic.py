@@ -173,19 +173,18 @@ class Traffic:
         """
         if not self._client.is_throttled():
             return False
-        self._insert_pong(self.to_broker.outlet)
+        if not self.to_broker.outlet.waiting:
+            self._counters.keep_alives += 1
+            self.to_broker.outlet.insert(_PONG)
         return True
 
     # ---- signs of life
 
     def _send_pongs(self) -> None:
+        self._counters.keep_alives += 1
         for relay in (self.to_client, self.to_broker):
-            self._insert_pong(relay.outlet)
-
-    def _insert_pong(self, outlet: Outlet) -> None:
-        if not outlet.waiting:
-            self._counters.keep_alives += 1
-            outlet.insert(_PONG)
+            if not relay.outlet.waiting:
+                relay.outlet.insert(_PONG)
 
     def _look_for_client(self) -> None:
         """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""
