@@ -32,6 +32,9 @@ def request_id_of(envelope: BaseCommand) -> int | None:
     """The id of the request inside, None where the command is no request."""
     if envelope.type not in _REQUESTS:
         return None
+    for known in ("watch_topic_list", "watch_topic_list_close"):
+        if envelope.HasField(known):
+            return int(getattr(envelope, known).request_id)
     body = _unknown_field(envelope, envelope.type)
     if body is None:
         return None
