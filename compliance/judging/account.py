@@ -712,11 +712,9 @@ class Account:
             )
             is_settled = self._before and not self._notes.changes_between(self._before.seq, lines[-1].seq)
             for unit, said in enumerate(one.said):
-                if said is None or not is_settled or any(_is_as_said(line, unit, said) for line in lines):
-                    continue
-                own = _in_force(lines[0], unit)[0]
-                text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
-                self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
+                if said is not None and is_settled and all(_in_force(line, unit)[0] is None for line in lines):
+                    text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line none"
+                    self._doubt("value", text, (one, *lines))
 
     def _as_entries(
         self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
@@ -1090,12 +1088,6 @@ class Account:
 
 def _in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
     return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])
-
-
-def _is_as_said(line: Line, unit: int, said: float) -> bool:
-    """Whether a line has the value that its streams name; one that follows a publish rate has others meanwhile."""
-    own = _in_force(line, unit)[0]
-    return own is not None and (line.published[unit] is not None or abs(own - said) <= _ROUNDING * said)
 
 
 def _lost_s(line: Line, bucket: int, held: _Held) -> float:

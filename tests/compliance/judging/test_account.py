@@ -464,13 +464,3 @@ def test_a_debt_that_was_made_while_a_limit_was_only_observed_stays_in_seconds_u
         log.second += 1
     found = judged(log)
     assert (deficit_s(found) < 0, doubts(found)) == (True, set())
-
-
-@pytest.mark.parametrize(("said", "is_doubted"), [(100.0, True), (110.0, False), (None, False)])
-def test_another_value_by_the_streams_own_lines_is_a_doubt(said, is_doubted):
-    log = PlantedLog()
-    for _ in range(5):
-        log.interval(110, limit_messages=said)
-        log.limit(110, rate=110.0)
-        log.second += 1
-    assert ("value" in doubts(verdicts(log.lines)["publish", "topic", TOPIC])) == is_doubted
