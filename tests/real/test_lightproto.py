@@ -225,6 +225,8 @@ def _any_fields(random: Random, kind: int) -> FieldList:
     if kind in _NAME_OF and kind not in c.FUTURE:
         fields = fields_of(random, _NAME_OF[kind])
         return [(n, v.encode(errors="surrogateescape") if isinstance(v, str) else v) for n, v in fields]
+    if kind == BaseCommand.WATCH_TOPIC_LIST:
+        return [(1, random.choice((1, 2**64 - 1))), (2, random.choice((0, 7))), (3, b"t/n"), (4, b".*")]
     values = (1, 2, 2**64 - 1, "text", [(1, 1), (2, 1)])
     return [(number, random.choice(values)) for number in range(1, random.randrange(2, 7))]
 
