@@ -202,13 +202,19 @@ class Limiter:
     def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
         """From now on somebody waits, until he is served: what that takes beyond a late timer is told as idle time.
 
+        Where a bucket has no room for a token no timer helps: who was told to go is late to say that he has left.
+
         Args:
             now: Monotonic nanoseconds.
             is_due: Whose turn it is has tokens already, and waits for other turns: no timer has to ring.
             is_reserved: The first that waits leaves its tokens to a stream that waits elsewhere; nor here.
         """
         self._is_reserved = is_reserved
-        self._idle_from = now + self.wait_ns(now) + (0 if is_due or is_reserved else SMALLEST_BURST_NS)
+        longest, has_room = 0, True
+        for bucket in (*self._counting, *self._weighing):
+            longest = max(longest, bucket.loses_in_ns(now))
+            has_room = has_room and bucket.has_room
+        self._idle_from = now + longest + (SMALLEST_BURST_NS if has_room and not (is_due or is_reserved) else 0)
 
     def count_idle(self, now: int) -> None:
         """Note for how long somebody has waited up to now although each bucket had a token."""

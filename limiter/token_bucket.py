@@ -157,6 +157,19 @@ class TokenBucket:
         missing = wanted - self._earn(now)
         return max(0, -(-missing // self._per_ns))
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a token would find room."""
+        return self._capacity >= self._per_token
+
+    def loses_in_ns(self, now: int) -> int:
+        """Nanoseconds until a token is there, or until what it earns is lost, as there is no room for a token.
+
+        There is none while what is lent, or told to go and not known to have left, fills the bucket.
+        """
+        wanted = min(self._per_token, self._capacity)
+        return max(0, -((self._earn(now) - wanted) // self._per_ns))
+
     def change(self, rate: Rate, now: int) -> None:
         """Go on at another rate, with neither amnesty nor a free burst.
 

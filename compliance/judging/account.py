@@ -778,7 +778,7 @@ class Account:
             if told is None or now is None:
                 return False
             taken = line.passed[bucket % 2] - unforeseen[bucket] + line.lost[bucket] + line.overflow[bucket]
-            tolerance = 0.01 + 1e-8 * (rate + taken) + CLOCK_RESOLUTION_S * rate
+            tolerance = 0.01 + 1e-8 * (rate + taken) + CONTIGUOUS_S * rate
             if abs(told + rate * (gap_s + line.duration_s) - taken - now) > tolerance:
                 return False
         return True
@@ -1041,8 +1041,7 @@ class Account:
         held.least = held.most = told
         if before is not None:
             expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
-            tolerance = 0.01 + 1e-8 * (held.rate + taken + line.overflow[bucket])
-            tolerance += CLOCK_RESOLUTION_S * held.rate if held.gap_s else 0.0
+            tolerance = 0.01 + 1e-8 * (held.rate + taken + line.overflow[bucket]) + CONTIGUOUS_S * held.rate
             missing = expected - told
         else:
             tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
