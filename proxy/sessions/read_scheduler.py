@@ -14,6 +14,7 @@ The epoll gives those that became readable first, so no connection of the addres
 import asyncio
 import select
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -23,12 +24,12 @@ from proxy.observe.counters import Counters
 
 MANY: Final = 32
 """Connections of one address up to which it is not looked after: they cannot make a turn long."""
-SLICE_NS: Final = 200_000
+SLICE_NS: Final = 100_000
 """Nanoseconds of a turn that the crowded addresses get together while they are read in turns. What is sent for them at
-the end of the turn comes on top, about as much again."""
+the end of the turn comes on top, about as much again; and so does the slice of sessions whose broker is there."""
 CALM_S: Final = 1.0
 """Seconds without an overrun after which an address is read by the loop itself again."""
-_FIRST_BATCH: Final = 16
+_FIRST_BATCH: Final = 8
 _LARGEST_BATCH: Final = 512
 _READABLE_ONCE: Final = getattr(select, "EPOLLIN", 0) | getattr(select, "EPOLLONESHOT", 0)
 
@@ -81,6 +82,8 @@ class AddressGroup:
         """Those that it was to read when the slice was used up: the next turn's first."""
         self._batch = _FIRST_BATCH
         self._is_busy = False
+        self._connected: deque[Callable[[], None]] = deque()
+        """What sessions do whose broker is there; never more than there are sessions."""
 
     def join(self, reader: Reader) -> None:
         """A connection begins; the loop reads it."""
@@ -132,6 +135,28 @@ class AddressGroup:
         if reader.may_be_read():
             self._await(reader)
         return True
+
+    @property
+    def is_in_turns(self) -> bool:
+        """Whether the address is read in turns."""
+        return self._epoll is not None
+
+    def go_on_later(self, go_on: Callable[[], None]) -> None:
+        """A session of the address has its broker: it goes on in its turn, as many in one as fit into the slice."""
+        if not self._connected:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._connected.append(go_on)
+
+    def _go_on(self) -> None:
+        over = self.clock() + self._scheduler.slice_ns
+        try:
+            while self._connected:
+                self._connected.popleft()()
+                if self._epoll is not None and self.clock() >= over:
+                    break
+        finally:  # whatever is wrong with one, the others go on
+            if self._connected:
+                asyncio.get_running_loop().call_soon(self._go_on)
 
     def _count(self) -> None:
         self.is_crowded = self._epoll is not None or len(self._readers) > 2 * MANY

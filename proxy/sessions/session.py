@@ -90,7 +90,11 @@ class Session:
         """A leg is connected."""
         if leg is self.broker:
             leg.join(self.client.group)
-            self._start_relaying()
+            group = self.client.group
+            if group is not None and group.is_in_turns and self.state is _DIALLING:
+                group.go_on_later(self._turn_came)
+            else:
+                self._start_relaying()
         elif self.state is _ENDING:
             leg.close(0)
         else:
@@ -104,6 +108,8 @@ class Session:
     def arrived(self, leg: Leg, chunk: bytes) -> None:
         """Bytes were read, and the leg has no relay: none yet, or none any more."""
         try:
+            if leg is self.broker:
+                self._turn_came()
             if self.state is _RELAYING:
                 self._hear_first(leg, chunk)
             elif self._turned_away is not None:
@@ -270,6 +276,11 @@ class Session:
         rest, self._greeting = bytes(self._greeting), bytearray()
         self._keep_greeting()
         return rest
+
+    def _turn_came(self) -> None:
+        """The session goes on, unless it has ended, or a broker that spoke first has made it go on."""
+        if self.state is _DIALLING:
+            self._start_relaying()
 
     def _start_relaying(self) -> None:
         if self.state is not _DIALLING:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -223,6 +224,26 @@ def test_who_comes_while_the_others_are_read_in_turns_is_read_in_turns_and_who_g
     _all_say(*crowd, new)
     world.close(crowd[::2])
     assert sorted(_read([*world.order, *world.turns(200)])) == sorted(["cnew", *(line.name for line in crowd[1::2])])
+
+
+def test_sessions_whose_brokers_come_at_once_go_on_as_many_in_a_turn_as_fit_into_the_slice(world: World) -> None:
+    crowd, _ = world.crowd(), world.line("n", "10.0.0.1")
+    _all_say(*crowd)
+    world.turns(200)
+
+    def go_on(number: int) -> None:
+        world.clock.now += COST
+        world.order.append(f"s{number}")
+        if number == 5:
+            raise ValueError("the others go on nevertheless")
+
+    world.loop.set_exception_handler(lambda _loop, context: world.order.append(str(context["exception"])))
+    for number in range(50):
+        world.loop.call_soon(crowd[0].group.go_on_later, partial(go_on, number))
+    order = world.turns(10)
+    assert _largest_turn(order, "s") <= 10
+    assert [name for name in order if name.startswith("s")] == [f"s{number}" for number in range(50)]
+    assert "the others go on nevertheless" in order
 
 
 def test_when_all_of_them_have_gone_nothing_is_left(world: World) -> None:

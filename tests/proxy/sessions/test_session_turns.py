@@ -1,12 +1,13 @@
 """Nobody keeps the loop to himself: work is done in turns, and what is held of who has left is given back."""
 
+import select
 from collections.abc import Callable
 
 from protocol.scanner import MOST_PIECES
 from proxy.sessions.keepalive import LOOK_S, SELDOM_S
 from proxy.sessions.throttle import Cause
-from tests.proxy.conversation import NOTHING, World, consumer, publisher
-from tests.proxy.wire import PING, PONG, flow, message, producer, producer_success, send, sends
+from tests.proxy.conversation import NOTHING, Broker, Peer, World, consumer, publisher
+from tests.proxy.wire import PING, PONG, connect, connected, flow, message, producer, producer_success, send, sends
 
 Make = Callable[..., World]
 
@@ -155,3 +156,51 @@ def test_a_send_that_claims_too_many_messages_closes_its_connection_and_names_th
     client >> send(1, messages=1001)
     assert broker.is_gone
     assert +world.counters.frame_errors == {"client too_many_messages": 1}
+
+
+def accepted_in_turns(world: World, then: Callable[[], None]) -> tuple[Peer, Broker]:
+    """A client whose broker is there while its address is read in turns; `then` comes before its own turn does."""
+    world.broker_answers = False
+    client = world.client()
+    client >> connect()
+    group = world.sessions[-1].client.group
+    assert group is not None
+
+    def accept() -> None:
+        with select.epoll() as group._epoll:
+            world.dials[-1].accept()
+        group._epoll = None
+        group._descriptors.clear()
+        assert world.dialled().transport.written == b""
+        then()
+
+    world.loop.run(accept)
+    return client, world.dialled()
+
+
+def test_sessions_of_a_crowded_address_go_on_when_their_turn_comes(world: World) -> None:
+    client, broker = accepted_in_turns(world, lambda: None)
+    broker << connect()
+    broker >> connected()
+    client << connected()
+    client >> producer()
+    broker << producer()
+
+
+def test_a_session_whose_broker_speaks_before_its_turn_goes_on_then(world: World) -> None:
+    client, broker = accepted_in_turns(world, lambda: world.dialled().transport.receive(connected()))
+    broker << connect()
+    client << connected()
+    client >> producer()
+    broker << producer()
+
+
+def test_a_session_that_ends_before_its_turn_leaves_nothing(world: World) -> None:
+    _, broker = accepted_in_turns(world, lambda: world._clients[-1].transport.break_off(None))
+    broker << NOTHING
+    assert broker.is_gone
+
+
+def test_a_session_whose_broker_is_gone_before_its_turn_is_over(world: World) -> None:
+    client, _ = accepted_in_turns(world, lambda: world.dialled().transport.break_off(ConnectionResetError()))
+    assert client.is_gone
