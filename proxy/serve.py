@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -204,6 +205,28 @@ def _files_of(config: Config) -> list[Path]:
     access = config.admin_access
     tls = [access.tls.certificate, access.tls.key, access.tls.client_ca] if access.tls else []
     return [file for file in (access.tokens, *tls) if file is not None]
+
+
+def check_files(config: Config) -> None:
+    """Read the files that `Proxy` reads, and look at what it would open, without opening or making anything.
+
+    Raises:
+        ConfigError: If a token file, certificate or key cannot be used.
+        StartError: If the policy store or the access log's folder cannot be used.
+    """
+    Authenticator(config.admin_access, RejectionLog(Counters().admin_refused, time.monotonic_ns), config.admin)
+    store, folder = config.policies.store, config.access_log.dir
+    if store is not None and os.path.lexists(store) and not store.is_file():
+        raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")
+    if store is not None and not os.access(store if store.exists() else store.parent, os.W_OK):
+        raise StartError(f"policies.store: {store}: cannot be written by this user, or its folder is not there")
+    if folder is None:
+        return
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise StartError(f"access_log.dir: {folder}: {there} is not a folder")
+    if not os.access(there, os.W_OK):
+        raise StartError(f"access_log.dir: {folder}: {there} cannot be written by this user")
 
 
 def _file_policies(config: Config) -> FilePolicies:

@@ -47,7 +47,7 @@ _READY_S = 30.0
 _PATIENCE_S = 5.0
 _PACE_S = 0.005
 _LOOK_S = 0.25
-_TOPIC = "persistent://honest/neighbour/orders"
+TOPIC = "persistent://honest/neighbour/orders"
 
 
 class Neighbour:
@@ -100,7 +100,7 @@ class Neighbour:
 
     def _lookup(self) -> None:
         self._number += 1
-        asked = encode(CommandLookupTopic(topic=_TOPIC, request_id=self._number + 10))
+        asked = encode(CommandLookupTopic(topic=TOPIC, request_id=self._number + 10))
         found = self._ask(asked, BaseCommand.LOOKUP_RESPONSE).lookup_response
         if found.response != CommandLookupTopicResponse.Connect:
             raise ConnectionRefusedError(found.message)
@@ -118,7 +118,7 @@ class Neighbour:
             greeting = encode(CommandConnect(client_version="neighbour", protocol_version=20))
             self._connection.sendall(greeting)
             self._await(self._answers, BaseCommand.CONNECTED)
-            self._connection.sendall(encode(CommandProducer(topic=_TOPIC, producer_id=1, request_id=1)))
+            self._connection.sendall(encode(CommandProducer(topic=TOPIC, producer_id=1, request_id=1)))
             self._await(self._answers, BaseCommand.PRODUCER_SUCCESS)
         self._connection.sendall(frame)
         return self._await(self._answers, wanted)

@@ -35,6 +35,10 @@ LogDir = Annotated[
 Show = Annotated[
     bool, typer.Option("--show", help="Print every value that is given, and where: by the file, a variable, a flag.")
 ]
+ValuesOnly = Annotated[
+    bool,
+    typer.Option("--values-only", help="Do not look at the files that the configuration names: they are elsewhere."),
+]
 ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="The same, with the defaults of all others.")]
 
 
@@ -71,16 +75,22 @@ def check(  # noqa: PLR0913 - one for each option
     *,
     show: Show = False,
     show_defaults: ShowDefaults = False,
+    values_only: ValuesOnly = False,
 ) -> None:
     """Check what `sluice serve` would run with, given the same: every error at once, each with its remedy."""
     from proxy.config.model import ConfigError, load
     from proxy.config.showing import shown
+    from proxy.serve import StartError, check_files
 
     flags = {"listen": listen, "broker": broker, "admin": admin, "access_log": access_log}
     try:
         loaded = load(config, flags, os.environ)
+        if not values_only:
+            check_files(loaded.config)
     except ConfigError as error:
         _fail(error.problems)
+    except StartError as error:
+        _fail([str(error)])
     if show or show_defaults:
         typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
     else:

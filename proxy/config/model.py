@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
@@ -140,6 +140,15 @@ class Config(_Section):
     @classmethod
     def _no_twins(cls, value: tuple[Block, ...]) -> tuple[Block, ...]:
         return each_once(value)
+
+    @field_validator("admin", "metrics")
+    @classmethod
+    def _apart(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Each listens by itself; of port 0 the system makes different ones."""
+        for other in ("listen", "admin"):
+            if value is not None and value == info.data.get(other) and not value.endswith(":0"):
+                raise ValueError(f"{other} listens on {value} already: give this one a port of its own")
+        return value
 
     @field_validator("broker")
     @classmethod

@@ -1,5 +1,6 @@
 """`sluice serve` and `sluice check`: what they say and how they end."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 import proxy.running
-from proxy.config.model import Config
-from proxy.serve import StartError
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.serve import Proxy, Source, StartError
 from sluice.cli import app
 from tests.proxy.odd_files import ODD
 
@@ -86,6 +87,50 @@ def test_check_says_that_a_good_file_is_fine(tmp_path: Path) -> None:
     path.write_text("limits: {namespaces: {a/b: {publish: {messages: 300, bytes: 1MB}}}}\n")
     result = runner.invoke(app, ["check", "--config", str(path)])
     assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ("admin_access: {tokens: FIFO}", "admin_access.tokens"),
+        ("admin_access: {tokens: NONE}", "admin_access.tokens"),
+        ("policies: {store: FOLDER}", "policies.store"),
+        ("policies: {store: FIFO}", "policies.store"),
+        ("policies: {store: NONE/policies.db}", "policies.store"),
+        ("access_log: {dir: FILE}", "access_log.dir"),
+        ("access_log: {dir: FILE/log}", "access_log.dir"),
+    ],
+)
+def test_check_refuses_files_that_serve_would_refuse_unless_they_are_elsewhere(
+    tmp_path: Path, section: str, key: str
+) -> None:
+    os.mkfifo(tmp_path / "FIFO")
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FILE").touch()
+    for name in ("FIFO", "FOLDER", "FILE", "NONE"):
+        section = section.replace(name, str(tmp_path / name))
+    path = tmp_path / "sluice.yaml"
+    path.write_text(section + "\n")
+    result = runner.invoke(app, ["check", "--config", str(path)])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert key in result.stderr
+    with pytest.raises((ConfigError, StartError), match=key):
+        Proxy(Source(path, lambda: load_config(path, {})))
+    assert runner.invoke(app, ["check", "--config", str(path), "--values-only"]).exit_code == 0
+
+
+def test_check_makes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"policies: {{store: {tmp_path}/policies.db}}\naccess_log: {{dir: {tmp_path}/a/b}}\n")
+    assert runner.invoke(app, ["check", "--config", str(path)]).exit_code == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["sluice.yaml"]
+
+
+def test_addresses_that_are_the_same_are_refused() -> None:
+    refused = runner.invoke(app, ["check", "--listen", "127.0.0.1:7000", "--admin", "127.0.0.1:7000"])
+    assert refused.exit_code == 1
+    assert "listen listens on 127.0.0.1:7000 already" in refused.stderr
+    assert runner.invoke(app, ["check", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).exit_code == 0
 
 
 def test_check_needs_no_file_and_looks_at_flags_as_serve_does() -> None:
