@@ -30,7 +30,7 @@ from proxy.config.sources import (
     read_environment,
     why_not_yaml,
 )
-from proxy.config.values import HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
+from proxy.config.values import AdminAddress, HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
 from proxy.files import MOST_CONFIG, read_file
 
 
@@ -96,8 +96,8 @@ class Config(_Section):
         "[Sharing cores](operating.md#sharing-cores)",
     )
     broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
-    admin: ListenAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
-    metrics: ListenAddress | None = Field(
+    admin: AdminAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
+    metrics: AdminAddress | None = Field(
         None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
     )
     proxy_id: ProxyId = Field(

@@ -24,6 +24,7 @@ from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.config.model import Config
 from proxy.config.sources import parse_yaml, section_of
 from proxy.config.values import (
+    AdminAddress,
     HostPort,
     ListenAddress,
     Name,
@@ -44,6 +45,7 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     read_count_rate: ("rate", "500/s"),
     ip_network: ("network", "10.0.0.0/8"),
     "ListenAddress": ("HOST:PORT", "0.0.0.0:9100"),
+    "AdminAddress": ("HOST:PORT", "0.0.0.0:9100"),
     "HostPort": ("HOST:PORT", "broker-1:6650"),
     "TenantName": ("tenant", "acme"),
     "NamespaceName": ("tenant/namespace", "acme/shop"),
@@ -84,6 +86,7 @@ _NAMED = {
     typing.get_args(alias)[1].func: name
     for name, alias in {
         "ListenAddress": ListenAddress,
+        "AdminAddress": AdminAddress,
         "HostPort": HostPort,
         "TenantName": TenantName,
         "NamespaceName": NamespaceName,

@@ -42,6 +42,10 @@ _AS_SIZE = "write bytes as 4096, 64KB, 10MB, 1GiB"
 _AS_SPAN = "write a duration as 500ms, 1s, 5min, 2h"
 _AS_RATE = "write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s"
 _AS_COUNT_RATE = "write a rate of what is counted as 500, 500/s, 30/min, 5/30s"
+_OTHER_SCHEMES = {
+    "pulsar+ssl": "Sluice speaks no TLS with Pulsar's clients and brokers yet; write HOST:PORT for plain text",
+    "https": "write HOST:PORT; admin_access.tls makes it HTTPS",
+}
 _NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
 """So short that it is never infinite as a float, nor too long for Python to read as an int."""
 _AMOUNT = re.compile(_NUMBER)
@@ -143,14 +147,28 @@ def read_count_rate(value: Any) -> tuple[int, int]:
 
 
 def _address(value: Any) -> str:
-    if split_address(str(_short(value, _LONGEST_ADDRESS)))[1] == 0:
+    if _port(value, "pulsar") == 0:
         raise ValueError(f"{value!r} has port 0, where nothing can be reached")
     return str(value)
 
 
 def _listen_address(value: Any) -> str:
-    split_address(str(_short(value, _LONGEST_ADDRESS)))
+    _port(value, "pulsar")
     return str(value)
+
+
+def _admin_address(value: Any) -> str:
+    _port(value, "http")
+    return str(value)
+
+
+def _port(value: Any, scheme: str) -> int:
+    """The port of an address of this scheme, which may be left out; any other would be served as this one."""
+    text = str(_short(value, _LONGEST_ADDRESS))
+    said, divided, _ = text.partition("://")
+    if divided and said != scheme:
+        raise ValueError(_OTHER_SCHEMES.get(said) or f"{said}:// is not served here; write HOST:PORT")
+    return split_address(text)[1]
 
 
 def _host_name(value: Any) -> str:
@@ -181,6 +199,7 @@ CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate), _o
 HostName = Annotated[str, BeforeValidator(_host_name)]
 HostPort = Annotated[str, BeforeValidator(_address)]
 ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
+AdminAddress = Annotated[str, BeforeValidator(_admin_address)]
 
 
 def _whole_topic(name: Any) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.config.sources import cut, parse_yaml, why_not_yaml
@@ -19,6 +19,7 @@ def test_a_key_stands_once_at_every_depth() -> None:
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.dates()
 
 
+@settings(deadline=None)  # the first example waits for the machine
 @given(st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20))
 def test_what_can_be_written_is_read_back(value: Any) -> None:
     text = yaml.safe_dump(value)
