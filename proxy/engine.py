@@ -13,13 +13,13 @@ from limiter.observed import Observer
 from limiter.policies import Policies
 from limiter.registry import Registry
 from proxy.admission import Admission
+from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.sessions.admittance import Admittance, NearAdmittance
-from proxy.sessions.engine import Engine
-from proxy.sessions.holdings import ENTRY_OVERHEAD
-from proxy.sessions.leg import Leg
+from proxy.session.admission import LocalAdmission, SessionAdmission
+from proxy.session.engine import Engine
+from proxy.session.transport import PeerTransport
 
 
 class LimiterTimers:
@@ -98,9 +98,9 @@ class NearEngine(Engine):
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
 
-    def admittance(self, connection: Connection, client: Leg) -> Admittance:  # noqa: ARG002 - a worker's needs it
+    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
         """What a session asks whether its client, its lookups and its streams may come in."""
-        return NearAdmittance(self.admission, connection, self.rejects)
+        return LocalAdmission(self.admission, connection, self.rejects)
 
     def _kept(self, address: str, more: int) -> None:
         self.kept(address, more)

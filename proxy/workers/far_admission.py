@@ -17,9 +17,8 @@ from protocol.topic_name import TopicName
 from proxy.admission import OF_CONNECTIONS, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
-from proxy.sessions.admittance import Admittance, UndecidedError
-from proxy.sessions.leg import Leg
-from proxy.sessions.throttle import Cause
+from proxy.session.admission import SessionAdmission, UndecidedError
+from proxy.session.transport import Cause, PeerTransport
 from proxy.workers.letters import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
 
 Decision = Admitted | NotAdmitted
@@ -97,7 +96,7 @@ class _FarPlace(Place):
         self._far.leave(self._number)
 
 
-class FarAdmittance(Admittance):
+class FarAdmittance(SessionAdmission):
     """Asks for one session, and keeps what it has to give back.
 
     Args:
@@ -109,7 +108,7 @@ class FarAdmittance(Admittance):
 
     __slots__ = ("_answer", "_client", "_far", "_open")
 
-    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: Leg) -> None:
+    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: PeerTransport) -> None:
         super().__init__(connection, rejects)
         self._far = far
         self._client = client

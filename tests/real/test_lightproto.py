@@ -19,8 +19,8 @@ from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError
-from proxy.sessions.client_commands import ClientCommands
-from proxy.sessions.streams import Opening, Streams
+from proxy.session.commands import ClientCommands
+from proxy.session.streams import Opening, Streams
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
 from tests.proxy.identity.forms import FORMS, hidden

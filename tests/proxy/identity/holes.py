@@ -13,9 +13,8 @@ import pytest
 from limiter.stream import Stream, StreamName
 from protocol.commands import encode
 from protocol.topic_name import TopicName
-from proxy.sessions.given_up import GivenUp
-from proxy.sessions.requests import Requests
-from proxy.sessions.streams import Streams
+from proxy.session.responses import Requests
+from proxy.session.streams import GivenUp, Streams
 from tests.proxy.identity.adversary import FREE, HELD, Said
 from tests.proxy.identity.duel import Step
 

@@ -14,7 +14,7 @@ from limiter.rates import Limit, rate
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from proxy.observe.intervals import HEARTBEAT_S, SLICE
-from proxy.sessions.unsent import LOOK_S
+from proxy.session.transport import LOOK_S
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import NO_REQUEST, TOPIC, producer, send, sends
 
