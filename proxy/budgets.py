@@ -94,7 +94,7 @@ class Claim:
 
     Args:
         pool: Of which it is a part.
-        address: As whom its client is counted (`limiter.networks.counted_as`).
+        address: As whom its client is counted (`limiter.levels.counted_as`).
     """
 
     __slots__ = ("_address", "_is_over", "_pool", "held")

@@ -2,16 +2,16 @@
 
 A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients take
 that, whatever its code, for a broken connection and come again after 0.1 s, 0.2 s, 0.4 s … until their operation times
-out; so they are in as soon as there is room. A blocked client is kept and answered instead (`turned_away.py`), but what
+out; so they are in as soon as there is room. A blocked client is kept and answered instead (`blocking.py`), but what
 keeps the connections that are too many does not bound them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from limiter.admissions import Place
-from limiter.networks import counted_as
-from limiter.stream import Stream
+from limiter.admission import Slot
+from limiter.levels import counted_as
+from limiter.limiter import Stream
 from protocol.pulsar_pb2 import (
     ConsumerBusy,
     NotAllowedError,
@@ -76,7 +76,7 @@ class SessionAdmission:
     def __init__(self, connection: Connection, rejects: Rejects) -> None:
         self._connection = connection
         self._rejects = rejects
-        self._places: dict[Stream | None, tuple[Place, ...]] = {}
+        self._places: dict[Stream | None, tuple[Slot, ...]] = {}
         """By stream; None for the connection itself."""
 
     def connect(self, refuse: Callable[[SessionEnd], None]) -> None:
@@ -158,7 +158,7 @@ class SessionAdmission:
         """The bounds of connections that are in force."""
         raise NotImplementedError
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
         """Ask whoever counts; see `Admission.admit`."""
         raise NotImplementedError
 
@@ -182,7 +182,7 @@ class LocalAdmission(SessionAdmission):
         super().__init__(connection, rejects)
         self._admission = admission
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
         return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
 
     def _of_connections(self) -> tuple[What, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from protocol.commands import body_of, encode, split
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from google.protobuf.message import Message
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 from protocol.commands import MOST_READ as LARGEST_READ
 from protocol.commands import encode, read, read_known
 from protocol.errors import FrameTooLarge, ProtocolError

@@ -16,17 +16,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from limiter.passage import Passage
+from limiter.limiter import Entry, RateLimiter, Stream, refusal_of, rejecting
 from limiter.permits import Permits
-from limiter.stream import Entry, Stream
-from limiter.turns import refusal_of, rejecting
 from protocol.commands import command_in, encode, read
 from protocol.errors import ProtocolError
 from protocol.flow import MOST_PERMITS, flow_frame, read_flow
 from protocol.kinds import HEAD, MESSAGE, SEND
-from protocol.pieces import TAIL, Piece, Tally
 from protocol.pulsar_pb2 import BaseCommand
-from protocol.scanner import FrameScanner
+from protocol.scanner import TAIL, FrameScanner, Piece, Tally
 from protocol.walk import read_command
 from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim, Share
 from proxy.observe.counters import Counters
@@ -343,7 +340,7 @@ class DataPath(Receiver):
         source: Throttled,
         writer: FrameWriter,
         memory: HeldMemory,
-        gate: Passage,
+        gate: RateLimiter,
         handle: CommandHandler,
         counters: Counters,
         clock: Callable[[], int],

@@ -11,8 +11,7 @@ from typing import Protocol
 from mypy_extensions import mypyc_attr
 
 from limiter.levels import Client, Topic
-from limiter.passage import Passage
-from limiter.stream import Answering, Entry, Stream
+from limiter.limiter import Answering, Entry, RateLimiter, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
 from proxy.brokers.targets import Targets, split_address
 from proxy.budgets import Claim, Pool, SharedBudget
@@ -65,7 +64,7 @@ class Engine:
         registry: Told of their streams.
     """
 
-    gate: Passage
+    gate: RateLimiter
     registry: Enrolment
 
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:

@@ -45,7 +45,7 @@ class AddressGroup:
 
     Args:
         scheduler: Knows the other addresses.
-        address: As which clients are counted (`limiter.networks.counted_as`).
+        address: As which clients are counted (`limiter.levels.counted_as`).
 
     Attributes:
         is_crowded: Whether the time that reading takes is measured, with `begin` before and `end` after each read.

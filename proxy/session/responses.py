@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 from protocol.commands import body_of, decode, encode
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (

@@ -21,8 +21,8 @@ from functools import partial
 from google.protobuf.message import Message
 
 from limiter.levels import Client
+from limiter.limiter import Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND
-from limiter.stream import Stream, StreamName
 from protocol.commands import encode, text
 from protocol.errors import ProtocolError
 from protocol.limits import MOST_NAME_BYTES
@@ -101,7 +101,7 @@ class GivenUp:
 MOST_STREAMS = 65_536
 """Producers and consumers of one connection."""
 STREAM_MEMORY = 3 * 1024
-"""Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/limiters.py`)."""
+"""Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/registry.py`)."""
 _COPIES = 4
 """Times that a name is kept: as the stream's, in what finds it, and in what is to be told of it."""
 BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from limiter.levels import Client, Topic
-from limiter.stream import Answering, Entry, Stream
+from limiter.limiter import Answering, Entry, Stream
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config

@@ -11,7 +11,7 @@ clients send. Nothing is asked where no bound is in force.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.admissions import Place
+from limiter.admission import Slot
 from limiter.workers.letters import Letter
 from protocol.topic_name import TopicName
 from proxy.admission import OF_CONNECTIONS, Asked, NotAdmittedError, What
@@ -72,7 +72,7 @@ class FarAdmission:
         self._tell(Left(number))
 
 
-class _FarPlace(Place):
+class _FarPlace(Slot):
     """What the supervisor counts, of all bounds together.
 
     Args:
@@ -132,7 +132,7 @@ class FarAdmittance(SessionAdmission):
             self._far.leave(number)
         self._open.clear()
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
         wanted = tuple(asked)
         if self._answer is not None and self._answer[0] == wanted:
             decision, self._answer = self._answer[1], None
@@ -153,7 +153,7 @@ class FarAdmittance(SessionAdmission):
     def _pause(self) -> None:
         self._client.throttle(Cause.ADMISSION)
 
-    def _obey(self, decision: Decision) -> tuple[Place, ...]:
+    def _obey(self, decision: Decision) -> tuple[Slot, ...]:
         if isinstance(decision, NotAdmitted):
             raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
         return (_FarPlace(self._far, decision.number),) if decision.has_places else ()

@@ -4,12 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from limiter.gate import Gate
-from limiter.journal import Journal
-from limiter.limiter import Limiter, Scope
+from limiter.activity import ActivitySet
+from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.rates import Limit, rate
-from limiter.stream import Stream, StreamName
-from limiter.testing import ManualClock
+from limiter.scheduler import Scheduler
 from protocol.frames import FrameCutter
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand
@@ -17,6 +15,7 @@ from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
 from proxy.session.transport import Bytes, Cause, ReadBuffer, Throttled
+from tests.manual_clock import ManualClock
 from tests.proxy.wire import body
 from tests.proxy.written import Written
 
@@ -105,7 +104,7 @@ class RelayRig:
         """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
-        self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
+        self.gate = Scheduler(self.wakes.__setitem__, ActivitySet(lambda: None))
         self.written = bytearray()
         self.writes = 0
         self.sender = _Taken(self._take)

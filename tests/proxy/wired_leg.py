@@ -1,9 +1,9 @@
 """One leg of a session, on a transport that is not there."""
 
-from limiter.testing import ManualClock
 from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
+from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
 

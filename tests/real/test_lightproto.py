@@ -176,7 +176,7 @@ class Believed:
         return encode(command)
 
     def _flow(self, _kind: int, command: bytes, whole: bytes) -> bytes:
-        """As `Flows.handle`, whose consumers only a session has."""
+        """As `DataPath.ask`, whose consumers only a session has."""
         consumer_id, permits = read_flow(command)
         if consumer_id < 0:
             flow = read(command)

@@ -1,6 +1,6 @@
 """What Sluice believes of a session's producers and consumers: the one place of these tests that looks inside of it."""
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 from proxy.session.session import Session
 from tests.proxy.conversation import World
 from tests.proxy.identity.broker_ids import Place

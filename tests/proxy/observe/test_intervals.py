@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, StandstillLine
-from limiter.journal import MOST_ENDED
+from limiter.activity import MOST_ENDED
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.session.broker_connector import ConnectAttempt
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 Tried = Callable[["asyncio.Future[None]"], Awaitable[object]]

@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from limiter.stream import Entry, Stream, StreamName
+from limiter.limiter import Entry, Stream, StreamName
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.session.data_path import HeldMemory, PartialEntry
 

@@ -6,8 +6,8 @@ from contextlib import closing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.testing import ManualClock
 from proxy.session.broker_connector import Deadlines
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.brokers.targets import Targets
 from proxy.config.model import Config
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.events import CloseReason, SessionEnd
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import Dial, ManualLoop
 
 

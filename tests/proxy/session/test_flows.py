@@ -4,11 +4,10 @@ from functools import partial
 
 import pytest
 
-from limiter.gate import Gate
-from limiter.journal import Journal
-from limiter.permit_meter import PermitMeter
-from limiter.permits import Permits
-from limiter.stream import Stream, StreamName
+from limiter.activity import ActivitySet
+from limiter.limiter import Stream, StreamName
+from limiter.permits import CreditWindow, Permits
+from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 from protocol.commands import SIZES, command_in
 from protocol.errors import MalformedFrame
@@ -25,7 +24,7 @@ from tests.proxy.written import Written
 class Client:
     """Its consumer 7, within these limits, and what goes to the broker for it."""
 
-    def __init__(self, *meters: PermitMeter) -> None:
+    def __init__(self, *meters: CreditWindow) -> None:
         self.broker = Written()
         self.stream = Stream(
             StreamName("dispatch", "acme", "shop", "orders", 7), (), lambda _stream, _entry: None, is_accepted=True
@@ -39,7 +38,7 @@ class Client:
             Throttled(),
             FrameWriter(self.broker),
             HeldMemory(budget, share, Claim(Pool(10**9, 10**9), "")),
-            Gate(lambda *_wake: None, Journal(lambda: None)),
+            Scheduler(lambda *_wake: None, ActivitySet(lambda: None)),
             lambda _kind, _command, frame: frame,
             Counters(),
             lambda: 0,
@@ -71,7 +70,7 @@ def test_what_nobody_limits_passes_as_it_came() -> None:
 
 
 def test_what_there_is_room_for_passes_as_it_came() -> None:
-    client = Client(PermitMeter(1000), PermitMeter(10**6, "bytes"))
+    client = Client(CreditWindow(1000), CreditWindow(10**6, "bytes"))
     client.says(flow(2))
     client.got(1)
     client.got(1)
@@ -81,7 +80,7 @@ def test_what_there_is_room_for_passes_as_it_came() -> None:
 
 
 def test_what_there_is_no_room_for_is_given_in_portions() -> None:
-    client = Client(PermitMeter(100))
+    client = Client(CreditWindow(100))
     client.says(flow(2))
     client.got(1)
     assert client.says(flow(500)) == [flow(99)], "one is at the broker already"
@@ -91,7 +90,7 @@ def test_what_there_is_no_room_for_is_given_in_portions() -> None:
 
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_more_than_a_broker_can_count_goes_in_parts(*, is_limited: bool) -> None:
-    client = Client(*([PermitMeter(10**12)] if is_limited else []))
+    client = Client(*([CreditWindow(10**12)] if is_limited else []))
     client.says(flow(2))
     client.got(1)
     assert client.says(flow(2**32 - 1)) == [flow(MOST_PERMITS), flow(MOST_PERMITS), flow(1)]

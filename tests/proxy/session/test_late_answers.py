@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.letters import Rejected, Released, Ticket, Wired
 from protocol.commands import body_of, encode, split

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pieces import Tally
 from protocol.pulsar_pb2 import BaseCommand
+from protocol.scanner import Tally
 from proxy.session.data_path import PendingPublishes
 from tests.proxy.conversation import NOTHING, Peer, World, publisher
 from tests.proxy.party import traffic_of

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.observe.counters import Counters
 from proxy.session.read_scheduler import CALM_S, MANY, SLICE_NS, ReadScheduler
+from tests.manual_clock import ManualClock
 
 COST = SLICE_NS // 10
 """Nanoseconds that one read takes: ten fill the slice."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.session.read_scheduler import ResumeQueue
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 

@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from limiter.stream import Stream, StreamName
-from limiter.turns import refusal_of
+from limiter.limiter import Stream, StreamName, refusal_of
 from protocol.commands import body_of, decode, encode, wrap
 from protocol.pulsar_pb2 import (
     ChecksumError,

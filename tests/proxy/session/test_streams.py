@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from limiter.levels import Setting
+from limiter.limiter import Stream, StreamName
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, rate
-from limiter.stream import Stream, StreamName
 from protocol.kinds import MESSAGE, SEND
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (

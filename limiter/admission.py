@@ -125,7 +125,7 @@ class KeyedBuckets(Bound):
             bucket.give_back(grown_by)
 
 
-class Place:
+class Slot:
     """One that somebody has; to be given back once."""
 
     def accepted(self) -> None:
@@ -137,7 +137,7 @@ class Place:
         raise NotImplementedError
 
 
-class Places(Bound):
+class ConcurrencyLimit(Bound):
     """At most `most` of one key at once; whoever took a place gives it back.
 
     It remembers as many keys as have a place taken, and no others.
@@ -175,13 +175,13 @@ class Places(Bound):
         if left == 0:
             del self._taken[key]
 
-    def place(self, key: Hashable) -> Place:
+    def place(self, key: Hashable) -> Slot:
         """The place of `key` that was just taken."""
         return _Taken(self, key)
 
 
-class _Taken(Place):
-    def __init__(self, places: Places, key: Hashable) -> None:
+class _Taken(Slot):
+    def __init__(self, places: ConcurrencyLimit, key: Hashable) -> None:
         self._places = places
         self._key = key
 
@@ -193,7 +193,7 @@ class _Taken(Place):
         self._places.give_back(self._key)
 
 
-class ProvisionalPlaces(Bound):
+class ProvisionalLimit(Bound):
     """At most `most` of one key at once, of which some are provisional: others have not accepted who has them yet.
 
     Who will never be accepted holds a place meanwhile, and may come again as often as he likes. So one source gets one
@@ -208,7 +208,7 @@ class ProvisionalPlaces(Bound):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._taken = Places(most)
+        self._taken = ConcurrencyLimit(most)
         self._provisional: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ class ProvisionalPlaces(Bound):
         self._taken.take(_counted(key), now)
         self._provisional[key] = self._provisional.get(key, 0) + 1
 
-    def place(self, key: Hashable) -> Place:
+    def place(self, key: Hashable) -> Slot:
         """The place of `key` that was just taken."""
         return _Provisional(self, key)
 
@@ -248,8 +248,8 @@ class ProvisionalPlaces(Bound):
         self._taken.give_back(_counted(key))
 
 
-class _Provisional(Place):
-    def __init__(self, places: ProvisionalPlaces, key: Hashable) -> None:
+class _Provisional(Slot):
+    def __init__(self, places: ProvisionalLimit, key: Hashable) -> None:
         self._places = places
         self._key = key
         self._is_accepted = False
@@ -276,7 +276,7 @@ FEW = 10
 """Of shared places, a key that has fewer gets one as long as any is free."""
 
 
-class SharedPlaces(Places):
+class SharedPlaces(ConcurrencyLimit):
     """At most `most` of all keys together, of which the last tenth is for keys that have few: none can take it all."""
 
     def __init__(self, most: int) -> None:
@@ -295,6 +295,6 @@ class SharedPlaces(Places):
         self.all_taken += 1
 
     def give_back(self, key: Hashable) -> None:
-        """One is free again; errors as `Places.give_back`."""
+        """One is free again; errors as `ConcurrencyLimit.give_back`."""
         super().give_back(key)
         self.all_taken -= 1

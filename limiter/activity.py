@@ -1,19 +1,16 @@
-"""Who did something since the access log last looked: so that the log's cost follows activity, not configuration."""
+"""Which streams and limiters did something since the access log last looked: the log's cost follows activity."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from limiter.limiter import Limiter
-    from limiter.stream import Stream
-
+from limiter.limiter import Limiter, Stream
 
 MOST_ENDED: Final = 1000
 """Streams that are over and still have something to report. Clients that open and close streams as fast as they can
 would fill an interval with any number of them."""
 
 
-class Notes(Protocol):
+class ActivityNotes(Protocol):
     """Where a gate notes who did something."""
 
     def note(self, stream: "Stream") -> None:
@@ -35,7 +32,7 @@ class Notes(Protocol):
         """A limiter is not used any more."""
 
 
-class Journal:
+class ActivitySet:
     """The streams and limiters that have something to report.
 
     Bound: the streams that are open, MOST_ENDED others, and the limiters of both. Those beyond are reported early.

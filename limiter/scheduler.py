@@ -1,13 +1,12 @@
-"""The one gate of both directions: what fits the limits passes at once, the rest waits its turn.
+"""The scheduler of both directions: what fits the limits passes at once, the rest is held and served in fair order.
 
     offered ──fits, nobody waits──▶ passed                              (`admit`: a chunk's tallies, all or nothing)
        └─────else, entry by entry──▶ every limiter open? ──▶ passed     (`pass_entry`)
                                           └──no──▶ held, waits on the limiter that refused it   (`hold`)
                                                         └──tokens come──▶ passed                (`serve`)
 
-Nobody overtakes: where somebody waits, newcomers queue behind. Those who wait on one limiter share its time equally,
-whatever the size of their entries (`wait_queue.py`). Whose turn it is where limits overlap, says `turns.py`; where each
-waits, and when it is to be woken, `lines.py`. The gate has no timer: it says when it wants to be woken.
+Nothing is overtaken: where a stream waits, newcomers queue behind. Streams that wait on one limiter share its time
+equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it says when it is to be woken.
 """
 
 from collections.abc import Callable
@@ -15,13 +14,217 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from limiter.journal import Notes
-from limiter.limiter import Limiter
-from limiter.lines import Lines
-from limiter.passage import Passage
-from limiter.stream import Entry, Stream
-from limiter.turns import next_turn, obstacle_of, refusing
+from limiter.activity import ActivityNotes
+from limiter.limiter import Entry, FinishTag, Limiter, RateLimiter, Stream
 from limiter.usage import Passed
+
+
+def obstacle_of(stream: Stream, now: int) -> Limiter | None:
+    """The first limiter that does not let a newcomer pass."""
+    for limiter in stream.chain:
+        if limiter.waiters or not limiter.is_open(now):
+            return limiter
+    return None
+
+
+def lent_in_the_way(stream: Stream, now: int) -> list[Limiter]:
+    """The limiters that a newcomer may not pass now, of which workers have tokens that they may give back."""
+    return [one for one in stream.chain if one.borrowers and (one.waiters or not one.is_open(now))]
+
+
+def refusing(stream: Stream, now: int) -> Limiter | None:
+    """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
+    all_open = True
+    for place in stream.places:
+        if not place.limiter.waiters.is_before_all(place):
+            return place.limiter
+        all_open = all_open and place.limiter.is_open(now)
+    return None if all_open else _last_to_open(stream, now)
+
+
+def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
+    """A stream begins to wait on one: where somebody waits on another of its own, their turns depend on both."""
+    crossed = _others_waited_on(stream, waits_on)
+    for limiter in crossed:
+        limiter.crossed_at = waits_on.crossed_at = now
+    if crossed and waits_on.waiters.is_before_all(stream.place_at(waits_on)) and not waits_on.is_open(now):
+        claim(stream, waits_on)
+
+
+def claim(stream: Stream, waits_on: Limiter) -> None:
+    """Let the other limiters leave room for a stream that waits for nothing but the tokens of `waits_on`.
+
+    One claim at a limiter is enough, the earliest: when it has gone, the next stream's turn comes.
+    """
+    for limiter in _others_waited_on(stream, waits_on):
+        known = limiter.claimant
+        if known is None or stream.place_at(limiter).precedes(known.place_at(limiter)):
+            limiter.claimant = stream
+
+
+def next_turn(limiter: Limiter, now: int) -> Stream | None:
+    """Return the head of the queue, or None if serving it would delay the stream that holds a reservation.
+
+    A first that must wait elsewhere anyway is in nobody's way: it takes its turn by going there.
+    """
+    first, claimant = limiter.waiters.first(), limiter.claimant
+    if claimant is None or claimant.waits_on is None:
+        return first
+    if first.place_at(limiter).precedes(claimant.place_at(limiter)):
+        return first
+    claimant.waits_on.crossed_at = limiter.crossed_at = now
+    if claimant.waits_on.waiters.first() is not claimant:
+        return first
+    wait = claimant.waits_on.wait_ns(now)
+    if wait == 0:
+        return first if refusing(claimant, now) else claimant
+    leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
+    return first if leaves_room or refusing(first, now) else None
+
+
+def _last_to_open(stream: Stream, now: int) -> Limiter:
+    return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
+
+
+def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
+    return [limiter for limiter in stream.chain if limiter is not but and limiter.waiters]
+
+
+LEAST_SLEEP_NS: Final = 1_000_000
+"""Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
+
+
+class WaitLists:
+    """The wait lists of all limiters: where each stream waits, and when each limiter is to be woken.
+
+        in no list ──join──▶ in one list, a tag at every limiter ──leave──▶ in no list
+                                 └─ go ─▶ in another list
+                                 └─ follow ─▶ in the same list, with the next entry
+
+    As long as a stream waits on a limiter, a timer is set for it. What becomes of an entry, this class does not know.
+
+    Where streams wait on several limiters at once, a stream waits in one queue at a time, but from the moment that its
+    next entry is in line it has a tag at every limiter of its chain. So waiting on one does not cost it its turn at
+    another. And as soon as only one limiter's tokens keep it from passing, it has a *reservation* (`claimant`) at the
+    others: there, others go on only as far as they leave it room. Without reservations two busy limiters would never
+    be open at the same moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy
+    clusters.
+
+    Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
+
+    Args:
+        wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
+            before for the same limiter.
+        journal: Told of who begins to wait where nobody did.
+
+    Attributes:
+        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there.
+    """
+
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
+        self.recall: Callable[[Limiter], None] = lambda _limiter: None
+        self._wake_at = wake_at
+        self._journal = journal
+        self._number = 0
+
+    def join(self, stream: Stream, obstacle: Limiter, now: int) -> None:
+        """A stream that `obstacle` does not let pass waits with its first entry, where that entry is refused."""
+        self._take_places(stream)
+        self._wait_on(stream, refusing(stream, now) or obstacle, now)
+
+    def go(self, stream: Stream, elsewhere: Limiter, now: int) -> None:
+        """A stream whose turn it is must wait on another limiter of its chain; it keeps its places."""
+        self._step_out(stream, now)
+        self._wait_on(stream, elsewhere, now)
+
+    def went(self, stream: Stream) -> None:
+        """The first entry of a stream that waits is about to pass."""
+        for place in stream.places:
+            place.limiter.waiters.went(place)
+
+    def follow(self, stream: Stream, limiter: Limiter) -> None:
+        """The entry behind the one that went waits where that did: its turn there shows where else it must wait."""
+        place = stream.place_at(limiter)
+        limiter.waiters.remove(place)
+        self._take_places(stream)
+        limiter.waiters.add(place)
+
+    def leave(self, stream: Stream, now: int) -> None:
+        """A stream waits no longer, if it did."""
+        self._step_out(stream, now)
+        stream.places = ()
+
+    def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
+        """A limiter has been served: who still waits there has a turn at once if more are due, else when it opens."""
+        limiter.wakes_at = None
+        if not limiter.waiters:
+            return
+        limiter.is_waited_on(now, is_due=is_due, is_reserved=is_reserved)
+        if is_due:
+            self._wake(limiter, now)
+        else:
+            self._ask_for_wake_up(limiter, now)
+
+    def _take_places(self, stream: Stream) -> None:
+        """The stream's next entry is in line from now on, at every limiter."""
+        entry = stream.held[0]
+        self._number += 1
+        if not stream.places:
+            stream.places = tuple([FinishTag(stream, limiter) for limiter in stream.chain])
+        for place in stream.places:
+            place.limiter.line_up(place, entry, self._number)
+
+    def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        meet(stream, limiter, now)
+        stream.waits_on = limiter
+        stream.waits_since = now
+        stream.last_reason = limiter.scope.level
+        if not limiter.waiters:
+            limiter.usage.throttled.start(now)
+            limiter.is_waited_on(now)
+            if limiter.wakes_at is not None and limiter.wakes_at > now:
+                limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
+            if not stream.is_noted:
+                self._journal.note(stream)
+            if limiter.borrowers:
+                self.recall(limiter)
+        limiter.waiters.add(stream.place_at(limiter))
+        self._ask_for_wake_up(limiter, now)
+
+    def _step_out(self, stream: Stream, now: int) -> None:
+        limiter = stream.waits_on
+        if limiter is None:
+            return
+        stream.waits_on = None
+        limiter.waiters.remove(stream.place_at(limiter))
+        if not limiter.waiters:
+            limiter.usage.throttled.stop(now)
+            limiter.is_attended(now)
+        self._give_up_claims(stream, now)
+
+    def _give_up_claims(self, stream: Stream, now: int) -> None:
+        """Others need not leave room any more; a limiter that is due or being served finds out by itself."""
+        for limiter in stream.chain:
+            if limiter.claimant is not stream:
+                continue
+            limiter.claimant = None
+            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
+                limiter.wakes_at = None
+                self._ask_for_wake_up(limiter, now)
+
+    def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
+        """Where none is set, set an alarm for when the first may go: the token that it waits for, or its claim's."""
+        if limiter.wakes_at is not None:
+            return
+        wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
+        if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
+            wait = limiter.claimant.waits_on.wait_ns(now)
+        self._wake(limiter, now + max(wait, LEAST_SLEEP_NS))
+
+    def _wake(self, limiter: Limiter, at_ns: int) -> None:
+        limiter.wakes_at = at_ns
+        self._wake_at(limiter, at_ns)
+
 
 MOST_TURNS: Final = 1000
 """Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
@@ -30,7 +233,7 @@ TURN_SIZE: Final = 2048
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Gate(Passage):
+class Scheduler(RateLimiter):
     """Lets entries pass or wait, exactly within all limits of their streams.
 
     Args:
@@ -39,9 +242,9 @@ class Gate(Passage):
         journal: Told of every stream that does something.
     """
 
-    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: Notes) -> None:
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
         self.journal = journal
-        self._lines = Lines(wake_at, journal)
+        self._lines = WaitLists(wake_at, journal)
 
     def recall_by(self, recall: Callable[[Limiter], None]) -> None:
         """Call this with a limiter of which workers have been lent something, when somebody begins to wait there."""

@@ -10,17 +10,16 @@ arrivals would be others. What is over that is counted as dropped.
 
 from collections.abc import Callable
 
-from limiter.gate import Gate
-from limiter.journal import Notes
-from limiter.limiter import Limiter
-from limiter.stream import Entry, Stream
+from limiter.activity import ActivityNotes
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 
 MOST_ENTRIES = 200_000
 """Entries that all streams of a process together play at holding."""
 
 
-class Observed:
+class ShadowStream:
     """One stream's observed limits at work.
 
     Args:
@@ -28,7 +27,7 @@ class Observed:
         observer: Shared by all.
     """
 
-    def __init__(self, of: Stream, observer: "Observer") -> None:
+    def __init__(self, of: Stream, observer: "ShadowLimiter") -> None:
         self._gate = observer.gate
         self._observer = observer
         self._of = of
@@ -89,11 +88,11 @@ class Observed:
         self._observer.give(self._holder, entry.memory)
 
 
-class Observer:
+class ShadowLimiter:
     """The second gate, and the room that there is.
 
     Args:
-        wake_at: As for `Gate`, but whom to wake is this one's `gate`.
+        wake_at: As for `Scheduler`, but whom to wake is this one's `gate`.
         journal: Told of the streams that are observed.
         budget: Bytes of memory from which on one direction of a connection would not be read; and how many a held
             entry takes besides its metered bytes.
@@ -103,11 +102,11 @@ class Observer:
     def __init__(
         self,
         wake_at: Callable[[Limiter, int], None],
-        journal: Notes,
+        journal: ActivityNotes,
         budget: tuple[int, int],
         room: int = MOST_ENTRIES,
     ) -> None:
-        self.gate = Gate(wake_at, _Beside(journal))
+        self.gate = Scheduler(wake_at, _Beside(journal))
         self.room = room
         self._most, self.overhead = budget
         self._held: dict[object, int] = {}
@@ -128,15 +127,15 @@ class Observer:
         if self._held[holder] == 0:
             del self._held[holder]
 
-    def watch(self, stream: Stream) -> Observed:
+    def watch(self, stream: Stream) -> ShadowStream:
         """Observe a stream, so far without limits."""
-        return Observed(stream, self)
+        return ShadowStream(stream, self)
 
 
 class _Beside:
     """Notes the stream itself for what is played beside it."""
 
-    def __init__(self, journal: Notes) -> None:
+    def __init__(self, journal: ActivityNotes) -> None:
         self._journal = journal
 
     def note(self, stream: Stream) -> None:
