@@ -71,7 +71,7 @@ imports:
 
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/sessions tests/proxy/test_*budget.py \
+	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py \
 	  tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
 	$(BIN)/pytest
 

@@ -40,7 +40,7 @@ managedLedgerCursorBackloggedThreshold.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 
 CALM_NS = 1_000_000_000
 """Longer than any broker takes to deliver what it has for permits that it was given."""

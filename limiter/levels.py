@@ -15,11 +15,88 @@ Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispat
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple, Protocol
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from limiter.limiter import Scope
-from limiter.networks import counted_as
 from limiter.rates import Direction
+
+T = TypeVar("T")
+
+IPV6_HOST = 64
+"""Bits that tell IPv6 clients apart: whoever has one address there has a whole /64 of them."""
+MOST_PARSED = 10_000
+"""Addresses of which it is remembered how they are read: streams of one client have the same."""
+
+
+class Networks(Generic[T]):
+    """Values by network: the narrowest network that holds an address decides.
+
+    A look-up takes as many steps as there are different prefix lengths.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[int, int], dict[int, T]] = {}
+        self._lengths: list[tuple[int, int]] = []
+
+    def put(self, network: str, value: T | None) -> None:
+        """Set the value of `10.0.0.0/8`, `10.1.2.3`, `2001:db8::/32` …; None takes it back.
+
+        Raises:
+            ValueError: If it is neither a network nor an address.
+        """
+        parsed = ip_network(network)
+        key, bits = (parsed.version, parsed.prefixlen), int(parsed.network_address)
+        if value is not None:
+            self._tables.setdefault(key, {})[bits] = value
+        elif key in self._tables:
+            self._tables[key].pop(bits, None)
+            if not self._tables[key]:
+                del self._tables[key]
+        self._lengths = sorted(self._tables, reverse=True)
+
+    def find(self, address: str) -> T | None:
+        """The value of the narrowest network around `address`; None if there is none, or that is no address."""
+        parsed = _parsed(address)
+        if parsed is None:
+            return None
+        bits, most = int(parsed), parsed.max_prefixlen
+        for version, length in self._lengths:
+            if version != parsed.version:
+                continue
+            found = self._tables[version, length].get(bits >> (most - length) << (most - length))
+            if found is not None:
+                return found
+        return None
+
+    def copy(self) -> "Networks[T]":
+        """The same values, to be changed aside."""
+        other = Networks[T]()
+        other._tables = {key: dict(table) for key, table in self._tables.items()}
+        other._lengths = list(self._lengths)
+        return other
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+
+@lru_cache(MOST_PARSED)
+def counted_as(address: str) -> str:
+    """Under which name the client at `address` is counted: an IPv4 address is itself, an IPv6 address its /64."""
+    parsed = _parsed(address)
+    if isinstance(parsed, IPv6Address):
+        return str(ip_network((int(parsed), IPV6_HOST), strict=False))
+    return str(parsed) if parsed else address
+
+
+@lru_cache(MOST_PARSED)
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return None
+    return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed
 
 
 class Setting(StrEnum):
@@ -103,7 +180,7 @@ class Client:
 ANYBODY = Client()
 
 
-class Whose(NamedTuple):
+class StreamIdentity(NamedTuple):
     """One stream, as far as limits look at it.
 
     Args:
@@ -117,50 +194,50 @@ class Whose(NamedTuple):
     group: str
 
 
-Naming = Callable[[Whose], str]
+Naming = Callable[[StreamIdentity], str]
 
 
-def _whole(_whose: Whose) -> str:
+def _whole(_whose: StreamIdentity) -> str:
     return ""
 
 
-def _each(_whose: Whose) -> str:
+def _each(_whose: StreamIdentity) -> str:
     return EACH
 
 
-def _tenant(whose: Whose) -> str:
+def _tenant(whose: StreamIdentity) -> str:
     return whose.topic.tenant
 
 
-def _namespace(whose: Whose) -> str:
+def _namespace(whose: StreamIdentity) -> str:
     return whose.topic.namespace_name
 
 
-def _group(whose: Whose) -> str:
+def _group(whose: StreamIdentity) -> str:
     return whose.group
 
 
-def _partitioned(whose: Whose) -> str:
+def _partitioned(whose: StreamIdentity) -> str:
     return whose.topic.partitioned
 
 
-def _role(whose: Whose) -> str:
+def _role(whose: StreamIdentity) -> str:
     return whose.client.role
 
 
-def _address(whose: Whose) -> str:
+def _address(whose: StreamIdentity) -> str:
     return whose.client.address
 
 
-def _producer(whose: Whose) -> str:
+def _producer(whose: StreamIdentity) -> str:
     return whose.client.producer_name
 
 
-def _subscription(whose: Whose) -> str:
+def _subscription(whose: StreamIdentity) -> str:
     return whose.client.subscription
 
 
-def _subscription_at(whose: Whose) -> str:
+def _subscription_at(whose: StreamIdentity) -> str:
     return f"{whose.client.subscription}@{whose.topic.partitioned}"
 
 
@@ -184,7 +261,7 @@ class Level:
     exists: Naming | None = None
     is_of_system: bool = False
 
-    def scope(self, direction: Direction, whose: Whose) -> Scope:
+    def scope(self, direction: Direction, whose: StreamIdentity) -> Scope:
         """What is limited of one stream."""
         tenant = whose.topic.tenant if self.within else ""
         namespace = whose.topic.namespace if self.within == "namespace" else ""

@@ -1,15 +1,306 @@
-"""One limit at work: its token buckets, and the streams that wait for them."""
+"""One limit at work: its token buckets, the streams that are within it, and the fair queue of those that wait.
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+What sessions ask of limits, wherever these are kept, is the interface `RateLimiter`.
+"""
 
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from mypy_extensions import mypyc_attr
+
+from limiter.permits import CreditWindow, Permits
 from limiter.rates import SMALLEST_BURST_NS, Direction, Limit, Rate
 from limiter.token_bucket import TokenBucket
-from limiter.usage import LimiterUsage
-from limiter.wait_queue import Place, WaitQueue
+from limiter.usage import LimiterUsage, StreamUsage
 
-if TYPE_CHECKING:
-    from limiter.permit_meter import PermitMeter
-    from limiter.stream import Entry, Stream
+
+class FinishTag:
+    """Finish tag: when a stream's first entry would be done at one limiter, in virtual time.
+
+    It changes only while it is in no queue.
+
+    Attributes:
+        time: Virtual time at which that entry would be done.
+        number: Grows from entry to entry: of two equal times the earlier goes first.
+    """
+
+    __slots__ = ("limiter", "number", "stream", "time")
+
+    def __init__(self, stream: "Stream", limiter: "Limiter") -> None:
+        self.stream = stream
+        self.limiter = limiter
+        self.time = limiter.waiters.virtual_time
+        self.number = 0
+
+    def precedes(self, other: "FinishTag") -> bool:
+        """Whether this one's turn comes before the other's."""
+        return self.time < other.time or (self.time == other.time and self.number < other.number)
+
+    def __lt__(self, other: "FinishTag") -> bool:
+        return self.precedes(other)
+
+
+class FairQueue:
+    """The streams that wait on one limiter, in the order of their finish tags; each at most once.
+
+    A tag is the virtual time at which the stream's next entry would be done if all that wait here were served at the
+    same time, at the same pace. The entry that would be done first goes first. Virtual time stands at the tag of the
+    entry that went last, so a stream that comes anew, or comes back after a pause, starts there: with neither arrears
+    nor a debt.
+
+        tag = virtual time on arrival + cost of the entry        (cost: nanoseconds of the limiter that it uses up)
+
+    So in the long run every stream gets equal time of the limiter, whatever its entries cost, and meanwhile no stream
+    is ahead of another by more than one entry.
+
+    Source: self-clocked fair queuing, S. J. Golestani, INFOCOM 1994
+    """
+
+    __slots__ = ("_gone", "_row", "virtual_time")
+
+    def __init__(self) -> None:
+        self.virtual_time = 0
+        self._row: list[FinishTag] = []
+        self._gone = 0
+        """So many at the front, under half of the row, are gone: were each taken out, all behind it would be moved."""
+
+    def __len__(self) -> int:
+        return len(self._row) - self._gone
+
+    def first(self) -> "Stream":
+        """Whose turn it is; the queue must not be empty."""
+        return self._row[self._gone].stream
+
+    def is_before_all(self, place: FinishTag) -> bool:
+        """Whether nobody waits here who would go before (or already is at) this place."""
+        return not self or not self._row[self._gone].precedes(place)
+
+    def add(self, place: FinishTag) -> None:
+        """Its stream waits here; no two places are equal."""
+        row = self._row
+        if len(row) > self._gone and place.precedes(row[-1]):
+            insort(row, place, lo=self._gone)
+        else:  # where all entries cost the same, who comes is the last
+            row.append(place)
+
+    def remove(self, place: FinishTag) -> None:
+        """Its stream waits here no longer."""
+        row, first = self._row, self._gone
+        at = first if row[first] is place else bisect_left(row, place, lo=first)
+        assert row[at] is place, "a place is not moved while it is in a row"
+        if at > first:
+            del row[at]
+        else:
+            self._gone = first + 1
+        if self._gone * 2 >= len(row):
+            del row[: self._gone]
+            self._gone = 0
+
+    def went(self, place: FinishTag) -> None:
+        """The entry at this place passed: virtual time goes on to it."""
+        self.virtual_time = max(self.virtual_time, place.time)
+
+
+@mypyc_attr(acyclic=True)
+class Entry:
+    """One whole frame that is held.
+
+    An entry without messages is a command that refers to its stream and must not overtake it; it passes for free.
+
+    Tens of thousands of them are held at a time. Compiled, they are nothing that Python's search for garbage looks at:
+    it took a tenth of the time, and stood still for it.
+
+    Args:
+        frame: Its bytes.
+        messages: Messages in it, as the broker counts.
+        size: Metered bytes.
+        memory: Bytes that it keeps in memory.
+        since: When it was offered, monotonic nanoseconds.
+        charged: Messages that it is to limits; below 0: all that are in it.
+        must_wait: No limit may refuse it, whatever its mode: its client could not give it up alone.
+    """
+
+    __slots__ = ("charged", "frame", "memory", "messages", "must_wait", "since", "size")
+
+    def __init__(  # noqa: PLR0913 - a value
+        self,
+        frame: bytes,
+        messages: int,
+        size: int,
+        memory: int,
+        since: int,
+        *,
+        charged: int = -1,
+        must_wait: bool = False,
+    ) -> None:
+        self.frame = frame
+        self.messages = messages
+        self.size = size
+        self.memory = memory
+        self.since = since
+        self.charged = messages if charged < 0 else charged
+        self.must_wait = must_wait
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is such a command."""
+        return self.messages == 0 and self.size == 0
+
+
+class Shadow(Protocol):
+    """Limits in mode `observe` beside one stream (`shadow.py`): what enforcing them would do."""
+
+    @property
+    def chain(self) -> tuple["Limiter", ...]:
+        """The observed limits, outermost first."""
+
+    @property
+    def usage(self) -> StreamUsage:
+        """What would have been passed, held and delayed."""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something would be held now."""
+
+    def rewire(self, chain: tuple["Limiter", ...], now: int) -> None:
+        """Other limits are observed from now on."""
+
+    def leave(self, now: int) -> None:
+        """The stream ends."""
+
+    def admit(self, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth if none of it would have been held."""
+
+    def withdraw(self, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+
+    def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+
+    def offer(self, messages: int, size: int, now: int) -> None:
+        """One entry passed the limits that are enforced."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamName:
+    """How a stream is called in logs and reports."""
+
+    direction: Direction
+    tenant: str
+    namespace: str
+    topic: str
+    stream_id: int
+    producer_name: str = ""
+    subscription: str = ""
+    consumer_name: str = ""
+
+
+class Stream:
+    """One producer's entries towards the broker, or one consumer's towards the client: its limits, and what is held.
+
+    Args:
+        name: Who it is.
+        chain: Its limiters, outermost first. Empty: unlimited.
+        release: Called with the stream and each held entry that may pass, in order.
+        connection: The caller's own; of what is only played, the stream beside which it is (`shadow.py`).
+        by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
+
+    Attributes:
+        is_accepted: Whether what comes is passed on: from a producer once the broker let it in, for a consumer from
+            the start (brokers deliver only to who is let in) until it asks to be closed. What else comes is nobody's,
+            and is charged to nobody.
+        is_noted: Whether it stands in the journal with all of its limiters, so that what it does needs no note. Who
+            gives it other limiters, takes this back.
+    """
+
+    __slots__ = (
+        "by_entry",
+        "chain",
+        "connection",
+        "held",
+        "is_accepted",
+        "is_noted",
+        "is_open",
+        "is_passing",
+        "last_reason",
+        "name",
+        "observed",
+        "permits",
+        "places",
+        "release",
+        "usage",
+        "waits_on",
+        "waits_since",
+    )
+
+    def __init__(  # noqa: PLR0913 - what its Args say
+        self,
+        name: StreamName,
+        chain: tuple["Limiter", ...],
+        release: Callable[["Stream", Entry], None],
+        connection: object = None,
+        *,
+        by_entry: bool = False,
+        is_accepted: bool = False,
+    ) -> None:
+        self.chain = chain
+        self.held: deque[Entry] = deque()
+        self.places: tuple[FinishTag, ...] = ()
+        self.waits_on: Limiter | None = None
+        self.release = release
+        self.usage = StreamUsage()
+        self.permits: Permits | None = None
+        self.observed: Shadow | None = None
+        self.by_entry = by_entry
+        self.is_accepted = is_accepted
+        self.is_noted = False
+        self.is_open = True
+        self.is_passing = False  # up to here what each held entry touches: two lines of memory, compiled
+        self.name = name
+        self.connection = connection
+        self.waits_since = 0
+        self.last_reason = ""
+
+    def place_at(self, limiter: "Limiter") -> "FinishTag":
+        """Where it stands at a limiter of its chain; it must wait, there or at another."""
+        for place in self.places:
+            if place.limiter is limiter:
+                return place
+        raise AssertionError("who waits has a place at every limiter of its chain")
+
+    def charged(self, entries: int, messages: int) -> int:
+        """Messages that so many entries with so many messages in them are to limits."""
+        return entries if self.by_entry else messages
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether some limit refuses what is over it, instead of holding it."""
+        for limiter in self.chain:  # noqa: SIM110 - asked for each entry; a generator costs more than the answer
+            if limiter.is_rejecting:
+                return True
+        return False
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is held, or would be by a limit that is only observed."""
+        return bool(self.held) or (self.observed is not None and self.observed.is_holding)
+
+
+class Answering(Protocol):
+    """Who answers the client of a producer, once the judge has said what becomes of its messages."""
+
+    def may_refuse(self, entry: Entry) -> bool:
+        """Whether its client would give up this message alone, if it is refused."""
+
+    def accepted(self, stream: Stream, entry: Entry) -> None:
+        """A message that a limit might have refused is about to go on."""
+
+    def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
+        """A limit refuses this message."""
+
 
 MOST_GATHERING_NS: Final = 5_000_000
 """Those whose turn it is wait so much longer at most, so that more of them go at one time; and never longer than a
@@ -63,10 +354,10 @@ class Limiter:
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
         self.scope = scope
         self.source = source
-        self.waiters = WaitQueue()
+        self.waiters = FairQueue()
         self.claimant: Stream | None = None
         self.streams: set[Stream] = set()
-        self.meters: tuple[PermitMeter, ...] = ()
+        self.meters: tuple[CreditWindow, ...] = ()
         self.usage = LimiterUsage()
         self.wakes_at: int | None = None
         self.crossed_at = now - _CALM_NS
@@ -252,7 +543,7 @@ class Limiter:
         by_size = entry.size * size.period_ns // size.tokens if size else 0
         return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
 
-    def line_up(self, place: Place, entry: "Entry", number: int) -> None:
+    def line_up(self, place: FinishTag, entry: "Entry", number: int) -> None:
         """An entry is the first of its stream from now on, behind the one that stood there and has only just passed.
 
         A stream that could not use its turn here in time, because it also waits elsewhere, may catch up by one entry;
@@ -337,3 +628,83 @@ def _give_back(buckets: tuple[TokenBucket, ...], tokens: int) -> None:
 
 def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:
     return min((min(bucket.tokens(now), bucket.rate.burst // 2 - bucket.lent) for bucket in buckets), default=None)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # a base class and no `Protocol`: of that, compiled code asks by name
+class RateLimiter:
+    """What a session asks when entries of its streams come or are dropped, whoever answers.
+
+        data path, streams ─▶ RateLimiter ◀── Scheduler: the limits are in this process
+                                          ◀── Deputy: they are in another one  (`workers/deputy.py`)
+
+    Of one stream nothing overtakes what is held of it. Sizes are metered bytes, times monotonic nanoseconds.
+    """
+
+    # ---- a chunk, all or nothing
+
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth of one stream, if all of it may pass; else nothing.
+
+        `messages` are, here and in `withdraw`, those that are charged (`Stream.charged`).
+        """
+        raise NotImplementedError
+
+    def withdraw(self, stream: Stream, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+        raise NotImplementedError
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        raise NotImplementedError
+
+    # ---- entry by entry
+
+    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        """Note what arrived and was not admitted; what becomes of it, is asked next."""
+        raise NotImplementedError
+
+    def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge and count one entry, if it may pass at once; else do nothing."""
+        raise NotImplementedError
+
+    def hold(self, stream: Stream, entry: Entry, now: int) -> None:
+        """Keep `entry` until `Stream.release` is called with it, perhaps before this returns."""
+        raise NotImplementedError
+
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
+        """Forget what is held of a stream, and give it back."""
+        raise NotImplementedError
+
+    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
+        """Note an entry that the session refuses because of `limiter`, one of the stream's chain."""
+        raise NotImplementedError
+
+    def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
+        """Note what arrived of a stream that ended before it could be held."""
+        raise NotImplementedError
+
+
+def rejecting(stream: Stream, now: int) -> Limiter | None:
+    """The limit in mode `reject` that a newcomer is over which may not pass; None if it may be held.
+
+    What is held already waits for this one too: it was within it when it came. So does what comes behind it, or its
+    refusal would have to wait for answers that are far away.
+    """
+    if stream.held:
+        return None
+    for limiter in stream.chain:
+        if limiter.is_rejecting and (limiter.waiters or not limiter.is_open(now)):
+            return limiter
+    return None
+
+
+def refusal_of(limiter: Limiter) -> str:
+    """What a client is told of the limit that refuses its message."""
+    scope, limit = limiter.scope, limiter.limit
+    values = [_words(limit.messages, "messages"), _words(limit.size, "bytes")]
+    of = f"{scope.level} {scope.name}".strip()
+    return f"over the publish limit of {of}: {' and '.join([value for value in values if value])}"
+
+
+def _words(rate: Rate | None, unit: str) -> str:
+    return "" if rate is None else f"{rate.tokens} {unit} per {rate.period_ns / 1e9:g} s"

@@ -11,20 +11,433 @@ which there is room passes as it came.
 A consumer that could use more stands in line at one meter that has no room for it; when that one has, it takes its
 portion, or moves on to another one that has none. So a step costs the same however many wait elsewhere.
 
-Who stands at or below 0 at the broker (see `under_way.py`) is given what brings it above, on top of its portion.
+A consumer at or below 0 permits at the broker (see `InFlight`) is given what brings it above, on top of its portion.
 
 Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides by the mean messages per entry.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
 
-from limiter.permit_account import Account
-from limiter.permit_meter import PermitMeter
-from limiter.under_way import RULES, DispatchRules, UnderWay
+from limiter.rates import NANOS_PER_SECOND, Rate
+from limiter.usage import StreamUsage
 
-if TYPE_CHECKING:
-    from limiter.usage import StreamUsage
+_KEPT = 0.9
+
+
+class EntrySizeEwma:
+    """Moving means of messages and bytes per entry: each new entry has a weight of a tenth, what came before the rest.
+
+    Attributes:
+        messages: Per entry, rounded, at least 1; 0 while nothing is known.
+        size: Metered bytes per entry; likewise.
+
+    Source: Pulsar's Consumer.avgMessagesPerEntry, which starts at the first value and keeps 0.9 of the old one; halves
+    are rounded up, as Math.round does.
+    """
+
+    __slots__ = ("_messages", "_size", "messages", "size")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size = 0
+        self._messages = 0.0
+        self._size = 0.0
+
+    def add(self, entries: int, messages: int, size: int) -> None:
+        """So many entries came, with so much in them together."""
+        if entries == 0:
+            return
+        kept = _KEPT**entries if self.messages else 0.0
+        self._messages = kept * self._messages + (1 - kept) * messages / entries
+        self._size = kept * self._size + (1 - kept) * size / entries
+        self.messages = max(1, int(self._messages + 0.5))
+        self.size = max(1, int(self._size + 0.5))
+
+
+Unit = Literal["messages", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """How deliveries are counted and asked for.
+
+    Args:
+        is_precise: A permit is taken for an entry of the usual size; else for a message (preciseDispatcherFlowControl).
+        by_entry: Limits of messages count an entry as one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
+        spares_caught_up: Who has no backlog is not limited (dispatchThrottlingOnNonBacklogConsumerEnabled: false).
+    """
+
+    is_precise: bool = True
+    by_entry: bool = False
+    spares_caught_up: bool = False
+
+
+RULES = DispatchRules()
+
+
+class InFlight:
+    """What one consumer has in flight: permits at the broker, and what arrived and has not gone on to the client.
+
+        granted ─▶ at the broker ─arrived─▶ held ─▶ passed or dropped
+                   └────────── in flight ─────────┘
+
+    Counted in messages as limits count them, and in bytes. The broker counts permits in messages, but sends entries
+    while its counter is above 0, and so may overdraw it: a consumer that is granted 1 may be sent a batch of 50, and
+    then stands at -49. So a permit at the broker is taken for an entry of the consumer's usual size.
+
+    Attributes:
+        at_broker: Permits granted and not used up: the broker's own counter; a batch may make it negative.
+    """
+
+    __slots__ = ("_held_entries", "_held_messages", "_held_size", "_mean", "_rules", "at_broker")
+
+    def __init__(self, rules: DispatchRules) -> None:
+        self.at_broker = 0
+        self._held_entries = 0
+        self._held_messages = 0
+        self._held_size = 0
+        self._mean = EntrySizeEwma()
+        self._rules = rules
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing can come any more of what was granted."""
+        return self.at_broker <= 0 and self._held_entries == 0
+
+    @property
+    def waits_for_broker(self) -> bool:
+        """Whether the broker could send something, and all that it sent has gone on."""
+        return self.at_broker > 0 and self._held_entries == 0
+
+    @property
+    def overdrawn(self) -> int:
+        """Permits of which the broker makes nothing: it stands below 0 by as many."""
+        return max(0, -self.at_broker)
+
+    def learn(self, entries: int, messages: int, size: int) -> None:
+        """The broker sent it: what an entry holds is known better."""
+        self._mean.add(entries, messages, size)
+
+    def counted(self, entries: int, messages: int, size: int, unit: Unit) -> int:
+        """What a delivery is to limits."""
+        if unit == "bytes":
+            return size
+        return entries if self._rules.by_entry else messages
+
+    def hold(self, entries: int, messages: int, size: int) -> None:
+        """What was delivered has not gone on yet; negative once it has, or was dropped."""
+        self._held_entries += entries
+        self._held_messages += messages
+        self._held_size += size
+
+    def amount(self, unit: Unit) -> int:
+        """All that is under way."""
+        coming = max(0, self.at_broker) * self.least(unit)
+        return coming + self.counted(self._held_entries, self._held_messages, self._held_size, unit)
+
+    def least(self, unit: Unit) -> int:
+        """What the broker may send for one permit, as far as is known."""
+        return max(1, self._per_permit(unit))
+
+    def coming_for(self, permits: int, unit: Unit) -> int:
+        """What the broker will send for so many; 0 as long as nothing is known."""
+        return permits * self._per_permit(unit)
+
+    def permits_for(self, share: int, unit: Unit) -> int:
+        """Permits for which the broker may send `share`, to the next whole entry.
+
+        As long as nothing is known of the entries, it is one permit at a time: one entry, which will tell.
+        """
+        per_permit = self._per_permit(unit)
+        if per_permit == 0:
+            return 1 if self.at_broker <= 0 else 0
+        return -(-share // per_permit)
+
+    def _per_permit(self, unit: Unit) -> int:
+        """What the broker sends for a permit; 0 as long as nothing is known."""
+        if unit == "bytes":
+            return self._mean.size
+        return self._mean.messages if self._rules.is_precise and not self._rules.by_entry else 1
+
+
+class CreditEntry:
+    """What one consumer has under way at one meter.
+
+    Attributes:
+        permits: Whose it is.
+        meter: Where it is.
+        amount: So much.
+        beyond: What of it is more than one entry.
+        is_idle: Whether nothing has come for it lately.
+        is_present: Whether something is under way at all.
+        since_came, since_trips: What had come for all, and how many round trips there had been, when it began to wait
+            for the broker.
+        trip: The round trip that its next delivery ends; none if below 0.
+        waits: Whether it stands in the row, between `before` and `behind`.
+    """
+
+    __slots__ = (
+        "amount",
+        "before",
+        "behind",
+        "beyond",
+        "is_idle",
+        "is_present",
+        "meter",
+        "permits",
+        "since_came",
+        "since_trips",
+        "trip",
+        "waits",
+    )
+
+    def __init__(self, permits: "Permits", meter: "CreditWindow") -> None:
+        self.permits = permits
+        self.meter = meter
+        self.amount = 0
+        self.beyond = 0
+        self.is_idle = False
+        self.is_present = False
+        self.since_came = 0
+        self.since_trips = 0
+        self.trip = -1
+        self.waits = False
+        self.before: CreditEntry | None = None
+        self.behind: CreditEntry | None = None
+
+
+class CreditRow:
+    """Accounts in the order in which they came; a step costs the same wherever it is, and less than in a dictionary.
+
+    Attributes:
+        first: Who has been here longest.
+    """
+
+    def __init__(self) -> None:
+        self.first: CreditEntry | None = None
+        self._last: CreditEntry | None = None
+
+    def __iter__(self) -> Iterator[CreditEntry]:
+        """All of them."""
+        account = self.first
+        while account is not None:
+            yield account
+            account = account.behind
+
+    def add(self, account: CreditEntry) -> None:
+        """One that is not here comes last."""
+        account.waits = True
+        account.before = self._last
+        if self._last is None:
+            self.first = account
+        else:
+            self._last.behind = account
+        self._last = account
+
+    def remove(self, account: CreditEntry) -> None:
+        """It is here no longer, if it was."""
+        if not account.waits:
+            return
+        account.waits = False
+        before, behind = account.before, account.behind
+        account.before = account.behind = None
+        if before is None:
+            self.first = behind
+        else:
+            before.behind = behind
+        if behind is None:
+            self._last = before
+        else:
+            behind.before = before
+
+
+HORIZON_NS = NANOS_PER_SECOND // 5
+IDLE_HORIZONS: Final = 4
+"""As many horizons' worth may be with idle consumers, beyond an entry each, before it counts."""
+LEAST_PART: Final = 32
+"""Even then the consumers for whom something comes may have this part of the horizon at the broker: 6 ms' worth."""
+_TRIPS: Final = 8
+
+
+def horizon_of(rate: Rate) -> int:
+    """Messages, or bytes, that `rate` passes in the horizon, at least one."""
+    return max(1, rate.tokens * min(rate.period_ns, HORIZON_NS) // rate.period_ns)
+
+
+class CreditWindow:
+    """What all consumers of one limiter may have under way, in messages or in bytes: a credit window.
+
+    For some consumers the broker has nothing: theirs are permits that nobody makes use of. They must not keep those
+    from it for which it has something, so a consumer that waits for the broker is told from the others by what comes
+    meanwhile:
+
+                     nothing came while two horizons' worth came for others, or in eight round trips of others
+           counted ─────────────────────────────────────────────────────────────────────────────────────────▶ idle
+              ▲                                    a delivery comes                                            │
+              └────────────────────────────────────────────────────────────────────────────────────────────────┘
+
+    While all have messages, each gets some of every horizon's worth: hence two. What idle ones have at the broker does
+    not count, up to a bound. A round trip is one that certainly was: of a consumer that had no permits at the broker
+    any more. So there is no clock, and a step costs the same however many consumers there are.
+
+    Args:
+        horizon: Who asks gets permits while the sum of what is under way is below this. Who has nothing under way gets
+            a share of it besides, and nobody gets less than one entry. So with n consumers of entries of at most
+            `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while nobody is idle; and ever
+            horizon · (1 + IDLE_HORIZONS + n / LEAST_PART) + (n + 1) · largest, if they have had their turns one after
+            the other. What a consumer brings along from before it was limited comes on top.
+        unit: What is counted.
+
+    Attributes:
+        under_way: With all that are not idle.
+        asking: Who could use more and found no room here, in the order of their turns.
+        unsure: Who will ask when the first of its entries has shown what they hold.
+    """
+
+    def __init__(self, horizon: int, unit: Unit = "messages") -> None:
+        self.horizon = horizon
+        self.unit = unit
+        self.under_way = 0
+        self.asking: OrderedDict[Permits, None] = OrderedDict()
+        self.unsure: set[Permits] = set()
+        self._beyond = 0
+        self._present = 0
+        self._waiting = CreditRow()
+        self._came = 0
+        self._trips = 0
+
+    def room(self) -> int:
+        """How much more may be under way; negative if it is too much."""
+        room = self.horizon - self.under_way
+        if self._beyond:
+            room -= max(0, self._beyond - IDLE_HORIZONS * self.horizon)
+        return room
+
+    def takes_at_once(self, amount: int) -> bool:
+        """Whether so much may be under way besides, and nobody waits for it.
+
+        Who stands here does so for want of room; but where limits are being changed there may be room already, which
+        is handed out when all of them are.
+        """
+        room = self.room()
+        return amount <= room and self._is_worth_a_frame(room) and not self.asking and not self.unsure
+
+    def fair_share(self) -> int:
+        """What a consumer gets that has nothing under way, however little room there is.
+
+        An even part of the horizon, as long as that keeps within the bound on all that is ever under way. Where idle
+        ones have used that up, an even part of so little that it does no harm: else those for whom something comes
+        would go on one entry at a time, and the limit go unused. And one at least: nothing else brings it further.
+        """
+        sharing = self._present + 1
+        left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
+        even = min(self.horizon // sharing, left)
+        return max(even, self.horizon // LEAST_PART // sharing, 1)
+
+    def turn_share(self, others: int = 0) -> int:
+        """What each who asks here, or will, could have of the room; and so many `others`."""
+        return max(1, self.room() // max(1, len(self.asking) + len(self.unsure) + others))
+
+    def join(self, permits: "Permits", of: InFlight) -> CreditEntry:
+        """A consumer is limited by this from now on."""
+        account = CreditEntry(permits, self)
+        self.count(account, of)
+        return account
+
+    def leave(self, account: CreditEntry) -> None:
+        """It is no longer."""
+        self._take_out(account)
+        self._waiting.remove(account)
+
+    def let_go(self, permits: "Permits") -> None:
+        """A consumer stands here no longer."""
+        self.asking.pop(permits, None)
+        self.unsure.discard(permits)
+
+    def granted(self, account: CreditEntry, of: InFlight, *, was_dry: bool) -> None:
+        """A consumer was granted permits; `was_dry` if the broker had none of it."""
+        if was_dry:
+            account.trip = self._trips
+        self.count(account, of)
+
+    def delivered(self, account: CreditEntry, of: InFlight, amount: int) -> None:
+        """The broker sent so much to a consumer."""
+        self._came += amount
+        if account.trip == self._trips:
+            self._trips += 1
+        account.trip = -1
+        self._waiting.remove(account)
+        if account.is_idle:
+            self._turn(account, is_idle=False)
+        self.count(account, of)
+        self._find_idle()
+
+    def count(self, account: CreditEntry, of: InFlight) -> None:
+        """What a consumer has under way is another amount now."""
+        self._take_out(account)
+        account.amount = of.amount(self.unit)
+        account.beyond = max(0, account.amount - of.least(self.unit))
+        account.is_present = not of.is_nothing
+        self._put_in(account)
+        if not of.waits_for_broker:
+            self._waiting.remove(account)
+        elif not account.is_idle and not account.waits:
+            account.since_came, account.since_trips = self._came, self._trips
+            self._waiting.add(account)
+
+    def serve(self) -> None:
+        """Hand out the room that there is, in turns, in portions worth a frame."""
+        while self.asking and self._is_worth_a_frame(self.room()):
+            if not self._serve_round(self.turn_share()):
+                return
+
+    def _serve_round(self, share: int) -> bool:
+        """Give each who asks as much. Returns whether anybody could take anything."""
+        was_taken = False
+        for _ in range(len(self.asking)):
+            room = self.room()
+            if room < 1:
+                break
+            permits = next(iter(self.asking))
+            self.asking.move_to_end(permits)
+            was_taken |= permits.take(min(share, room), self)
+        return was_taken
+
+    def _find_idle(self) -> None:
+        """Who has waited longest stands first; each that is found has come here by a delivery or grant of its own."""
+        enough = self.horizon + self.horizon  # for a product of large numbers compiled code asks the interpreter
+        while (account := self._waiting.first) is not None:
+            if self._came - account.since_came < enough and self._trips - account.since_trips < _TRIPS:
+                return
+            self._waiting.remove(account)
+            self._turn(account, is_idle=True)
+            account.permits.stop_asking()
+
+    def _is_worth_a_frame(self, room: int) -> bool:
+        return room >= 1 and room >= self.horizon >> 2
+
+    def _turn(self, account: CreditEntry, *, is_idle: bool) -> None:
+        self._take_out(account)
+        account.is_idle = is_idle
+        self._put_in(account)
+
+    def _put_in(self, account: CreditEntry) -> None:
+        if account.is_idle:
+            self._beyond += account.beyond
+        else:
+            self.under_way += account.amount
+            self._present += account.is_present
+
+    def _take_out(self, account: CreditEntry) -> None:
+        if account.is_idle:
+            self._beyond -= account.beyond
+        else:
+            self.under_way -= account.amount
+            self._present -= account.is_present
+
 
 MOST_ASKED: Final = 2**31 - 1
 """Permits that are withheld at most: a broker counts them in 32 bits, and whoever asked for more would get all at once
@@ -71,10 +484,10 @@ class Permits:
     ) -> None:
         self.asked = 0
         self.backlog: BacklogSign | None = None
-        self._under_way = UnderWay(rules)
-        self._meters: tuple[PermitMeter, ...] = ()
-        self._accounts: tuple[Account, ...] = ()
-        self._stands_at: PermitMeter | None = None
+        self._under_way = InFlight(rules)
+        self._meters: tuple[CreditWindow, ...] = ()
+        self._accounts: tuple[CreditEntry, ...] = ()
+        self._stands_at: CreditWindow | None = None
         self._usage = usage
         self._grant = grant
         self._noted = noted
@@ -169,7 +582,7 @@ class Permits:
         self._give_up()
         self.stop_asking()
 
-    def rewire(self, meters: tuple[PermitMeter, ...]) -> None:
+    def rewire(self, meters: tuple[CreditWindow, ...]) -> None:
         """These limits apply from now on."""
         before = self._meters
         if meters != before:
@@ -188,7 +601,7 @@ class Permits:
         for meter in meters:
             meter.serve()
 
-    def take(self, share: int, meter: PermitMeter) -> bool:
+    def take(self, share: int, meter: CreditWindow) -> bool:
         """Take `share` of the room of `meter`, but at most a fair part of the others'; or go and stand at one of them.
 
         Returns whether it could.
@@ -236,11 +649,11 @@ class Permits:
             self.stop_asking()
             self._stand_at(self._refusing() or self._meters[0])
 
-    def _refusing(self) -> PermitMeter | None:
+    def _refusing(self) -> CreditWindow | None:
         """Of its meters, the first one that has no room."""
         return next((meter for meter in self._meters if meter.room() < 1), None)
 
-    def _stand_at(self, meter: PermitMeter) -> None:
+    def _stand_at(self, meter: CreditWindow) -> None:
         """Wait for room there, and nowhere else: so whoever has room passes by none that cannot use it."""
         if self._stands_at is not None:
             self._stands_at.let_go(self)
@@ -314,7 +727,7 @@ class Permits:
         for account in self._accounts:
             account.meter.count(account, self._under_way)
 
-    def _join(self, meters: tuple[PermitMeter, ...]) -> None:
+    def _join(self, meters: tuple[CreditWindow, ...]) -> None:
         self._meters = meters
         self._accounts = tuple(meter.join(self, self._under_way) for meter in meters)
 

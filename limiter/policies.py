@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Naming, Setting, Topic, Whose
+from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Naming, Networks, Setting, StreamIdentity, Topic
 from limiter.limiter import Scope
-from limiter.networks import Networks
 from limiter.rates import Direction, Limit, Rate
 
 
@@ -113,7 +112,7 @@ class Policies:
         levels = self._levels.get(direction)
         if not levels:
             return ()
-        is_system, whose = topic.is_system, Whose(topic, client, self.group_of(topic))
+        is_system, whose = topic.is_system, StreamIdentity(topic, client, self.group_of(topic))
         found = [_at_level(one, direction, whose) for one in levels if one.level.is_of_system is is_system]
         return tuple([entry for entry in found if entry is not None])
 
@@ -121,7 +120,7 @@ class Policies:
         """The one of these limits that is of `level`, if there is one."""
         for written in self._levels.get(direction, ()):
             if written.level is level and level.is_of_system is topic.is_system:
-                return _at_level(written, direction, Whose(topic, client, self.group_of(topic)))
+                return _at_level(written, direction, StreamIdentity(topic, client, self.group_of(topic)))
         return None
 
     @property
@@ -164,7 +163,7 @@ class Policies:
                 yield Written(level, settings)
 
 
-def _at_level(written: Written, direction: Direction, whose: Whose) -> InForce | None:
+def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> InForce | None:
     """The narrowest value that is there; one that limits nothing counts as not set, as with Pulsar."""
     level = written.level
     if level.exists is not None and not level.exists(whose):
@@ -174,3 +173,50 @@ def _at_level(written: Written, direction: Direction, whose: Whose) -> InForce |
         if value is not None and value.limit:
             return InForce(level.scope(direction, whose), value.limit, f"{source} {value.origin}")
     return None
+
+
+LEVEL_OF_SETTING: dict[Setting, Level] = {setting: level for level in LEVELS for setting, _, _ in level.settings}
+LEVEL_OF_WORD: dict[str, Level] = {level.word: level for level in LEVELS}
+OF_NAMESPACE = frozenset({Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE})
+OF_TOPIC = frozenset({Setting.PARTITIONED_TOPIC, Setting.TOPIC, Setting.SUBSCRIPTION_OF_TOPIC, Setting.SUBSCRIPTION})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that is another one now.
+
+    Args:
+        about: What the value is about.
+        setting: What it is set for.
+        name: Whose it is.
+        only_tunes: Whether it limited before, still does, and in the same way: holding, or only observing. Then no
+            limit appears or goes by it, as whoever it holds for was limited by it before, or by something narrower.
+    """
+
+    about: About
+    setting: Setting
+    name: str
+    only_tunes: bool = False
+
+    def may_tune(self, scope: Scope) -> bool:
+        """Whether a limiter's value can come from here; its name is looked at as far as that is cheap."""
+        if scope.level != LEVEL_OF_SETTING[self.setting].word or scope.direction != self.about:
+            return False
+        if self.setting in OF_NAMESPACE:
+            return f"{scope.tenant}/{scope.namespace}" == self.name
+        return True
+
+    def topics(self) -> list[str]:
+        """Names one of which is the topic's, if it is set for one; both names around an @ may hold another."""
+        if self.setting is not Setting.SUBSCRIPTION:
+            return [self.name] if self.setting in OF_TOPIC else []
+        return [self.name[at + 1 :] for at, letter in enumerate(self.name) if letter == "@"]
+
+
+def change_of(place: tuple[About, Setting, str], before: Value | None, after: Value | None) -> Change | None:
+    """What is another than before in one place, if anything is."""
+    if before == after:
+        return None
+    if not before or not after or not before.limit or not after.limit:
+        return Change(*place)
+    return Change(*place, only_tunes=(before.limit.mode == "observe") == (after.limit.mode == "observe"))

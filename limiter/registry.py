@@ -1,25 +1,273 @@
-"""Streams and the limits they are within; never by connection, so that a reconnect gains nothing."""
+"""Streams and the limits that they are within: found by what is limited, never by connection."""
 
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from sys import getsizeof
 
 from limiter.backlogs import Backlogs
-from limiter.changes import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change
-from limiter.gate import Gate
-from limiter.levels import ANYBODY, Client, Topic
-from limiter.limiter import Limiter, Scope
-from limiter.limiters import MOST_DEBTS, Kept, Limiters
-from limiter.live_streams import LiveStreams
-from limiter.networks import counted_as
-from limiter.observed import Observer
-from limiter.permit_meter import PermitMeter
-from limiter.permits import Permits
-from limiter.policies import InForce, Policies
-from limiter.rates import Limit
-from limiter.relative_limits import RelativeLimits
-from limiter.stream import Answering, Entry, Stream
-from limiter.under_way import RULES, DispatchRules
+from limiter.levels import ANYBODY, Client, Topic, counted_as
+from limiter.limiter import Answering, Entry, Limiter, Scope, Stream
+from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
+from limiter.policies import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change, InForce, Policies
+from limiter.rates import Limit, Rate
+from limiter.relative_rates import RelativeLimits
+from limiter.scheduler import Scheduler
+from limiter.shadow import ShadowLimiter
+
+
+class StreamIndex:
+    """The streams that are open, with what limits look at.
+
+    Finds those of a topic, or of a namespace, without looking at all others.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Stream, tuple[Topic, Client]] = {}
+        self._of_topics: dict[str, dict[Stream, None]] = {}
+        self._of_namespaces: dict[str, dict[Stream, None]] = {}
+
+    def __contains__(self, stream: Stream) -> bool:
+        return stream in self._known
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._known)
+
+    def __getitem__(self, stream: Stream) -> tuple[Topic, Client]:
+        return self._known[stream]
+
+    def get(self, stream: Stream) -> tuple[Topic, Client] | None:
+        """Whose it is, if it is open."""
+        return self._known.get(stream)
+
+    def put(self, stream: Stream, topic: Topic, client: Client) -> None:
+        """It is open, or more is known of its client."""
+        self._known[stream] = topic, client
+        self._of_topics.setdefault(topic.partitioned, {})[stream] = None
+        self._of_namespaces.setdefault(topic.namespace_name, {})[stream] = None
+
+    def remove(self, stream: Stream) -> None:
+        """It is over."""
+        known = self._known.pop(stream, None)
+        if known is not None:
+            _take_out(self._of_topics, known[0].partitioned, stream)
+            _take_out(self._of_namespaces, known[0].namespace_name, stream)
+
+    def concerned(self, change: Change) -> list[Stream]:
+        """Every stream that a change can concern; others may be among them."""
+        if change.setting in OF_TOPIC:
+            streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
+        elif change.setting in OF_NAMESPACE:
+            streams = list(self._of_namespaces.get(change.name, ()))
+        else:
+            streams = list(self._known)
+        return [stream for stream in streams if stream.name.direction == change.about]
+
+
+def _take_out(table: dict[str, dict[Stream, None]], name: str, stream: Stream) -> None:
+    streams = table[name]
+    del streams[stream]
+    if not streams:
+        del table[name]
+
+
+KEPT = 1024
+"""Limiters without streams that stay although they are full, for those who come again."""
+LOOKED_AT = 16
+"""Limiters without streams that are looked at where somebody needs room: a refused PRODUCER costs no more than that."""
+LIMITER_MEMORY = 3_584
+"""Bytes that a limiter takes beside its name."""
+FEW_DEBTS = 65_536
+"""Bytes of debts that every address may have."""
+MOST_DEBTS = 256 * 1024 * 1024
+_COPIES = 4
+"""Times that its name is kept: in its scope, in what the access log is to tell of it, and in what finds both."""
+
+Kept = Callable[[str, int], None]
+"""Told the address of a client (see `limiter.levels.counted_as`), and how many bytes more are kept for it."""
+
+
+class LimiterCache:
+    """The limiters at work, by what they limit.
+
+    They are made when streams need them, get other values, and are forgotten when they are idle and full.
+
+    A limiter of which tokens are taken stays until it is full, whoever leaves: a client that connects again gains
+    nothing by it, and a batch of 100,000 messages under 1/s is owed for a day. So what limiters take is counted for the
+    address of the stream that each was made for, or was taken up by last: while it has streams as memory of that
+    client, afterwards as its debt. An address that owes more than is still free for debts may open no more streams; one
+    that owes little always may. So clients that make ever new debts stop themselves, and nobody else. Only if many
+    addresses together owe all that may be, a debt is forgotten for the next one: the oldest of an address that owes
+    much.
+
+    Args:
+        relative: The limits that are relative to publish rates.
+        retuned: Called with each that is about to have another value, and the time.
+        kept: Told of each that streams take up or leave, and, with 0, when an address owes less.
+        most_debts: Bytes that limiters without streams may take.
+
+    Attributes:
+        by_scope: All of them.
+        tuned: Those that got another value while streams were within them: whoever waits there is to be woken.
+        debts: Bytes that limiters without streams take.
+        forgiven: How many were forgotten although tokens were taken of them.
+    """
+
+    def __init__(
+        self,
+        relative: RelativeLimits,
+        retuned: Callable[[Limiter, int], None],
+        kept: Kept,
+        most_debts: int = MOST_DEBTS,
+    ) -> None:
+        self.by_scope: dict[Scope, Limiter] = {}
+        self.tuned: dict[Limiter, None] = {}
+        self.debts = 0
+        self.forgiven = 0
+        self._most_debts = most_debts
+        self._debts_of: dict[str, int] = {}
+        self._most_full = KEPT
+        self._kept = kept
+        self._kept_for: dict[Scope, str] = {}
+        self._relative = relative
+        self._retuned = retuned
+        self._resting: OrderedDict[Scope, None] = OrderedDict()
+        """Those without streams; the one that nobody has looked at for longest comes first."""
+
+    def put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
+        """The limiter of what applies to a stream of `topic` whose client is at `address`, with that value in force."""
+        limit = self._relative.in_force(entry.scope, entry.limit, topic, now)
+        if entry.scope in self._resting:
+            self._owe(entry.scope, -1)
+            self._use(entry.scope, address)
+        limiter = self.by_scope.get(entry.scope)
+        if limiter is None:
+            limiter = self.by_scope[entry.scope] = Limiter(entry.scope, limit, entry.source, now)
+            self._use(entry.scope, address)
+        elif limiter.is_observed != (limit.mode == "observe"):
+            self._retuned(limiter, now)
+            limiter = self._in_place_of(limiter, limit, entry.source, now)
+        elif limiter.limit != limit or limiter.source != entry.source:
+            self._retuned(limiter, now)
+            limiter.retune(limit, entry.source, now)
+            if limiter.streams:
+                self.tuned[limiter] = None
+        limiter.meters = _meters(limiter)
+        return limiter
+
+    def retune(self, limits: dict[Scope, Limit], now: int) -> list[Limiter]:
+        """Give them values that were measured anew."""
+        changed = [self.by_scope[scope] for scope in limits]
+        for limiter in changed:
+            self._retuned(limiter, now)
+            limiter.retune(limits[limiter.scope], limiter.source, now)
+            limiter.meters = _meters(limiter)
+        return changed
+
+    def take_tuned(self) -> dict[Limiter, None]:
+        """What is in `tuned`, which is empty then."""
+        tuned, self.tuned = self.tuned, {}
+        return tuned
+
+    def rest(self, left: Iterable[Limiter], now: int) -> list[Limiter]:
+        """Streams have left these. Those without any are forgotten, as many as may be, once they are full.
+
+        Two looks for each that begins to rest keep ahead of clients that open and close streams of ever new names.
+
+        Returns:
+            Those that are forgotten now.
+        """
+        resting, forgotten = self._resting, list[Limiter]()
+        for limiter in left:
+            if not limiter.streams and self.by_scope.get(limiter.scope) is limiter:
+                if limiter.scope not in resting:
+                    forgotten += self._forgiven_for(limiter.scope)
+                    self._owe(limiter.scope, 1)
+                resting[limiter.scope] = None
+                forgotten += [one for _ in range(2) if (one := self._look_at_oldest(now, self._most_full)) is not None]
+        return forgotten
+
+    def make_room(self, now: int) -> list[Limiter]:
+        """A client is to be refused for its debts: forget some that are paid. Returns these."""
+        looked_at = [self._look_at_oldest(now, 0) for _ in range(min(LOOKED_AT, len(self._resting)))]
+        return [limiter for limiter in looked_at if limiter is not None]
+
+    def owes_too_much(self, address: str) -> bool:
+        """Whether clients at an address have left more debts than are still free for debts."""
+        return self._debts_of.get(address, 0) > max(self._most_debts - self.debts, FEW_DEBTS)
+
+    def _use(self, scope: Scope, address: str) -> None:
+        """A client at `address` has a stream within it, the first one."""
+        self._kept_for[scope] = address
+        self._kept(address, memory_of(scope))
+
+    def _owe(self, scope: Scope, times: int) -> None:
+        """It has no streams any more (1), or has some again, or is to be forgotten (-1)."""
+        size, address = memory_of(scope), self._kept_for[scope]
+        self.debts += times * size
+        owed = self._debts_of.get(address, 0) + times * size
+        if owed:
+            self._debts_of[address] = owed
+        else:
+            del self._debts_of[address]
+        if times > 0:
+            self._kept(address, -size)
+        else:
+            del self._kept_for[scope], self._resting[scope]
+            self._kept(address, 0)
+
+    def _forgiven_for(self, scope: Scope) -> list[Limiter]:
+        """Make room for one more debt, if there is none. Returns what is forgotten."""
+        forgiven = list[Limiter]()
+        while self._resting and self.debts + memory_of(scope) > self._most_debts:
+            oldest = islice(self._resting, LOOKED_AT)
+            one = max(oldest, key=lambda resting: self._debts_of[self._kept_for[resting]])
+            forgiven.append(self._forget(one))
+            self.forgiven += 1
+        return forgiven
+
+    def _forget(self, scope: Scope) -> Limiter:
+        self._owe(scope, -1)
+        self._relative.forget(scope)
+        return self.by_scope.pop(scope)
+
+    def _look_at_oldest(self, now: int, most_full: int) -> Limiter | None:
+        """Of those that rest, look at the one that nobody has looked at for longest; returns it if it is forgotten."""
+        if len(self._resting) <= most_full:
+            return None
+        scope = next(iter(self._resting))
+        if self.by_scope[scope].is_idle(now):
+            return self._forget(scope)
+        self._resting.move_to_end(scope)
+        return None
+
+    def _in_place_of(self, old: Limiter, limit: Limit, source: str, now: int) -> Limiter:
+        """A limit is only observed from now on, or no longer: who waits there must not meet who waits here."""
+        limiter = self.by_scope[old.scope] = Limiter(old.scope, limit, source, now)
+        limiter.inherit(old, now)
+        return limiter
+
+
+def memory_of(scope: Scope) -> int:
+    """Bytes that its limiter takes."""
+    return LIMITER_MEMORY + _COPIES * getsizeof(scope.name)
+
+
+def _meters(limiter: Limiter) -> tuple[CreditWindow, ...]:
+    """The permit meters that a limit of deliveries needs: one for messages, one for bytes."""
+    if limiter.scope.direction != "dispatch" or limiter.is_observed:
+        return ()
+    known = {meter.unit: meter for meter in limiter.meters}
+    rates: tuple[tuple[Unit, Rate | None], ...] = (("messages", limiter.limit.messages), ("bytes", limiter.limit.size))
+    for unit, rate in rates:
+        if rate is None:
+            known.pop(unit, None)
+        else:
+            known.setdefault(unit, CreditWindow(1, unit)).horizon = horizon_of(rate)
+    return tuple(known.values())
+
 
 SLICE = 100
 """Streams whose limits are found anew in one go: 1 to 3 ms."""
@@ -56,8 +304,8 @@ class Registry:
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         policies: Policies,
-        gate: Gate,
-        observer: Observer,
+        gate: Scheduler,
+        observer: ShadowLimiter,
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
         kept: Kept = _nobody_counts,
@@ -70,12 +318,12 @@ class Registry:
         self.tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._gate = gate
         self._observer = observer
-        self._live = LiveStreams()
+        self._live = StreamIndex()
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
-        self._limiters = Limiters(self.relative, gate.journal.retuned, kept, most_debts)
+        self._limiters = LimiterCache(self.relative, gate.journal.retuned, kept, most_debts)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -145,7 +393,7 @@ class Registry:
 
     @property
     def forgiven(self) -> int:
-        """Limiters that were forgotten although tokens were taken of them; see `Limiters`."""
+        """Limiters that were forgotten although tokens were taken of them; see `LimiterCache`."""
         return self._limiters.forgiven
 
     def owes_now(self, address: str) -> bool:
@@ -348,6 +596,6 @@ def _all_of(stream: Stream) -> tuple[Limiter, ...]:
     return stream.chain if stream.observed is None else (*stream.chain, *stream.observed.chain)
 
 
-def meters_of(chain: tuple[Limiter, ...]) -> tuple[PermitMeter, ...]:
+def meters_of(chain: tuple[Limiter, ...]) -> tuple[CreditWindow, ...]:
     """The permit meters of a consumer's limiters."""
     return tuple(meter for limiter in chain for meter in limiter.meters)

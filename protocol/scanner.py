@@ -11,14 +11,381 @@ command and the metadata, for a control command all of it. Bytes of an uninspect
 of an inspected one never kept.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64
+from librt.strings import read_i64_be
+from mypy_extensions import i64, mypyc_attr
 
-from protocol.heads import Heads
+from protocol.errors import FrameTooLarge, MalformedFrame, TooManyMessages
 from protocol.kinds import ACK, ACK_RESPONSE, HEAD, MESSAGE, SEND, SEND_RECEIPT
-from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
-from protocol.walk import read_command
+from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_behind, read_command, u32
+
+TAIL: Final = 0
+"""The `kind` of a piece that continues the frame of the chunk before."""
+
+
+@mypyc_attr(acyclic=True)
+class Tally:
+    """What one producer or consumer has in one chunk.
+
+    `size` counts everything behind the command, in bytes: what the broker meters.
+    """
+
+    __slots__ = ("entries", "largest_messages", "largest_size", "messages", "owner", "size")
+
+    def __init__(self, owner: int) -> None:
+        self.owner: int = owner
+        self.entries: i64 = 0
+        self.messages: i64 = 0
+        self.size: i64 = 0
+        self.largest_messages: i64 = 0
+        self.largest_size: i64 = 0
+
+    def add(self, entries: i64, messages: i64, size: i64) -> None:
+        """Count so many entries, each of so many messages and bytes."""
+        self.entries += entries
+        self.messages += entries * messages
+        self.size += entries * size
+        if messages > self.largest_messages:
+            self.largest_messages = messages
+        if size > self.largest_size:
+            self.largest_size = size
+
+    def clear(self) -> None:
+        """Forget everything but the owner."""
+        self.entries = 0
+        self.messages = 0
+        self.size = 0
+        self.largest_messages = 0
+        self.largest_size = 0
+
+
+def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally:
+    """The owner's own among `tallies`, put there if it is the first time; `known` are kept to be used again."""
+    tally = known.get(owner)
+    if tally is None:
+        tally = known[owner] = Tally(owner)
+    if tally.entries == 0:
+        tallies.append(tally)
+    return tally
+
+
+def clear(tallies: list[Tally], known: dict[int, Tally], most: i64) -> None:
+    """Begin a new chunk; more than `most` tallies are not kept to be used again."""
+    for tally in tallies:
+        tally.clear()
+    tallies.clear()
+    if len(known) > most:
+        known.clear()
+
+
+@mypyc_attr(acyclic=True)
+class Piece:
+    """One frame, or the part of one that a chunk holds: `data[start:stop]`.
+
+    `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames, `command_end` (the
+    command begins HEAD bytes behind `start`) for all but tails. `whole` says that the frame ends with this piece.
+    """
+
+    __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")
+
+    def __init__(self, kind: int, start: int, stop: int, *, whole: bool) -> None:
+        self.kind: int = kind
+        self.start: int = start
+        self.stop: int = stop
+        self.whole: bool = whole
+        self.owner: int = -1
+        self.messages: int = 0
+        self.size: int = 0
+        self.command_end: int = 0
+
+
+LONGEST: Final = 24
+"""Bytes of a command that can be remembered; so many must be there to be compared."""
+_BEGIN: Final = 0x08_06_32_00  # with a length of 0
+_BEGIN_SIZE: Final = 4
+_WHOLE: Final = 0xFF
+_GOES_ON: Final = 0x80
+
+
+class SendLayout:
+    """What is the same in SENDs that are laid out alike, in three words of eight bytes each.
+
+    A new one fits nothing. `_mask_*` are the bits that must match to fit, `_want_*` their values; `_row_*` the bits
+    that must match within a row.
+    """
+
+    __slots__ = (
+        "_command_size",
+        "_mask_0",
+        "_mask_1",
+        "_mask_2",
+        "_messages_at",
+        "_owner_at",
+        "_row_0",
+        "_row_1",
+        "_row_2",
+        "_want_0",
+        "_want_1",
+        "_want_2",
+    )
+
+    def __init__(self) -> None:
+        self._command_size: i64 = -1
+        self._owner_at: i64 = 0
+        self._messages_at: i64 = 0
+        self._mask_0: i64 = 0
+        self._mask_1: i64 = 0
+        self._mask_2: i64 = 0
+        self._want_0: i64 = 0
+        self._want_1: i64 = 0
+        self._want_2: i64 = 0
+        self._row_0: i64 = 0
+        self._row_1: i64 = 0
+        self._row_2: i64 = 0
+
+    def fits(self, data: bytes, at: i64, command_size: i64) -> bool:
+        """Whether the command at `at`, of so many bytes, is laid out alike; LONGEST bytes must be there."""
+        return (
+            command_size == self._command_size
+            and read_i64_be(data, at) & self._mask_0 == self._want_0
+            and read_i64_be(data, at + 8) & self._mask_1 == self._want_1
+            and read_i64_be(data, at + 16) & self._mask_2 == self._want_2
+        )
+
+    def owner(self, data: bytes, at: i64) -> i64:
+        """The producer's id of the command at `at`, which fits."""
+        return data[at + self._owner_at]
+
+    def messages(self, data: bytes, at: i64) -> i64:
+        """Its number of messages: 1 if it says none."""
+        if self._messages_at == 0 or data[at + self._messages_at] == 0:
+            return 1
+        return data[at + self._messages_at]
+
+    def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames in a row, from the one at `at` on, have the same length, producer and number of messages.
+
+        Its command fits. Another frame counts only if LONGEST bytes behind its head, be they command, payload or the
+        next frame, stand before `end`. Where to read next follows from `length` alone: the processor need not wait for
+        one head to find the next.
+        """
+        head: i64 = read_i64_be(data, at)
+        mask_0: i64 = self._row_0
+        mask_1: i64 = self._row_1
+        mask_2: i64 = self._row_2
+        want_0: i64 = read_i64_be(data, at + HEAD) & mask_0
+        want_1: i64 = read_i64_be(data, at + HEAD + 8) & mask_1
+        want_2: i64 = read_i64_be(data, at + HEAD + 16) & mask_2
+        last: i64 = end - HEAD - LONGEST
+        count: i64 = 1
+        position: i64 = at + length
+        while (
+            position <= last
+            and read_i64_be(data, position) == head
+            and read_i64_be(data, position + HEAD) & mask_0 == want_0
+            and read_i64_be(data, position + HEAD + 8) & mask_1 == want_1
+            and read_i64_be(data, position + HEAD + 16) & mask_2 == want_2
+        ):
+            count += 1
+            position += length
+        return count
+
+    def note(self, data: bytes, at: i64, size: i64) -> bool:
+        """Learn from the command at `at`, of `size` bytes, if it is usual. Whether it is; of no use any more if not."""
+        position: i64 = 0
+        while position < _BEGIN_SIZE:
+            position = self._must_match(position, _WHOLE)
+        while position < size:
+            tag: i64 = data[at + position]
+            if tag & 0x87 != 0:
+                return False  # no number, or one of a field above 15
+            value_at: i64 = self._must_match(position, _WHOLE)
+            position = value_at
+            while data[at + position] >= 0x80:
+                position = self._must_match(position, _GOES_ON)
+            position = self._must_match(position, _GOES_ON)
+            if tag == OWNER:
+                self._owner_at = value_at
+            elif tag == NUM_MESSAGES:
+                self._messages_at = value_at
+            else:
+                continue
+            if position > value_at + 1:
+                return False
+        self._want_0 = read_i64_be(data, at) & self._mask_0
+        self._want_1 = read_i64_be(data, at + 8) & self._mask_1
+        self._want_2 = read_i64_be(data, at + 16) & self._mask_2
+        self._row_0 = self._mask_0 | self._counted_by(0)
+        self._row_1 = self._mask_1 | self._counted_by(1)
+        self._row_2 = self._mask_2 | self._counted_by(2)
+        self._command_size = size
+        return True
+
+    def _must_match(self, position: i64, bits: i64) -> i64:
+        """These bits of the byte at `position` must be the same; the position behind it."""
+        shifted = _in_word(position, bits)
+        if position < 8:
+            self._mask_0 |= shifted
+        elif position < 16:
+            self._mask_1 |= shifted
+        else:
+            self._mask_2 |= shifted
+        return position + 1
+
+    def _counted_by(self, word: i64) -> i64:
+        """The bytes of a word that say whose it is, and how many messages.
+
+        Where nothing says how many, that is the type's tag, which must match anyway.
+        """
+        bits: i64 = 0
+        if self._owner_at >> 3 == word:
+            bits = _in_word(self._owner_at, _WHOLE)
+        if self._messages_at >> 3 == word:
+            bits |= _in_word(self._messages_at, _WHOLE)
+        return bits
+
+
+def _in_word(position: i64, bits: i64) -> i64:
+    """The bits of the byte at `position`, where they stand in its word."""
+    # of a literal that is shifted by a variable, mypyc makes one of C's 32 bits: here both are variables
+    return bits << (56 - 8 * (position & 7))
+
+
+def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
+    """How the SEND command in `data[at:end]` is laid out, if that is usual.
+
+    It has been walked over without an error, and names a producer; LONGEST bytes from `at` on must be there.
+    """
+    size: i64 = end - at
+    if size > LONGEST or u32(data, at) != _BEGIN + size - _BEGIN_SIZE:
+        return None
+    layout = SendLayout()
+    return layout if layout.note(data, at, size) else None
+
+
+_MOST_MESSAGES: Final = 2**31 - 1
+
+
+class Heads:
+    """Says of one frame after the other what metering must know.
+
+    Attributes:
+        max_size: Most bytes of a whole frame; may be changed at any time.
+        max_messages: As many messages may be in an entry; may be changed, too. A SEND that says it holds more is an
+            error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it: it counts as
+            `max_messages`.
+        not_believed: Called with whose such a MESSAGE is, and how many messages it says it holds, if it is set.
+        kind: The command's type, of the frame that was read last.
+        owner, messages: Of a payload frame: whose it is, and how many messages it holds.
+        size: Its bytes behind the command: what the broker meters.
+        command_end: Where its command ends, which begins HEAD bytes behind the frame.
+
+    Args:
+        payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
+        max_size: As the attribute.
+    """
+
+    def __init__(self, payload_kind: int, max_size: int) -> None:
+        self.max_size: i64 = max_size
+        self.max_messages: i64 = _MOST_MESSAGES
+        self.not_believed: Callable[[int, int], None] | None = None
+        self.kind: i64 = 0
+        self.owner: i64 = 0
+        self.messages: i64 = 0
+        self.size: i64 = 0
+        self.command_end: i64 = 0
+        self._payload: i64 = payload_kind
+        self._doubted: list[tuple[int, int]] = []
+        self._layout = SendLayout()
+        self._may_learn: bool = False
+        self._fits: bool = False
+
+    def begin(self) -> None:
+        """Begin with a chunk, be it anew: doubts from before do not count, and one layout may be learnt."""
+        self._may_learn = True
+        if self._doubted:
+            self._doubted = []
+
+    def read(self, data: bytes, at: i64, end: i64) -> i64:
+        """Read the head of the frame at `at`, of which there is what stands before `end`.
+
+        Returns the frame's length, or minus the number of its bytes without which nothing can be said.
+
+        Raises:
+            FrameTooLarge: If it announces more than `max_size`.
+            TooManyMessages: If it is a SEND of more than `max_messages`.
+            MalformedFrame: If it contradicts itself.
+        """
+        have: i64 = end - at
+        if have < HEAD:
+            return -HEAD
+        head: i64 = read_i64_be(data, at)
+        length: i64 = (head >> 32 & 0xFFFFFFFF) + 4
+        if length > self.max_size:
+            raise FrameTooLarge(length, self.max_size)
+        command_size: i64 = head & 0xFFFFFFFF
+        if command_size + HEAD > length:
+            raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
+        if have < HEAD + command_size:
+            return -(HEAD + command_size)
+        command: i64 = at + HEAD
+        self.command_end = command + command_size
+        self.size = length - HEAD - command_size
+        layout = self._layout
+        if have >= HEAD + LONGEST and layout.fits(data, command, command_size):
+            self.kind = SEND
+            self.owner = layout.owner(data, command)
+            self.messages = layout.messages(data, command)
+            if self.messages <= self.max_messages:
+                self._fits = True
+                return length
+        return self._walk(data, at, end, length)
+
+    def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """How many frames in a row, from the one at `at` on, `read` would say the same of, which read this one last.
+
+        At least 1. There may be more: only what is cheap to compare is counted.
+        """
+        if self._fits:  # no conditional expression: mypyc makes an object of a number and a literal
+            return self._layout.row(data, at, end, length)
+        return 1
+
+    def tell_doubts(self) -> None:
+        """Tell what was not believed of the chunk; it is passed on."""
+        if not self._doubted:
+            return
+        doubted, self._doubted = self._doubted, []
+        if self.not_believed is not None:
+            for owner, messages in doubted:
+                self.not_believed(owner, messages)
+
+    def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
+        """What `read` returns, of the frame at `at` whose command is there."""
+        self._fits = False
+        command: i64 = at + HEAD
+        kind, owner, messages = read_command(data, command, self.command_end, self._payload)
+        self.kind = kind
+        self.owner = owner
+        self.messages = message_count(messages)
+        if kind != self._payload:
+            return length if end - at >= length else -length
+        if owner < 0:
+            raise MalformedFrame("a payload command names no producer or consumer")
+        if kind == SEND:
+            if self.messages > self.max_messages:
+                raise TooManyMessages(self.messages, self.max_messages)
+            if self._may_learn and end - command >= LONGEST:
+                self._may_learn = False  # where layouts come by turns, it would only cost
+                self._layout = layout_of(data, command, self.command_end) or self._layout
+            return length
+        self.messages = messages_behind(data, self.command_end, end, at + length)
+        if self.messages > self.max_messages:
+            self._doubted.append((self.owner, self.messages))
+            self.messages = self.max_messages
+        return length if self.messages > 0 else self.messages + at
+
 
 MOST_OWNERS: Final = 4096
 """Producers (or consumers) of which one chunk may have frames, and whose tallies are kept for the next one. A peer may

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 
-from limiter.admissions import FEW, Buckets, KeyedBuckets, Place, Places, ProvisionalPlaces, SharedPlaces, take_all
+from limiter.admission import (
+    FEW,
+    Buckets,
+    ConcurrencyLimit,
+    KeyedBuckets,
+    ProvisionalLimit,
+    SharedPlaces,
+    Slot,
+    take_all,
+)
 from limiter.levels import Topic
 from limiter.policies import Policies
 from limiter.rates import NANOS_PER_SECOND, Rate
@@ -79,7 +88,7 @@ class NotAdmittedError(Exception):
 class _InForce:
     """A bound at work, and what those whom it refuses are told."""
 
-    bound: KeyedBuckets | Places | ProvisionalPlaces
+    bound: KeyedBuckets | ConcurrencyLimit | ProvisionalLimit
     said: str
     said_passing: str = ""
 
@@ -111,13 +120,13 @@ class Admission:
         self._log = AdmissionLog(clock)
         self.changed: Callable[[], None] = _nothing
 
-    def admit(self, asked: Iterable[Asked], whose: str, source: str, topic: Topic | None = None) -> tuple[Place, ...]:
+    def admit(self, asked: Iterable[Asked], whose: str, source: str, topic: Topic | None = None) -> tuple[Slot, ...]:
         """Let somebody in whom all of `asked` concern; gives the places that he has from now on.
 
         Args:
             asked: The bounds, in the order in which they are to refuse, each with the key that counts there.
             whose: The client's address, for the log.
-            source: As whom it is counted (`limiter.networks.counted_as`).
+            source: As whom it is counted (`limiter.levels.counted_as`).
             topic: Whose subscribe rate it is, if that is asked.
 
         Raises:
@@ -150,7 +159,7 @@ class Admission:
     @property
     def provisional(self) -> int:
         """Keys, for each client's address, of which a broker has not accepted somebody."""
-        return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalPlaces))
+        return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalLimit))
 
     def _found(self, what: What, topic: Topic | None) -> _InForce | None:
         if what is not What.SUBSCRIBE_RATE:
@@ -163,7 +172,7 @@ class Admission:
         return _InForce(bound, _told(what, (rate.tokens, rate.period_ns), source))
 
     def _refusal(self, refusing: _InForce, key: Hashable, what: What, whose: str) -> NotAdmittedError:
-        is_passing = isinstance(refusing.bound, ProvisionalPlaces) and refusing.bound.free(key) > 0
+        is_passing = isinstance(refusing.bound, ProvisionalLimit) and refusing.bound.free(key) > 0
         said = refusing.said_passing if is_passing else refusing.said
         self._counters.not_admitted[what] += 1
         self._log.refused(what, said, whose)
@@ -190,11 +199,11 @@ def _in_force(what: What, value: Value) -> _InForce:
     return _InForce(_bound(what, value), _told(what, value), _told(what, value, passing=_PASSING))
 
 
-def _bound(what: What, value: Value) -> KeyedBuckets | Places | ProvisionalPlaces:
+def _bound(what: What, value: Value) -> KeyedBuckets | ConcurrencyLimit | ProvisionalLimit:
     if isinstance(value, int):
         if what is What.CONNECTIONS:
             return SharedPlaces(value)
-        return ProvisionalPlaces(value) if what in _OPENED else Places(value)
+        return ProvisionalLimit(value) if what in _OPENED else ConcurrencyLimit(value)
     tokens, period_ns = value
     return KeyedBuckets(Rate(tokens, period_ns, burst=tokens), Buckets())
 

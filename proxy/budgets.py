@@ -15,6 +15,9 @@ Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Pa
 from collections.abc import Callable
 from typing import Final
 
+ENTRY_OVERHEAD: Final = 512
+"""Bytes of memory that a held frame takes besides its own: tiny frames must not cost what no budget sees."""
+
 
 class Budget:
     """A bounded number in two states, filling and full; full ends only when half of it is free again.
@@ -91,7 +94,7 @@ class Claim:
 
     Args:
         pool: Of which it is a part.
-        address: As whom its client is counted (`limiter.networks.counted_as`).
+        address: As whom its client is counted (`limiter.levels.counted_as`).
     """
 
     __slots__ = ("_address", "_is_over", "_pool", "held")

@@ -4,44 +4,39 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from limiter.changes import Change
-from limiter.gate import Gate
-from limiter.journal import Journal
+from limiter.activity import ActivitySet
 from limiter.limiter import Limiter
-from limiter.limiters import Kept
-from limiter.observed import Observer
-from limiter.policies import Policies
-from limiter.registry import Registry
+from limiter.policies import Change, Policies
+from limiter.registry import Kept, Registry
+from limiter.scheduler import Scheduler
+from limiter.shadow import ShadowLimiter
 from proxy.admission import Admission
+from proxy.budgets import ENTRY_OVERHEAD
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.sessions.admittance import Admittance, NearAdmittance
-from proxy.sessions.engine import Engine
-from proxy.sessions.holdings import ENTRY_OVERHEAD
-from proxy.sessions.leg import Leg
+from proxy.session.admission import LocalAdmission, SessionAdmission
+from proxy.session.engine import Engine
+from proxy.session.transport import PeerTransport
 
 
 class LimiterTimers:
-    """Wakes the gate when a limiter's tokens suffice again.
+    """Wakes the scheduler when a limiter's tokens suffice again.
 
     Args:
         clock: Monotonic nanoseconds.
         counters: Told how late the timers were.
+        serve: Called with a limiter, and the time, when its timer fires.
     """
 
-    def __init__(self, clock: Callable[[], int], counters: Counters) -> None:
+    def __init__(self, clock: Callable[[], int], counters: Counters, serve: Callable[[Limiter, int], None]) -> None:
         self._clock = clock
         self._counters = counters
         self._timers: dict[Limiter, asyncio.TimerHandle] = {}
-        self._gate: Gate | None = None
-
-    def connect(self, gate: Gate) -> None:
-        """Set whom to wake."""
-        self._gate = gate
+        self._serve = serve
 
     def wake_at(self, limiter: Limiter, at_ns: int) -> None:
-        """Call `gate.serve` for `limiter` at that time, and not at the one said before."""
+        """Call `serve` for `limiter` at that time, and not at the one said before."""
         known = self._timers.pop(limiter, None)
         if known is not None:
             known.cancel()
@@ -53,8 +48,7 @@ class LimiterTimers:
         now = self._clock()
         self._timers.pop(limiter, None)
         self._counters.timer_fired(now - at_ns)
-        assert self._gate is not None, "connect() comes first"
-        self._gate.serve(limiter, now)
+        self._serve(limiter, now)
 
 
 class NearEngine(Engine):
@@ -71,7 +65,7 @@ class NearEngine(Engine):
         kept: Told what limiters take, and for which address; the supervisor of workers sets another one.
     """
 
-    gate: Gate
+    gate: Scheduler
     registry: Registry
 
     def __init__(
@@ -83,24 +77,26 @@ class NearEngine(Engine):
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__(config, counters, clock)
-        self.journal = Journal(activity)
-        alarms = LimiterTimers(clock, counters)
-        self.gate = Gate(alarms.wake_at, self.journal)
-        alarms.connect(self.gate)
-        rehearsals = LimiterTimers(clock, counters)
+        self.journal = ActivitySet(activity)
+        self.gate = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
-        observer = Observer(rehearsals.wake_at, self.journal, budget)
-        rehearsals.connect(observer.gate)
+        self._shadow = ShadowLimiter(LimiterTimers(clock, counters, self._serve_shadow).wake_at, self.journal, budget)
         self.kept: Kept = self.memory.add
         self.registry = Registry(
-            policies, self.gate, observer, self.dispatch_rules, clock, self._kept, config.client_memory.total // 2
+            policies, self.gate, self._shadow, self.dispatch_rules, clock, self._kept, config.client_memory.total // 2
         )
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
 
-    def admittance(self, connection: Connection, client: Leg) -> Admittance:  # noqa: ARG002 - a worker's needs it
+    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
         """What a session asks whether its client, its lookups and its streams may come in."""
-        return NearAdmittance(self.admission, connection, self.rejects)
+        return LocalAdmission(self.admission, connection, self.rejects)
+
+    def _serve(self, limiter: Limiter, now: int) -> None:
+        self.gate.serve(limiter, now)
+
+    def _serve_shadow(self, limiter: Limiter, now: int) -> None:
+        self._shadow.gate.serve(limiter, now)
 
     def _kept(self, address: str, more: int) -> None:
         self.kept(address, more)

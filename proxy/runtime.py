@@ -167,7 +167,7 @@ class Searches:
     Python's own rule searches 700 newcomers at a time, ten times as many after ten times, and all after a hundred. A
     connection is made of dozens, so that was a fifth of what opening connections costs; and where a thousand come and
     go, a search of 12 ms each two seconds, and of 40 to 80 ms now and then, is what their neighbours notice. Sessions
-    that end wait for none (`Session`, `Traffic.let_go`), and the youngest hold nearly all garbage that there is.
+    that end wait for none (`Session`, `Forwarding.let_go`), and the youngest hold nearly all garbage that there is.
 
     Args:
         soon: Has something called when the event loop has done what it is doing; from any thread.

@@ -39,7 +39,7 @@ from proxy.policies.store import Store, StoreError
 from proxy.reload import Reloader
 from proxy.runtime import Tasks
 from proxy.server import Server
-from proxy.sessions.session_log import SessionLog
+from proxy.session.events import SessionLog
 from proxy.workers.supervisor import Supervisor
 
 

@@ -7,9 +7,9 @@ import os
 import socket
 
 from proxy.brokers.targets import split_address
-from proxy.sessions.engine import Engine
-from proxy.sessions.session import Session
-from proxy.sessions.session_log import SessionLog
+from proxy.session.engine import Engine
+from proxy.session.events import SessionLog
+from proxy.session.session import Session
 
 LISTENERS = 4
 """Through each of them the loop lets one client in a turn (libuv accepts so); whoever comes is let in by any of them.

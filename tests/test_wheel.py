@@ -73,7 +73,7 @@ def test_who_builds_it_in_an_environment_of_its_own_gets_all_that_mypyc_looks_fo
 
 def test_it_has_what_was_compiled_where_there_is_a_compiler(environment):
     assert run(environment, "version").endswith("(interpreted)\n" if missing_compiler() else "(compiled)\n")
-    where = [environment / "bin" / "python", "-c", "import protocol.heads as found; print(found.__file__)"]
+    where = [environment / "bin" / "python", "-c", "import protocol.scanner as found; print(found.__file__)"]
     found = subprocess.run(where, cwd=environment, capture_output=True, text=True, check=True).stdout
     assert Path(found.strip()).is_relative_to(environment)
 

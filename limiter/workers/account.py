@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from limiter.stream import Answering, Entry, Stream
+from limiter.limiter import Answering, Entry, Stream
 from limiter.workers.letters import Passed
 from limiter.workers.purse import Purse
 

@@ -11,9 +11,8 @@ gate, as any that are held. Those that still wait when nothing is lent any more 
 
 from collections.abc import Callable
 
-from limiter.gate import Gate
-from limiter.limiter import Limiter
-from limiter.stream import Entry, Stream
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import Scheduler
 
 Decide = Callable[[Entry, int], None]
 """Judges an entry, at a moment."""
@@ -28,7 +27,7 @@ class Court:
             so wherever somebody begins to wait: nobody is to overtake him.
     """
 
-    def __init__(self, gate: Gate, recall: Callable[[Limiter], None]) -> None:
+    def __init__(self, gate: Scheduler, recall: Callable[[Limiter], None]) -> None:
         self.recall = recall
         self._gate = gate
         gate.recall_by(recall)

@@ -9,8 +9,7 @@ It decides nothing: whose turn it is, the judge says (`judge.py`). Nothing of a 
 
 from collections.abc import Callable, Iterable
 
-from limiter.passage import Passage
-from limiter.stream import Answering, Entry, Stream
+from limiter.limiter import Answering, Entry, RateLimiter, Stream
 from limiter.workers.account import Account
 from limiter.workers.letters import (
     Answer,
@@ -38,7 +37,7 @@ from limiter.workers.questions import Questions
 from limiter.workers.tickets import Tickets
 
 
-class Deputy(Passage):
+class Deputy(RateLimiter):
     """Lets entries pass or wait as it was told.
 
     Its streams have no limiters here; so nothing is ever refused here, and `count_rejected` is not for it.

@@ -1,7 +1,7 @@
 """A worker's side of a consumer's permits: the judge meters them."""
 
+from limiter.limiter import Stream
 from limiter.permits import Permits
-from limiter.stream import Stream
 from limiter.workers.deputy import Deputy
 
 

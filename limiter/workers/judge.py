@@ -11,12 +11,10 @@ so everything that is true of the gate is true over all workers.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.gate import Gate
 from limiter.levels import Client, Topic
-from limiter.limiter import Amount, Limiter
+from limiter.limiter import Amount, Entry, Limiter, Stream, refusal_of, rejecting
 from limiter.registry import Registry
-from limiter.stream import Entry, Stream
-from limiter.turns import lent_in_the_way, refusal_of, rejecting
+from limiter.scheduler import Scheduler, lent_in_the_way
 from limiter.usage import Passed
 from limiter.workers.court import Court
 from limiter.workers.departures import Departures
@@ -39,7 +37,7 @@ class Judge:
         court: What it has in common with those of other workers.
     """
 
-    def __init__(self, registry: Registry, gate: Gate, woken: Callable[[], None], court: Court) -> None:
+    def __init__(self, registry: Registry, gate: Scheduler, woken: Callable[[], None], court: Court) -> None:
         self.lending = Lending()
         self._registry = registry
         self._gate = gate

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from limiter.limiter import Limiter
-from limiter.stream import Stream
+from limiter.limiter import Limiter, Stream
 from limiter.usage import Passed
 from limiter.workers.letters import Wired
 

@@ -10,7 +10,7 @@ Of which tickets the judge has been told, and what waits behind them, each strea
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.stream import Entry, Stream
+from limiter.limiter import Entry, Stream
 from limiter.workers.account import Account
 from limiter.workers.letters import Discarded, Ticket, Withdrawn
 from limiter.workers.mail import Mail

@@ -31,7 +31,7 @@ from proxy.brokers.targets import TargetRefusedError
 from proxy.engine import NearEngine
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
-from proxy.sessions.engine import Engine
+from proxy.session.engine import Engine
 
 _PATIENCE_S = 3.0
 _CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_version=20))

@@ -7,7 +7,7 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import Outcome
 from proxy.admin.rejections import Rejection
 from proxy.admission import What

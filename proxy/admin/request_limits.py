@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from limiter.admissions import Buckets, KeyedBuckets
-from limiter.networks import counted_as
+from limiter.admission import Buckets, KeyedBuckets
+from limiter.levels import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
 from proxy.admin.rejections import Rejection, RejectionLog, refusal
 from proxy.admin.server import connection_of

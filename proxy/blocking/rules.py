@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from limiter.networks import Networks
+from limiter.levels import Networks
 from protocol.topic_name import TopicName, is_entity, parse_topic
 
 MOST_RULES = 10_000

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from limiter.permits import DispatchRules
 from limiter.rates import NANOS_PER_SECOND
-from limiter.under_way import DispatchRules
 from proxy.brokers.targets import Address, split_address
 from proxy.config.values import CountPerPeriod, HostName, HostPort, Name, Seconds, Size, Whole
 

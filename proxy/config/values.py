@@ -10,7 +10,7 @@ from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from limiter.networks import IPV6_HOST
+from limiter.levels import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
 from protocol.topic_name import is_entity, parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network

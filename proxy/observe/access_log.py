@@ -13,8 +13,7 @@ from accesslog.record import (
     StandstillLine,
     ThrottleLine,
 )
-from limiter.limiter import Limiter
-from limiter.stream import Stream
+from limiter.limiter import Limiter, Stream
 from proxy.config.sections import AccessLog as Section
 from proxy.observe.connection import Connection
 from proxy.observe.crash_recovery import rescue

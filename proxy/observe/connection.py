@@ -2,7 +2,7 @@
 
 from mypy_extensions import mypyc_attr
 
-from limiter.networks import counted_as
+from limiter.levels import counted_as
 
 
 @mypyc_attr(acyclic=True)
@@ -10,7 +10,7 @@ class Connection:
     """One client connection, as logs name it.
 
     `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address that it goes to. `client_role`
-    is what the client authenticated as (see `sessions/client_role.py`), empty if that is not known.
+    is what the client authenticated as (see `session/handshake.py`), empty if that is not known.
     """
 
     __slots__ = ("broker", "client_address", "client_role", "client_version", "connection_id", "role")

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from operator import attrgetter, sub
 from typing import Any, NamedTuple
 
-from limiter.journal import Journal
-from limiter.limiter import Limiter
-from limiter.stream import Stream
+from limiter.activity import ActivitySet
+from limiter.limiter import Limiter, Stream
 from limiter.usage import LimiterUsage, Passed, StreamUsage
 from proxy.observe.counters import NamespaceTotals, Totals
 
@@ -139,7 +138,7 @@ class CounterSnapshot:
         self._totals = totals
         self._marks: dict[StreamUsage | LimiterUsage, Values] = {}
 
-    def settle(self, journal: Journal, now: int) -> None:
+    def settle(self, journal: ActivitySet, now: int) -> None:
         """Bring the totals up to now; the lines to come are the same as without."""
         for stream in journal.streams:
             totals = self._of(stream)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from limiter.stream import StreamName
+from limiter.limiter import StreamName
 
 LATENESS_NS = tuple(
     tenths * 100_000 for tenths in (1, 2, 5, 10, 15, 20, 30, 40, 50, 75, 100, 200, 500, 1000, 2000, 5000, 10_000)

@@ -15,11 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from limiter.journal import Journal
-from limiter.limiter import Limiter, Scope
+from limiter.activity import ActivitySet
+from limiter.limiter import Limiter, Scope, Stream
 from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
-from limiter.stream import Stream
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter, TakenStream
 from proxy.observe.counters import Counters, NamespaceTotals
@@ -58,7 +57,7 @@ class Intervals:
         self._counters = counters
         self._interval = round(interval_s * 1e9)
         self._clock, self._wall = clocks
-        self._journal: Journal | None = None
+        self._journal: ActivitySet | None = None
         self._registry: Registry | None = None
         self._rejects = Rejects()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +72,7 @@ class Intervals:
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
-    def start(self, journal: Journal, registry: Registry, rejects: Rejects) -> None:
+    def start(self, journal: ActivitySet, registry: Registry, rejects: Rejects) -> None:
         """Begin; the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten

@@ -21,9 +21,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from accesslog.record import SCHEMA_VERSION, IntervalLine, Kinds, LimitLine, Line, LossLine
-from limiter.limiter import Limiter, Scope
+from limiter.limiter import Limiter, Scope, Stream
 from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
-from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from proxy.files import MOST_SECRET, read_file
 from proxy.observe.connection import Connection

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
-from limiter.levels import ANYBODY, EACH, LEVELS, About, Client, Level, Setting, Topic, Whose
+from limiter.levels import ANYBODY, EACH, LEVELS, About, Client, Level, Setting, StreamIdentity, Topic
 from limiter.rates import Direction
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import PolicyTarget
@@ -81,7 +81,7 @@ class Explained:
 def explain(state: PolicyState, direction: Direction, topic: Topic, client: Client = ANYBODY) -> Explained:
     """Which limits of messages and bytes hold, and why."""
     group = group_of(state, topic)
-    is_system, whose = topic.is_system, Whose(topic, client, group.name if group else "")
+    is_system, whose = topic.is_system, StreamIdentity(topic, client, group.name if group else "")
     levels = tuple(_level(state, direction, level, whose) for level in LEVELS if level.is_of_system is is_system)
     return Explained(topic.full, is_system, group, levels)
 
@@ -107,7 +107,7 @@ def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
     return ExplainedGroup(name, f"{member} {whose}", layer.origin)
 
 
-def _level(state: PolicyState, direction: Direction, level: Level, whose: Whose) -> LevelLines:
+def _level(state: PolicyState, direction: Direction, level: Level, whose: StreamIdentity) -> LevelLines:
     if level.exists is not None and not level.exists(whose):
         return LevelLines(level.word, asked=False, lines=())
     places: list[PolicyTarget] = []

@@ -23,9 +23,8 @@ from functools import lru_cache
 
 from pydantic import BaseModel
 
-from limiter.changes import Change, change_of
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Change, Policies, Value, change_of
 from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, Limit, Rate, rate
 from proxy.config.limits import Limits, RateLimit
 from proxy.policies.bodies import MOST_BYTES, MOST_MESSAGES, BodyError

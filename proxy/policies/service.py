@@ -15,8 +15,8 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from limiter.changes import Change as PolicyChange
 from limiter.levels import Setting
+from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layer, Layers

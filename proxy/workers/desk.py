@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from limiter.levels import Client
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from limiter.workers.court import Court
 from limiter.workers.hearing import hear
 from limiter.workers.judge import Judge

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from limiter.admissions import Place
+from limiter.admission import Slot
 from limiter.workers.letters import Letter
 from protocol.topic_name import parse_topic
 from proxy.admission import Admission, NotAdmittedError
@@ -20,7 +20,7 @@ class Doorkeeper:
     def __init__(self, admission: Admission, soon: Callable[[], None]) -> None:
         self._admission = admission
         self._soon = soon
-        self._places: dict[int, tuple[Place, ...]] = {}
+        self._places: dict[int, tuple[Slot, ...]] = {}
         self._answers: list[Letter] = []
 
     def __len__(self) -> int:

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from limiter.levels import Client, Topic
-from limiter.stream import Answering, Entry, Stream
+from limiter.limiter import Answering, Entry, Stream
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.sessions.admittance import Admittance
-from proxy.sessions.engine import Engine
-from proxy.sessions.leg import Leg
+from proxy.session.admission import SessionAdmission
+from proxy.session.engine import Engine
+from proxy.session.transport import PeerTransport
 from proxy.workers.far_admission import FarAdmission, FarAdmittance
 
 
@@ -85,7 +85,7 @@ class FarEngine(Engine):
         self.gate = deputy
         self._far = far
 
-    def admittance(self, connection: Connection, client: Leg) -> Admittance:
+    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
         """What a session asks whether its client, its lookups and its streams may come in."""
         return FarAdmittance(self._far, connection, self.rejects, client)
 

@@ -11,15 +11,14 @@ clients send. Nothing is asked where no bound is in force.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from limiter.admissions import Place
+from limiter.admission import Slot
 from limiter.workers.letters import Letter
 from protocol.topic_name import TopicName
 from proxy.admission import OF_CONNECTIONS, Asked, NotAdmittedError, What
 from proxy.observe.connection import Connection
 from proxy.observe.rejects import Rejects
-from proxy.sessions.admittance import Admittance, UndecidedError
-from proxy.sessions.leg import Leg
-from proxy.sessions.throttle import Cause
+from proxy.session.admission import SessionAdmission, UndecidedError
+from proxy.session.transport import Cause, PeerTransport
 from proxy.workers.letters import Accepted, Admitted, Bounds, Enter, Left, NotAdmitted
 
 Decision = Admitted | NotAdmitted
@@ -73,7 +72,7 @@ class FarAdmission:
         self._tell(Left(number))
 
 
-class _FarPlace(Place):
+class _FarPlace(Slot):
     """What the supervisor counts, of all bounds together.
 
     Args:
@@ -97,7 +96,7 @@ class _FarPlace(Place):
         self._far.leave(self._number)
 
 
-class FarAdmittance(Admittance):
+class FarAdmittance(SessionAdmission):
     """Asks for one session, and keeps what it has to give back.
 
     Args:
@@ -109,7 +108,7 @@ class FarAdmittance(Admittance):
 
     __slots__ = ("_answer", "_client", "_far", "_open")
 
-    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: Leg) -> None:
+    def __init__(self, far: FarAdmission, connection: Connection, rejects: Rejects, client: PeerTransport) -> None:
         super().__init__(connection, rejects)
         self._far = far
         self._client = client
@@ -133,7 +132,7 @@ class FarAdmittance(Admittance):
             self._far.leave(number)
         self._open.clear()
 
-    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Place, ...]:
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
         wanted = tuple(asked)
         if self._answer is not None and self._answer[0] == wanted:
             decision, self._answer = self._answer[1], None
@@ -154,7 +153,7 @@ class FarAdmittance(Admittance):
     def _pause(self) -> None:
         self._client.throttle(Cause.ADMISSION)
 
-    def _obey(self, decision: Decision) -> tuple[Place, ...]:
+    def _obey(self, decision: Decision) -> tuple[Slot, ...]:
         if isinstance(decision, NotAdmitted):
             raise NotAdmittedError(What(decision.what), decision.said, is_passing=decision.is_passing)
         return (_FarPlace(self._far, decision.number),) if decision.has_places else ()

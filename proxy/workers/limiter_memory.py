@@ -15,7 +15,7 @@ class LimiterMemory:
 
     Args:
         workers: How many parts there are.
-        owes_too_much: Says of an address whether it may open no more streams; see `limiter.limiters.Limiters`.
+        owes_too_much: Says of an address whether it may open no more streams; see `limiter.registry.Limiters`.
         tell: Sends a letter to every worker.
     """
 

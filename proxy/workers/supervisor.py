@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import socket
 
-from limiter.limiter import Limiter
-from limiter.stream import Stream
+from limiter.limiter import Limiter, Stream
 from limiter.workers.court import Court
 from proxy.blocking.rules import Key
 from proxy.brokers.targets import split_address

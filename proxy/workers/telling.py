@@ -8,9 +8,8 @@ from limiter.workers.letters import Letter
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 from proxy.observe.log_lines import Span
-from proxy.sessions.ends import End
-from proxy.sessions.session_log import SessionLog
-from proxy.sessions.throttle import Cause
+from proxy.session.events import SessionEnd, SessionLog
+from proxy.session.transport import Cause
 from proxy.workers.letters import Ended, Resumed, Stretch, Whose
 
 
@@ -66,7 +65,7 @@ class WorkerLog(SessionLog):
         super().throttle_changed(connection, side, cause, is_raised=is_raised, now=now)
         self._counted()
 
-    def ended(self, connection: Connection, end: End, bytes_read: tuple[int, int], started_at: int) -> None:
+    def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
         """A connection is over."""
         super().ended(connection, end, bytes_read, started_at)
         self._counted()

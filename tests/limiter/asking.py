@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from limiter.permit_meter import PermitMeter
-from limiter.permits import Permits
-from limiter.under_way import DispatchRules
+from limiter.permits import CreditWindow, DispatchRules, Permits
 from limiter.usage import StreamUsage
 
 PLAIN = DispatchRules(is_precise=False)
@@ -14,7 +12,7 @@ PLAIN = DispatchRules(is_precise=False)
 class Asking:
     """The broker's view of a consumer, next to the meter's."""
 
-    def __init__(self, *meters: PermitMeter, rules: DispatchRules = PLAIN) -> None:
+    def __init__(self, *meters: CreditWindow, rules: DispatchRules = PLAIN) -> None:
         self.granted = 0
         self.asked = 0
         self.again = 0
@@ -64,7 +62,7 @@ class Asking:
         self.permits.dropped(entries, messages, size, ask_again=again)
 
 
-def idle_at(meter: PermitMeter, consumers: Iterable[Permits]) -> int:
+def idle_at(meter: CreditWindow, consumers: Iterable[Permits]) -> int:
     """What those of them have under way there that are idle."""
     wired = (pair for one in consumers for pair in zip(one._meters, one._accounts, strict=True))
     return sum(account.amount for one, account in wired if one is meter and account.is_idle)

@@ -7,12 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from limiter.gate import Gate
-from limiter.limiter import Limiter, Scope
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
 from limiter.rates import NANOS_PER_SECOND, Limit
-from limiter.stream import Entry, Stream, StreamName
-from limiter.turns import rejecting
+from limiter.scheduler import Scheduler
 from tests.limiter.ledger import Charge, named
+from tests.limiter.shadows import played_by
 from tests.limiter.truths import MOST_ROOM, Truths
 from tests.limiter.world import Telling
 
@@ -81,7 +80,7 @@ class Clockwork(Truths):
     def watched(self, stream: Stream, messages: int, size: int) -> None:
         """What passed is offered to the limits that are only observed."""
         assert stream.observed is not None
-        self.count(stream.observed._stream, "offered", messages, size)
+        self.count(played_by(stream), "offered", messages, size)
         self.active |= set(stream.observed.chain)
 
     def played(self, beside: Stream, messages: int, size: int) -> None:
@@ -196,7 +195,7 @@ class Clockwork(Truths):
         while (alarm := self.world.next_before(self.now)) is not None:
             self.ring(*alarm)
 
-    def ring(self, at: int, limiter: Limiter, gate: Gate) -> None:
+    def ring(self, at: int, limiter: Limiter, gate: Scheduler) -> None:
         self.move_to(max(at, self.now))
         assert limiter.is_observed == (gate is self.world.observer.gate) or not limiter.waiters
         gate.serve(limiter, self.now)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count, repeat
 
-from limiter.gate import Gate
 from limiter.limiter import Limiter
-from limiter.under_way import RULES, DispatchRules
+from limiter.permits import RULES, DispatchRules
+from limiter.scheduler import Scheduler
 from tests.limiter.standing import row_of
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
 
@@ -51,7 +51,7 @@ class FarBroker(Dispatching):
                 break
         self.clock.now = end
 
-    def _ring(self, at: int, limiter: Limiter, gate: Gate) -> None:
+    def _ring(self, at: int, limiter: Limiter, gate: Scheduler) -> None:
         self.clock.now = max(self.clock.now, at)
         waiting = [place.stream.connection for place in row_of(limiter)]
         gate.serve(limiter, self.clock.now)

@@ -1,11 +1,11 @@
 """A world in which limits of deliveries follow the publish rate, measured by a second hand."""
 
 from limiter.levels import Client, Setting
+from limiter.limiter import Stream, StreamName
+from limiter.permits import DispatchRules
 from limiter.policies import Policies, Value
 from limiter.rates import NOTHING_PUBLISHED, Direction, Limit, rate
 from limiter.registry import Registry
-from limiter.stream import Stream, StreamName
-from limiter.under_way import DispatchRules
 from protocol.topic_name import parse_topic
 from tests.limiter.world import World
 

@@ -1,13 +1,11 @@
 """Who stands where: what the tests of lines and queues look at."""
 
-from limiter.limiter import Limiter
-from limiter.stream import Stream
-from limiter.wait_queue import Place
+from limiter.limiter import FinishTag, Limiter, Stream
 
 
-def place_of(stream: Stream, limiter: Limiter, time: int, number: int) -> Place:
+def place_of(stream: Stream, limiter: Limiter, time: int, number: int) -> FinishTag:
     """A place that the test chooses."""
-    place = Place(stream, limiter)
+    place = FinishTag(stream, limiter)
     place.time, place.number = time, number
     return place
 
@@ -17,6 +15,6 @@ def stated(stream: Stream) -> list[tuple[Limiter, int, int]]:
     return [(place.limiter, place.time, place.number) for place in stream.places]
 
 
-def row_of(limiter: Limiter) -> list[Place]:
+def row_of(limiter: Limiter) -> list[FinishTag]:
     """Who waits there, behind the gap."""
     return limiter.waiters._row[limiter.waiters._gone :]

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from limiter.levels import Client, Setting
-from limiter.limiter import Limiter, Scope
-from limiter.observed import Observer
+from limiter.limiter import Limiter, Scope, Stream, StreamName
+from limiter.permits import RULES, DispatchRules
 from limiter.policies import InForce, Policies, Value
 from limiter.rates import Limit
 from limiter.registry import Registry
-from limiter.stream import Stream, StreamName
-from limiter.under_way import RULES, DispatchRules
+from limiter.shadow import ShadowLimiter
 from protocol.topic_name import parse_topic
 from tests.limiter.ledger import Charge, Ledger, named
 from tests.limiter.world import Telling, World
@@ -25,7 +24,7 @@ class Dispatching(World):
     def __init__(self, rules: DispatchRules = RULES) -> None:
         super().__init__()
         self.gate = Telling(self._passed, self.alarms.wake_at, self.journal)
-        self.observer = Observer(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
+        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (1 << 30, 0))
         self.policies = Policies()
         self.ledger = Ledger()
         self.registry = Registry(self.policies, self.gate, self.observer, rules, self.clock)

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.admissions import Buckets, KeyedBuckets, Place, Places, ProvisionalPlaces, SharedPlaces, take_all
+from limiter.admission import (
+    Buckets,
+    ConcurrencyLimit,
+    KeyedBuckets,
+    ProvisionalLimit,
+    SharedPlaces,
+    Slot,
+    take_all,
+)
 from limiter.rates import NANOS_PER_SECOND, Rate
 
 FIVE_PER_30_S = Rate(5, 30 * NANOS_PER_SECOND, 5)
@@ -134,7 +142,7 @@ def test_whatever_changes_no_more_come_in_than_the_highest_rate_and_what_was_rai
 
 @given(steps=st.lists(st.tuples(KEYS, st.booleans()), max_size=300), most=st.integers(1, 4))
 def test_places_are_exact_and_forgotten_when_free(steps: list[tuple[str, bool]], most: int) -> None:
-    places, inside = Places(most), Counter[str]()
+    places, inside = ConcurrencyLimit(most), Counter[str]()
     for key, comes in steps:
         if comes:
             was_admitted = take_all([(places, key)], 0) is None
@@ -147,7 +155,7 @@ def test_places_are_exact_and_forgotten_when_free(steps: list[tuple[str, bool]],
 
 
 def test_a_place_that_nobody_took_cannot_be_given_back() -> None:
-    places = Places(1)
+    places = ConcurrencyLimit(1)
     places.take("a", 0)
     places.give_back("a")
     with pytest.raises(ValueError, match="'a'"):
@@ -155,8 +163,8 @@ def test_a_place_that_nobody_took_cannot_be_given_back() -> None:
 
 
 def test_who_is_refused_by_one_bound_took_nothing_of_the_others() -> None:
-    buckets, places = KeyedBuckets(FIVE_PER_30_S, Buckets()), Places(1)
-    asked: list[tuple[KeyedBuckets | Places, str]] = [(buckets, "a"), (places, "a")]
+    buckets, places = KeyedBuckets(FIVE_PER_30_S, Buckets()), ConcurrencyLimit(1)
+    asked: list[tuple[KeyedBuckets | ConcurrencyLimit, str]] = [(buckets, "a"), (places, "a")]
     assert take_all(asked, 0) is None
     for _ in range(50):
         assert take_all(asked, 0) is places
@@ -178,7 +186,7 @@ SOURCES = st.sampled_from("xyz")
 def test_a_source_has_no_more_provisional_places_than_are_free_and_all_together_are_exact(
     steps: list[tuple[str, str, str]], most: int
 ) -> None:
-    places, has = ProvisionalPlaces(most), dict[tuple[str, str], list[tuple[Place, bool]]]()
+    places, has = ProvisionalLimit(most), dict[tuple[str, str], list[tuple[Slot, bool]]]()
     for step, key, source in steps:
         mine = has.setdefault((key, source), [])
         free = most - sum(len(those) for (other, _), those in has.items() if other == key)
@@ -203,19 +211,19 @@ def test_a_source_has_no_more_provisional_places_than_are_free_and_all_together_
 
 
 def test_who_is_never_accepted_leaves_a_part_of_the_places_to_each_other_one() -> None:
-    places = ProvisionalPlaces(20)
+    places = ProvisionalLimit(20)
     assert [_come(places, source, 200) for source in ("a", "b", "c")] == [10, 5, 3]
 
 
 def test_who_is_accepted_gets_all_places_one_after_the_other() -> None:
-    places = ProvisionalPlaces(20)
+    places = ProvisionalLimit(20)
     for _ in range(20):
         assert take_all([(places, ("t", "a"))], 0) is None
         places.place(("t", "a")).accepted()
     assert take_all([(places, ("t", "b"))], 0) is places
 
 
-def _come(places: ProvisionalPlaces, source: str, times: int) -> int:
+def _come(places: ProvisionalLimit, source: str, times: int) -> int:
     return sum(take_all([(places, ("t", source))], 0) is None for _ in range(times))
 
 

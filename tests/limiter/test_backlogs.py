@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from limiter.backlogs import CALM_NS, RECEIVER_QUEUE
 from limiter.levels import Setting
+from limiter.permits import DispatchRules
 from limiter.policies import Policies
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
-from limiter.under_way import DispatchRules
 from limiter.usage import Passed
 from tests.limiter.subscriptions import Consumer, Dispatching
 from tests.limiter.world import World

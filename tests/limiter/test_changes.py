@@ -4,10 +4,9 @@ from typing import get_args
 
 import pytest
 
-from limiter.changes import LEVEL_OF_SETTING, Change, change_of
 from limiter.levels import About, Setting
 from limiter.limiter import Scope
-from limiter.policies import Value
+from limiter.policies import LEVEL_OF_SETTING, Change, Value, change_of
 from limiter.rates import Limit, Mode, rate
 
 X = "persistent://t/n/x"

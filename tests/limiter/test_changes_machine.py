@@ -5,13 +5,11 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.changes import Change, change_of
 from limiter.levels import About, Client, Setting
-from limiter.limiter import Limiter
-from limiter.policies import Policies, Value
+from limiter.limiter import Limiter, Stream, StreamName
+from limiter.policies import Change, Policies, Value, change_of
 from limiter.rates import Direction, Limit, Mode, rate
 from limiter.registry import Registry, meters_of
-from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
 from tests.limiter.world import World
 

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Setting
-from limiter.lines import LEAST_SLEEP_NS
-from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter
+from limiter.permits import IDLE_HORIZONS, LEAST_PART, CreditWindow, DispatchRules
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from limiter.registry import meters_of
-from limiter.under_way import DispatchRules
+from limiter.scheduler import LEAST_SLEEP_NS
 from tests.limiter.asking import idle_at
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.subscriptions import Consumer, Dispatching, Size
@@ -59,8 +58,8 @@ class Deliveries(Counted):
         for setting, limit in zip(SETTINGS, limits, strict=True):
             self.world.put(*setting, limit)
         self.consumers = [self.world.consumer(*place).ask(200) for place in first]
-        self.had_idle: set[PermitMeter] = set()
-        self.brought_along: dict[Consumer, tuple[tuple[list[tuple[PermitMeter, int]], int], int]] = {}
+        self.had_idle: set[CreditWindow] = set()
+        self.brought_along: dict[Consumer, tuple[tuple[list[tuple[CreditWindow, int]], int], int]] = {}
 
     def one(self, whose: int) -> Consumer:
         return self.consumers[whose % len(self.consumers)]

@@ -27,8 +27,8 @@ from itertools import cycle, repeat
 import pytest
 
 from limiter.levels import Setting
+from limiter.permits import RULES, DispatchRules
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
-from limiter.under_way import RULES, DispatchRules
 from tests.limiter.subscriptions import Dispatching
 
 TEN = Limit(rate(10))

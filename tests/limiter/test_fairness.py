@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.levels import Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Entry, Limiter, Stream
 from limiter.rates import Limit, rate
-from limiter.stream import Entry, Stream
 from tests.limiter.world import Governed, World, jain, limiter
 
 BATCHES = (1, 2, 7, 10, 50, 100, 333, 1000)

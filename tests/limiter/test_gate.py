@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.gate import MOST_TURNS, TURN_SIZE, Gate
-from limiter.limiter import Limiter
-from limiter.lines import LEAST_SLEEP_NS
+from limiter.limiter import Entry, Limiter, Stream
 from limiter.rates import Limit, Rate, rate
-from limiter.stream import Entry, Stream
+from limiter.scheduler import LEAST_SLEEP_NS, MOST_TURNS, TURN_SIZE, Scheduler
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import Charge, Ledger, named, within
 from tests.limiter.world import World, limiter
@@ -144,7 +142,7 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
         asked_for.append(at)
         wake_at(limiter, at)
 
-    world.gate = Gate(watched, world.journal)
+    world.gate = Scheduler(watched, world.journal)
     world.greedy(one, entries=repeat((1, 1)))
     world.run(0.02)
     assert 15 <= len(asked_for) <= 22

@@ -4,8 +4,8 @@ from itertools import pairwise, repeat
 
 import pytest
 
+from limiter.permits import RULES, DispatchRules
 from limiter.rates import Limit, rate
-from limiter.under_way import RULES, DispatchRules
 from tests.limiter.asking import PLAIN
 from tests.limiter.far_broker import FarBroker, FarConsumer
 

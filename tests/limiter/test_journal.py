@@ -1,11 +1,11 @@
-from limiter.journal import MOST_ENDED, Journal
-from limiter.stream import Entry, Stream
+from limiter.activity import MOST_ENDED, ActivitySet
+from limiter.limiter import Entry, Stream
 from tests.limiter.world import World, limiter
 
 
 def test_the_first_to_report_wakes_the_reader_and_the_others_do_not() -> None:
     calls: list[int] = []
-    journal, world = Journal(lambda: calls.append(1)), World()
+    journal, world = ActivitySet(lambda: calls.append(1)), World()
     first, second = world.stream(), world.stream()
     for stream in (first, second, first):
         journal.note(stream)
@@ -16,7 +16,7 @@ def test_the_first_to_report_wakes_the_reader_and_the_others_do_not() -> None:
 
 
 def test_a_stream_reports_its_limiters_with_it_once() -> None:
-    journal, world, total = Journal(lambda: None), World(), limiter(10)
+    journal, world, total = ActivitySet(lambda: None), World(), limiter(10)
     own = limiter(5, name="own")
     journal.note(world.stream(total, own))
     journal.note(world.stream(total))
@@ -24,7 +24,7 @@ def test_a_stream_reports_its_limiters_with_it_once() -> None:
 
 
 def test_who_did_nothing_since_the_last_time_is_not_there() -> None:
-    journal, world = Journal(lambda: None), World()
+    journal, world = ActivitySet(lambda: None), World()
     journal.note(world.stream(limiter(10)))
     journal.empty()
     assert journal.empty() == ([], [])
@@ -43,7 +43,7 @@ def test_who_still_waits_stays_until_it_has_gone() -> None:
 
 
 def test_a_stream_that_holds_but_waits_nowhere_yet_stays_too() -> None:
-    journal, stream = Journal(lambda: None), World().stream()
+    journal, stream = ActivitySet(lambda: None), World().stream()
     stream.held.append(Entry(b"", 1, 1, 1, 0))
     journal.note(stream)
     journal.empty()
@@ -68,7 +68,7 @@ def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
 
 
 def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
-    journal, world, told = Journal(lambda: None), World(), list[object]()
+    journal, world, told = ActivitySet(lambda: None), World(), list[object]()
     journal.early = told.append
     stays = world.stream()
     journal.note(stays)
@@ -83,7 +83,7 @@ def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
 
 
 def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
-    journal, world, total, told = Journal(lambda: None), World(), limiter(10), list[object]()
+    journal, world, total, told = ActivitySet(lambda: None), World(), limiter(10), list[object]()
     journal.early = told.append
     journal.note(world.stream(total))
     for _ in range(2):

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Client, Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Stream
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
-from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from tests.limiter.clockwork import MOST_STREAMS, WHOSE, Clockwork
 from tests.limiter.long_run import long_run

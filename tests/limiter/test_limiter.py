@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.limiter import MOST_GATHERING_NS, Limiter
+from limiter.limiter import MOST_GATHERING_NS, Entry, Limiter
 from limiter.rates import Limit, Rate, rate
-from limiter.stream import Entry
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 

@@ -5,12 +5,11 @@ from sys import getsizeof
 
 import pytest
 
-from limiter.limiter import Scope
-from limiter.limiters import FEW_DEBTS, LIMITER_MEMORY, LOOKED_AT, Limiters
+from limiter.limiter import Scope, Stream, StreamName
 from limiter.policies import InForce
 from limiter.rates import NANOS_PER_SECOND, Limit, Published, rate
-from limiter.relative_limits import RelativeLimits
-from limiter.stream import Stream, StreamName
+from limiter.registry import FEW_DEBTS, LIMITER_MEMORY, LOOKED_AT, LimiterCache
+from limiter.relative_rates import RelativeLimits
 
 TOPIC = "persistent://t/n/x"
 SCOPE = Scope("dispatch", "topic", TOPIC, "t", "n")
@@ -24,27 +23,27 @@ def kept() -> Counter[str]:
 
 
 @pytest.fixture
-def limiters(kept: Counter[str]) -> Limiters:
+def limiters(kept: Counter[str]) -> LimiterCache:
     def count(address: str, more: int) -> None:
         kept[address] += more
 
-    return Limiters(RelativeLimits(), lambda _limiter, _now: None, count)
+    return LimiterCache(RelativeLimits(), lambda _limiter, _now: None, count)
 
 
-def put(limiters: Limiters, limit: Limit, source: str = "topic file", now: int = 0):
+def put(limiters: LimiterCache, limit: Limit, source: str = "topic file", now: int = 0):
     return limiters.put(InForce(SCOPE, limit, source), TOPIC, "192.0.2.1", now)
 
 
-def put_named(limiters: Limiters, name: str, address: str = "192.0.2.1", limit: Limit = TEN):
+def put_named(limiters: LimiterCache, name: str, address: str = "192.0.2.1", limit: Limit = TEN):
     return limiters.put(InForce(SCOPE._replace(name=name), limit, ""), TOPIC, address, 0)
 
 
-def test_what_applies_to_two_streams_is_one_limiter(limiters: Limiters) -> None:
+def test_what_applies_to_two_streams_is_one_limiter(limiters: LimiterCache) -> None:
     assert put(limiters, TEN) is put(limiters, TEN)
     assert list(limiters.by_scope) == [SCOPE]
 
 
-def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(limiters: Limiters) -> None:
+def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(limiters: LimiterCache) -> None:
     limiter = put(limiters, TEN)
     limiter.streams.add(Stream(StreamName("dispatch", "t", "n", TOPIC, 1), (limiter,), lambda _stream, _entry: None))
     assert put(limiters, Limit(rate(20)), "topic rest") is limiter
@@ -53,7 +52,7 @@ def test_another_value_goes_to_the_same_limiter_and_who_waits_is_to_be_woken(lim
     assert not limiters.take_tuned(), "once is enough"
 
 
-def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: Limiters) -> None:
+def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: LimiterCache) -> None:
     limiter = put(limiters, TEN)
     put(limiters, Limit(rate(20)))
     assert not limiters.tuned
@@ -62,7 +61,9 @@ def test_nobody_is_woken_where_nobody_is_or_nothing_is_another(limiters: Limiter
     assert not limiters.tuned
 
 
-def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_same_tokens(limiters: Limiters) -> None:
+def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_same_tokens(
+    limiters: LimiterCache,
+) -> None:
     enforced = put(limiters, TEN)
     enforced.charge(1, 0, 0)
     observed = put(limiters, Limit(rate(10), mode="observe"))
@@ -71,7 +72,9 @@ def test_a_limit_that_is_only_observed_from_now_on_is_another_limiter_with_the_s
     assert not observed.is_open(0), "the burst of 10/s is one message, which was taken"
 
 
-def test_a_limit_of_deliveries_has_a_meter_for_each_unit_and_the_same_one_at_another_value(limiters: Limiters) -> None:
+def test_a_limit_of_deliveries_has_a_meter_for_each_unit_and_the_same_one_at_another_value(
+    limiters: LimiterCache,
+) -> None:
     (of_messages,) = put(limiters, TEN).meters
     both = put(limiters, Limit(rate(100), rate(1000))).meters
     assert [meter.unit for meter in both] == ["messages", "bytes"]
@@ -80,14 +83,14 @@ def test_a_limit_of_deliveries_has_a_meter_for_each_unit_and_the_same_one_at_ano
     assert put(limiters, Limit(rate(100), mode="observe")).meters == (), "what is only observed asks for nothing less"
 
 
-def test_a_measured_value_is_put_in_force_with_its_meter(limiters: Limiters) -> None:
+def test_a_measured_value_is_put_in_force_with_its_meter(limiters: LimiterCache) -> None:
     relative = put(limiters, Limit(rate(10), published=Published()))
     assert limiters.retune({SCOPE: Limit(rate(1010), published=Published(10_000))}, NANOS_PER_SECOND) == [relative]
     assert relative.limit.messages == rate(1010)
     assert relative.meters[0].horizon == 202
 
 
-def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: Limiters) -> None:
+def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(limiters: LimiterCache) -> None:
     limiters._most_full = 0
     made = [put_named(limiters, name) for name in "abc"]
     made[1].charge(1, 0, 0)
@@ -95,14 +98,14 @@ def test_of_those_without_streams_full_ones_are_forgotten_when_there_are_many(li
     assert list(limiters.by_scope.values()) == [made[1]], "what is owed is not forgiven"
 
 
-def test_some_without_streams_are_kept_for_those_who_come_again(limiters: Limiters) -> None:
+def test_some_without_streams_are_kept_for_those_who_come_again(limiters: LimiterCache) -> None:
     limiter = put(limiters, TEN)
     assert limiters.rest([limiter], 0) == []
     assert put(limiters, TEN) is limiter
 
 
 def test_a_limiter_is_kept_for_the_client_it_was_made_for_while_it_has_streams_and_is_its_debt_then(
-    limiters: Limiters, kept: Counter[str]
+    limiters: LimiterCache, kept: Counter[str]
 ) -> None:
     limiters._most_full = 0
     limiter = put(limiters, TEN)
@@ -117,20 +120,20 @@ def test_a_limiter_is_kept_for_the_client_it_was_made_for_while_it_has_streams_a
     assert (limiters.debts, limiters._debts_of, limiters._kept_for, limiters.by_scope) == (0, {}, {}, {})
 
 
-def test_one_without_streams_is_kept_for_whoever_takes_it_up(limiters: Limiters, kept: Counter[str]) -> None:
+def test_one_without_streams_is_kept_for_whoever_takes_it_up(limiters: LimiterCache, kept: Counter[str]) -> None:
     limiters.rest([put(limiters, TEN)], 0)
     size = limiters.debts
     put_named(limiters, SCOPE.name, "192.0.2.2")
     assert (kept, limiters.debts) == ({"192.0.2.1": 0, "192.0.2.2": size}, 0)
 
 
-def owe(limiters: Limiters, number: int, address: str) -> None:
+def owe(limiters: LimiterCache, number: int, address: str) -> None:
     limiter = put_named(limiters, str(number), address)
     limiter.charge(1000, 0, 0)
     limiters.rest([limiter], 0)
 
 
-def test_who_owes_more_than_is_free_for_debts_may_open_no_more_and_all_others_may(limiters: Limiters) -> None:
+def test_who_owes_more_than_is_free_for_debts_may_open_no_more_and_all_others_may(limiters: LimiterCache) -> None:
     limiters._most_debts = 20 * FEW_DEBTS
     number = 0
     for address in "abc":
@@ -144,7 +147,7 @@ def test_who_owes_more_than_is_free_for_debts_may_open_no_more_and_all_others_ma
 
 
 def test_who_owes_little_may_always_open_more_and_then_only_debts_of_the_greedy_are_forgotten(
-    limiters: Limiters,
+    limiters: LimiterCache,
 ) -> None:
     limiters._most_debts = 3 * FEW_DEBTS
     for number in range(100):
@@ -157,7 +160,7 @@ def test_who_owes_little_may_always_open_more_and_then_only_debts_of_the_greedy_
     assert put_named(limiters, "1000", "neighbour").is_open(0) is False, "its debt is still there"
 
 
-def test_debts_stay_however_many_there_are(limiters: Limiters) -> None:
+def test_debts_stay_however_many_there_are(limiters: LimiterCache) -> None:
     first = put(limiters, TEN)
     first.charge(1000, 0, 0)
     limiters.rest([first], 0)
@@ -166,7 +169,7 @@ def test_debts_stay_however_many_there_are(limiters: Limiters) -> None:
     assert put(limiters, TEN) is first
 
 
-def test_room_is_made_by_forgetting_full_ones_and_not_by_forgiving(limiters: Limiters) -> None:
+def test_room_is_made_by_forgetting_full_ones_and_not_by_forgiving(limiters: LimiterCache) -> None:
     made = [put_named(limiters, str(number)) for number in range(100)]
     for owing in made[::2]:
         owing.charge(1000, 0, 0)
@@ -177,6 +180,6 @@ def test_room_is_made_by_forgetting_full_ones_and_not_by_forgiving(limiters: Lim
     assert limiters.make_room(0) == []
 
 
-def test_who_is_refused_costs_few_looks(limiters: Limiters) -> None:
+def test_who_is_refused_costs_few_looks(limiters: LimiterCache) -> None:
     limiters.rest([put_named(limiters, str(number)) for number in range(100)], 0)
     assert len(limiters.make_room(0)) == LOOKED_AT

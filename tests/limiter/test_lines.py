@@ -1,10 +1,8 @@
 """Lines without a gate: streams stand in them and alarms are set, and nothing passes."""
 
-from limiter.journal import Journal
-from limiter.limiter import Limiter
-from limiter.lines import LEAST_SLEEP_NS, Lines
-from limiter.stream import Entry, Stream
-from limiter.turns import claim
+from limiter.activity import ActivitySet
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import LEAST_SLEEP_NS, WaitLists, claim
 from tests.limiter.standing import stated
 from tests.limiter.world import World, limiter
 
@@ -16,8 +14,8 @@ class Standing:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Limiter, int]] = []
-        self.journal = Journal(lambda: None)
-        self.lines = Lines(lambda limiter, at: self.asked.append((limiter, at)), self.journal)
+        self.journal = ActivitySet(lambda: None)
+        self.lines = WaitLists(lambda limiter, at: self.asked.append((limiter, at)), self.journal)
         self._world = World()
 
     def stream(self, *chain: Limiter, sizes: tuple[int, ...] = (1,)) -> Stream:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from limiter.changes import Change
 from limiter.levels import ANYBODY, Client, Setting
-from limiter.live_streams import LiveStreams
+from limiter.limiter import Stream, StreamName
+from limiter.policies import Change
 from limiter.rates import DIRECTIONS, Direction
-from limiter.stream import Stream, StreamName
+from limiter.registry import StreamIndex
 from protocol.topic_name import parse_topic
 
 TOPICS = ("t/n/x", "t/n/x-partition-1", "t/n/y", "t/m/x")
@@ -16,8 +16,8 @@ def stream_of(topic: str, direction: Direction = "publish") -> Stream:
     return Stream(StreamName(direction, "t", "n", topic, 1), (), lambda _stream, _entry: None)
 
 
-def live(*topics: str) -> LiveStreams:
-    streams = LiveStreams()
+def live(*topics: str) -> StreamIndex:
+    streams = StreamIndex()
     for topic in topics:
         for direction in DIRECTIONS:
             streams.put(stream_of(topic, direction), parse_topic(topic), ANYBODY)
@@ -47,7 +47,7 @@ def test_nobody_is_concerned_by_how_often_one_may_subscribe() -> None:
 
 
 def test_nothing_is_left_of_streams_that_are_over() -> None:
-    streams, stream = LiveStreams(), stream_of("t/n/x")
+    streams, stream = StreamIndex(), stream_of("t/n/x")
     streams.put(stream, parse_topic("t/n/x"), ANYBODY)
     streams.put(stream, parse_topic("t/n/x"), Client("p"))
     assert stream in streams

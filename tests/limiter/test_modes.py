@@ -3,10 +3,8 @@
 import pytest
 
 from limiter.levels import Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Entry, Limiter, Stream, rejecting
 from limiter.rates import Limit, Mode, rate
-from limiter.stream import Entry, Stream
-from limiter.turns import rejecting
 from tests.limiter.fitting import fits
 from tests.limiter.world import Governed, World, limiter
 

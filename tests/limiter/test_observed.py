@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.limiter import Limiter
-from limiter.observed import Observed
+from limiter.limiter import Limiter, Stream
 from limiter.rates import Limit, rate
-from limiter.stream import Stream
+from limiter.shadow import ShadowStream
 from tests.limiter.fitting import fits
 from tests.limiter.world import World, limiter
 
@@ -22,7 +21,7 @@ def observing(per_s: int, name: str = "n") -> Limiter:
     return Limiter(one.scope, replace(one.limit, mode="observe"), "test", 0)
 
 
-def watched(world: World, *observed: Limiter, enforced: tuple[Limiter, ...] = ()) -> tuple[Stream, Observed]:
+def watched(world: World, *observed: Limiter, enforced: tuple[Limiter, ...] = ()) -> tuple[Stream, ShadowStream]:
     stream = world.stream(*enforced)
     beside = stream.observed = world.observer.watch(stream)
     beside.rewire(observed, world.clock.now)

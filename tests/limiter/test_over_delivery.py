@@ -10,9 +10,8 @@ from itertools import chain, cycle, permutations, repeat
 
 import pytest
 
-from limiter.permit_meter import PermitMeter
+from limiter.permits import RULES, CreditWindow, DispatchRules
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
-from limiter.under_way import RULES, DispatchRules
 from tests.limiter.asking import Asking
 from tests.limiter.subscriptions import Dispatching
 
@@ -51,7 +50,7 @@ def test_entries_of_any_sizes_are_charged_by_what_they_hold() -> None:
 
 
 def test_as_many_entries_are_asked_for_as_bytes_to_read_hold_of_their_mean_size() -> None:
-    consumer = Asking(PermitMeter(10_000, "bytes"), rules=RULES)
+    consumer = Asking(CreditWindow(10_000, "bytes"), rules=RULES)
     consumer.ask(1000)
     consumer.receive(1, 500)
     consumer.receive_all()
@@ -59,7 +58,7 @@ def test_as_many_entries_are_asked_for_as_bytes_to_read_hold_of_their_mean_size(
 
 
 def test_when_the_mean_size_is_not_known_only_one_entry_is_asked_for_at_the_first_attempt() -> None:
-    consumer = Asking(PermitMeter(10_000, "bytes"), rules=RULES)
+    consumer = Asking(CreditWindow(10_000, "bytes"), rules=RULES)
     consumer.ask(1000)
     assert consumer.granted == 1
 

@@ -1,19 +1,19 @@
 """What sessions ask: both who decide it here and who asks elsewhere answer all of it."""
 
-from limiter.gate import Gate
-from limiter.passage import Passage
+from limiter.limiter import RateLimiter
+from limiter.scheduler import Scheduler
 from limiter.workers.deputy import Deputy
 
-ASKED = {name for name in vars(Passage) if not name.startswith("_")}
+ASKED = {name for name in vars(RateLimiter) if not name.startswith("_")}
 
 
-def left_open(answering: type[Passage]) -> set[str]:
-    return {name for name in ASKED if getattr(answering, name) is getattr(Passage, name)}
+def left_open(answering: type[RateLimiter]) -> set[str]:
+    return {name for name in ASKED if getattr(answering, name) is getattr(RateLimiter, name)}
 
 
 def test_the_gate_answers_all_that_is_asked() -> None:
     assert len(ASKED) == 9
-    assert left_open(Gate) == set()
+    assert left_open(Scheduler) == set()
 
 
 def test_a_worker_refuses_nothing_itself() -> None:

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.limiter import Limiter
-from limiter.lines import LEAST_SLEEP_NS
+from limiter.limiter import Limiter, Stream
 from limiter.rates import Limit, Rate, rate
-from limiter.stream import Stream
+from limiter.scheduler import LEAST_SLEEP_NS
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import within
 from tests.limiter.world import World, jain, limiter

@@ -5,19 +5,17 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.permit_account import Account, AccountRow
-from limiter.permit_meter import PermitMeter
-from limiter.permits import Permits
+from limiter.permits import CreditEntry, CreditRow, CreditWindow, Permits
 from limiter.usage import StreamUsage
 from tests.limiter.asking import Asking
 
-METER = PermitMeter(1)
+METER = CreditWindow(1)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 7))))
 def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) -> None:
-    accounts = [Account(Asking().permits, METER) for _ in range(8)]
-    row, listed = AccountRow(), list[Account]()
+    accounts = [CreditEntry(Asking().permits, METER) for _ in range(8)]
+    row, listed = CreditRow(), list[CreditEntry]()
     for comes, which in steps:
         account = accounts[which]
         if not comes:
@@ -33,7 +31,7 @@ def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) ->
 
 def test_who_has_left_holds_nobody() -> None:
     """No circle of references stays: what is over is gone at once."""
-    one, other, row = Account(Asking().permits, METER), Account(Asking().permits, METER), AccountRow()
+    one, other, row = CreditEntry(Asking().permits, METER), CreditEntry(Asking().permits, METER), CreditRow()
     row.add(one)
     row.add(other)
     row.remove(one)

@@ -5,10 +5,8 @@ from math import log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.permit_meter import IDLE_HORIZONS, LEAST_PART, PermitMeter, horizon_of
-from limiter.permits import Permits
+from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditWindow, Permits, horizon_of
 from limiter.rates import rate
-from limiter.under_way import RULES
 from tests.limiter.asking import Asking, idle_at
 
 ACTS = st.lists(
@@ -26,7 +24,7 @@ def most_ever(horizon: int, consumers: int) -> float:
 @given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
 def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
     """The broker sends entries of one size; how many come for the first permits, nobody knows before."""
-    meter = PermitMeter(horizon)
+    meter = CreditWindow(horizon)
     consumers: list[Asking] = []
     was_idle = False
     for what, whose, number in acts:
@@ -57,7 +55,7 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
     horizon: int, acts: list[tuple[str, int, int]]
 ) -> None:
     """Each of them lets it send one entry at most: so what may come is bounded as well."""
-    meter = PermitMeter(horizon)
+    meter = CreditWindow(horizon)
     consumers = [Asking(meter, rules=RULES) for _ in range(4)]
     was_idle = False
     for what, whose, number in acts:
@@ -82,7 +80,7 @@ def test_the_horizon_is_a_fifth_of_a_second_and_at_least_one_message() -> None:
 
 
 def test_who_gets_nothing_while_others_get_two_horizons_is_idle_until_its_next_delivery() -> None:
-    meter = PermitMeter(20)
+    meter = CreditWindow(20)
     idle, active = Asking(meter), Asking(meter)
     idle.ask(20)
     active.ask(1000)
@@ -97,7 +95,7 @@ def test_who_gets_nothing_while_others_get_two_horizons_is_idle_until_its_next_d
 
 def test_who_gets_nothing_in_eight_round_trips_of_others_is_idle_however_little_came_for_them() -> None:
     """What came does not add up with the trips."""
-    meter = PermitMeter(1000)
+    meter = CreditWindow(1000)
     idle, active = Asking(meter), Asking(meter)
     idle.ask(20)
     found = []
@@ -109,7 +107,7 @@ def test_who_gets_nothing_in_eight_round_trips_of_others_is_idle_however_little_
 
 
 def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
-    meter, consumers = PermitMeter(320), list[Permits]()
+    meter, consumers = CreditWindow(320), list[Permits]()
     for _ in range(20):
         each = Asking(meter)
         consumers.append(each.permits)
@@ -127,7 +125,7 @@ def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:
 
 def test_who_has_got_the_permit_that_shows_what_its_entries_hold_stands_in_line_no_longer() -> None:
     """What it holds came before it was limited, when nobody looked."""
-    meter, consumer = PermitMeter(200), Asking(rules=RULES)
+    meter, consumer = CreditWindow(200), Asking(rules=RULES)
     consumer.ask(1)
     consumer.arrive(50)
     consumer.permits.rewire((meter,))
@@ -139,7 +137,7 @@ def test_who_has_got_the_permit_that_shows_what_its_entries_hold_stands_in_line_
 
 
 def test_who_is_served_all_the_time_is_never_idle_however_long_it_has_been_here() -> None:
-    meter = PermitMeter(10)
+    meter = CreditWindow(10)
     served, other = Asking(meter), Asking(meter)
     other.ask(1)
     served.ask(5)

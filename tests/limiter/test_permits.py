@@ -5,12 +5,10 @@ from itertools import product
 
 import pytest
 
-from limiter.permit_meter import PermitMeter
-from limiter.permits import MOST_ASKED, Permits
-from limiter.testing import ManualClock
-from limiter.under_way import RULES, DispatchRules
+from limiter.permits import MOST_ASKED, RULES, CreditWindow, DispatchRules, Permits
 from limiter.usage import StreamUsage
 from tests.limiter.asking import PLAIN, Asking
+from tests.manual_clock import ManualClock
 
 
 class Turns(OrderedDict[Permits, None]):
@@ -44,13 +42,13 @@ def test_what_entries_hold_is_learnt_once_a_consumer_is_limited() -> None:
     consumer.pass_one()
     learnt = consumer.permits._under_way._mean
     assert (learnt.messages, learnt.size, consumer.permits.at_broker) == (0, 0, 900)
-    consumer.permits.rewire((PermitMeter(200),))
+    consumer.permits.rewire((CreditWindow(200),))
     consumer.receive(50, 5000)
     assert (learnt.messages, learnt.size, consumer.permits.at_broker) == (50, 5000, 850)
 
 
 def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
-    consumer = Asking(PermitMeter(20))
+    consumer = Asking(CreditWindow(20))
     consumer.ask(1000)
     assert consumer.granted == 20
     consumer.receive(4)
@@ -61,7 +59,7 @@ def test_a_whole_receiver_queue_comes_in_portions_as_messages_leave() -> None:
 
 def test_what_a_consumer_asks_for_is_bounded_as_its_broker_counts() -> None:
     """Without an end it would be written in ever more FLOWs, all at once, when its limit goes."""
-    consumer = Asking(PermitMeter(20))
+    consumer = Asking(CreditWindow(20))
     for _ in range(3):
         consumer.ask(2**31)
     assert consumer.permits.asked == MOST_ASKED
@@ -72,7 +70,7 @@ def test_what_a_consumer_asks_for_is_bounded_as_its_broker_counts() -> None:
 
 
 def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
-    meter = PermitMeter(10)
+    meter = CreditWindow(10)
     for _ in range(50):
         Asking(meter).ask(1000)
     late = Asking(meter)
@@ -85,7 +83,7 @@ def test_idle_consumers_sitting_on_permits_starve_nobody() -> None:
 
 def test_what_one_consumer_received_is_room_for_another_that_asks() -> None:
     """It waited for messages of its own, though it was the other who had asked for no more."""
-    meter = PermitMeter(100)
+    meter = CreditWindow(100)
     done, waiting = Asking(meter), Asking(meter)
     done.ask(100)
     waiting.ask(1000)
@@ -95,7 +93,7 @@ def test_what_one_consumer_received_is_room_for_another_that_asks() -> None:
 
 
 def test_of_two_limits_the_one_without_room_decides() -> None:
-    wide, narrow = PermitMeter(100), PermitMeter(10)
+    wide, narrow = CreditWindow(100), CreditWindow(10)
     Asking(narrow).ask(10)
     both, other = Asking(wide, narrow), Asking(wide)
     both.ask(1000)
@@ -106,7 +104,7 @@ def test_of_two_limits_the_one_without_room_decides() -> None:
 
 
 def test_who_finds_no_room_at_one_limit_does_not_stand_at_the_other_until_it_has_room_there() -> None:
-    wide, narrow = PermitMeter(100), PermitMeter(10)
+    wide, narrow = CreditWindow(100), CreditWindow(10)
     blocks, both = Asking(narrow), Asking(wide, narrow)
     blocks.ask(10)
     both.ask(1000)
@@ -127,8 +125,8 @@ def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_th
     consumers: int,
 ) -> None:
     """A wide limit for all, where there is always room, and a narrow one for each."""
-    wide = PermitMeter(200_000)
-    narrow = [PermitMeter(4) for _ in range(consumers)]
+    wide = CreditWindow(200_000)
+    narrow = [CreditWindow(4) for _ in range(consumers)]
     turns: list[Permits] = []
     for meter in (wide, *narrow):
         meter.asking = Turns(turns)
@@ -143,7 +141,7 @@ def test_a_delivery_asks_few_who_stand_in_line_however_many_wait_at_limits_of_th
 
 
 def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay() -> None:
-    meter, other = PermitMeter(100), PermitMeter(100)
+    meter, other = CreditWindow(100), CreditWindow(100)
     leaves, stays = Asking(meter), Asking(meter)
     leaves.ask(100)
     stays.ask(1000)
@@ -153,7 +151,7 @@ def test_what_a_consumer_takes_along_to_other_limits_is_room_for_those_who_stay(
 
 def test_an_overdrawn_consumer_is_granted_what_the_broker_counts_against_it() -> None:
     """Ten permits, a batch of thirty: the broker stands at -20 and delivers again only above 0."""
-    consumer = Asking(PermitMeter(10))
+    consumer = Asking(CreditWindow(10))
     consumer.ask(10)
     consumer.receive(30)
     consumer.ask(100)
@@ -163,7 +161,7 @@ def test_an_overdrawn_consumer_is_granted_what_the_broker_counts_against_it() ->
 
 def test_dropped_deliveries_are_asked_for_again_only_if_the_client_still_counts_on_them() -> None:
     for again, expected in ((True, 30), (False, 20)):
-        consumer = Asking(PermitMeter(20))
+        consumer = Asking(CreditWindow(20))
         consumer.ask(20)
         consumer.arrive(10)
         consumer.drop(again=again)
@@ -171,7 +169,7 @@ def test_dropped_deliveries_are_asked_for_again_only_if_the_client_still_counts_
 
 
 def test_the_permits_of_a_consumer_that_ends_are_free_for_others() -> None:
-    meter = PermitMeter(100)
+    meter = CreditWindow(100)
     ends, stays = Asking(meter), Asking(meter)
     ends.ask(100)
     stays.ask(1000)
@@ -181,7 +179,7 @@ def test_the_permits_of_a_consumer_that_ends_are_free_for_others() -> None:
 
 
 def test_equal_consumers_get_equal_permits() -> None:
-    meter = PermitMeter(40)
+    meter = CreditWindow(40)
     consumers = [Asking(meter) for _ in range(4)]
     for consumer in consumers:
         consumer.ask(1000)
@@ -193,7 +191,7 @@ def test_equal_consumers_get_equal_permits() -> None:
 
 
 def test_what_arrived_and_is_held_is_still_under_way() -> None:
-    meter = PermitMeter(20)
+    meter = CreditWindow(20)
     consumer = Asking(meter)
     consumer.ask(1000)
     for _ in range(20):
@@ -208,7 +206,7 @@ def test_what_arrived_and_is_held_is_still_under_way() -> None:
 
 def test_the_first_permit_asks_what_entries_hold_and_then_they_are_asked_for_by_their_number() -> None:
     """A broker may send an entry for each permit: twenty of fifty each would be five times what the limit can pass."""
-    consumer = Asking(PermitMeter(200), rules=RULES)
+    consumer = Asking(CreditWindow(200), rules=RULES)
     consumer.ask(1000)
     assert consumer.granted == 1
     consumer.receive(50)
@@ -216,7 +214,7 @@ def test_the_first_permit_asks_what_entries_hold_and_then_they_are_asked_for_by_
 
 
 def test_who_is_held_back_is_brought_above_zero_only_as_room_comes() -> None:
-    meter = PermitMeter(20)
+    meter = CreditWindow(20)
     consumer = Asking(meter, rules=RULES)
     consumer.ask(1000)
     consumer.arrive(50)
@@ -226,7 +224,7 @@ def test_who_is_held_back_is_brought_above_zero_only_as_room_comes() -> None:
 
 
 def test_a_zero_receiver_queue_goes_permit_by_permit() -> None:
-    consumer = Asking(PermitMeter(2), rules=RULES)
+    consumer = Asking(CreditWindow(2), rules=RULES)
     for number in range(1, 6):
         consumer.ask(1)
         assert (consumer.granted, consumer.permits.at_broker) == (number, 1)
@@ -234,7 +232,7 @@ def test_a_zero_receiver_queue_goes_permit_by_permit() -> None:
 
 
 def test_a_zero_receiver_queue_pays_for_a_batch_permit_by_permit() -> None:
-    consumer = Asking(PermitMeter(2), rules=RULES)
+    consumer = Asking(CreditWindow(2), rules=RULES)
     consumer.ask(1)
     consumer.receive(5)
     for number in range(1, 6):
@@ -243,7 +241,7 @@ def test_a_zero_receiver_queue_pays_for_a_batch_permit_by_permit() -> None:
 
 
 def test_bytes_are_metered_by_the_size_of_entries() -> None:
-    consumer = Asking(PermitMeter(10_000, "bytes"), rules=RULES)
+    consumer = Asking(CreditWindow(10_000, "bytes"), rules=RULES)
     consumer.ask(1000)
     assert consumer.granted == 1, "as long as nothing is known, one entry"
     consumer.receive(1, 1000)
@@ -251,7 +249,7 @@ def test_bytes_are_metered_by_the_size_of_entries() -> None:
 
 
 def test_the_narrower_of_messages_and_bytes_decides() -> None:
-    both = PermitMeter(40), PermitMeter(10_000, "bytes")
+    both = CreditWindow(40), CreditWindow(10_000, "bytes")
     for size, expected in ((100, 40), (1000, 10)):
         consumer = Asking(*both, rules=RULES)
         consumer.ask(1000)
@@ -261,7 +259,7 @@ def test_the_narrower_of_messages_and_bytes_decides() -> None:
 
 
 def test_where_an_entry_counts_as_one_a_permit_is_one() -> None:
-    meter = PermitMeter(10)
+    meter = CreditWindow(10)
     consumer = Asking(meter, rules=BY_ENTRY)
     consumer.ask(1000)
     assert consumer.granted == 10
@@ -270,7 +268,7 @@ def test_where_an_entry_counts_as_one_a_permit_is_one() -> None:
 
 
 def test_bytes_that_have_passed_are_room_again() -> None:
-    meter = PermitMeter(10_000, "bytes")
+    meter = CreditWindow(10_000, "bytes")
     consumer = Asking(meter, rules=RULES)
     consumer.ask(1000)
     consumer.arrive(1, 1000)
@@ -283,7 +281,7 @@ def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
     clock = ManualClock()
     usage = StreamUsage()
     permits = Permits(usage, lambda permits: None, lambda: None, PLAIN, clock)
-    permits.rewire((PermitMeter(10),))
+    permits.rewire((CreditWindow(10),))
     permits.ask(10)
     assert not usage.withheld.is_running
     clock.now = 5
@@ -299,7 +297,7 @@ def test_how_long_permits_have_been_withheld_without_a_break_is_told() -> None:
 def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_receiver_queue() -> None:
     """The broker takes permits for the rest of such a batch only, and the client asks anew for the rest only."""
     batch, rest, queue = 10, 4, 100
-    consumer = Asking(PermitMeter(20), rules=RULES)
+    consumer = Asking(CreditWindow(20), rules=RULES)
     consumer.ask(queue)
     received = 0
     for _ in range(1000):
@@ -311,7 +309,7 @@ def test_partly_acknowledged_batches_never_leave_more_at_the_broker_than_a_recei
 
 def test_no_more_is_withheld_than_a_broker_can_count() -> None:
     """Else who asks a million times for all there is gets a million FLOWs at once when its limit goes."""
-    consumer = Asking(PermitMeter(20))
+    consumer = Asking(CreditWindow(20))
     for _ in range(10):
         consumer.ask(2**32 - 1)
         consumer.permits.ask_again(2**31)

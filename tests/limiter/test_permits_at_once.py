@@ -1,12 +1,11 @@
 """FLOWs that may pass as they came, because all of them would be granted at once."""
 
-from limiter.permit_meter import PermitMeter
-from limiter.under_way import RULES
+from limiter.permits import RULES, CreditWindow
 from tests.limiter.asking import Asking
 
 
 def test_what_there_is_room_for_may_pass() -> None:
-    wide, narrow = PermitMeter(1000), PermitMeter(5000, "bytes")
+    wide, narrow = CreditWindow(1000), CreditWindow(5000, "bytes")
     consumer = Asking(wide, narrow)
     assert not consumer.permits.may_pass(1), "what an entry holds is not known yet"
     consumer.ask(5)
@@ -18,7 +17,7 @@ def test_what_there_is_room_for_may_pass() -> None:
 
 
 def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> None:
-    wide, narrow = PermitMeter(1000), PermitMeter(100)
+    wide, narrow = CreditWindow(1000), CreditWindow(100)
     for meters in ((wide, narrow), (narrow, wide)):
         consumer = Asking(*meters)
         consumer.ask(2)
@@ -28,7 +27,7 @@ def test_what_one_limit_has_room_for_may_not_pass_where_another_has_none() -> No
 
 
 def test_nothing_passes_by_who_waits_to_know_what_entries_hold() -> None:
-    meter = PermitMeter(100)
+    meter = CreditWindow(100)
     consumer, other = Asking(meter), Asking(meter, rules=RULES)
     consumer.ask(10)
     assert consumer.permits.may_pass(10)
@@ -40,7 +39,7 @@ def test_nothing_passes_by_who_waits_to_know_what_entries_hold() -> None:
 
 
 def test_nothing_passes_by_who_stands_in_line() -> None:
-    meter = PermitMeter(100)
+    meter = CreditWindow(100)
     consumer, other = Asking(meter), Asking(meter)
     consumer.ask(80)
     other.ask(1000)
@@ -53,7 +52,7 @@ def test_nothing_passes_by_who_stands_in_line() -> None:
 
 def test_nothing_passes_by_who_stands_in_line_while_limits_are_being_changed() -> None:
     """They are tuned one after the other, and only then is the room handed out."""
-    meter = PermitMeter(100)
+    meter = CreditWindow(100)
     consumer, other = Asking(meter), Asking(meter)
     consumer.ask(10)
     other.ask(1000)
@@ -65,11 +64,11 @@ def test_nothing_passes_by_who_stands_in_line_while_limits_are_being_changed() -
 
 
 def test_who_has_nothing_under_way_passes_where_there_is_room() -> None:
-    assert Asking(PermitMeter(1000)).permits.may_pass(1000)
+    assert Asking(CreditWindow(1000)).permits.may_pass(1000)
 
 
 def test_nothing_passes_by_what_the_consumer_asked_for_before() -> None:
-    consumer = Asking(PermitMeter(100))
+    consumer = Asking(CreditWindow(100))
     consumer.ask(1000)
     consumer.receive(1)
     assert consumer.permits.asked > 0
@@ -77,7 +76,7 @@ def test_nothing_passes_by_what_the_consumer_asked_for_before() -> None:
 
 
 def test_too_little_room_for_a_portion_is_none() -> None:
-    consumer = Asking(PermitMeter(100))
+    consumer = Asking(CreditWindow(100))
     consumer.ask(75)
     assert consumer.permits.may_pass(1)
     consumer.ask(1)
@@ -85,7 +84,7 @@ def test_too_little_room_for_a_portion_is_none() -> None:
 
 
 def test_nothing_is_given_to_who_is_idle() -> None:
-    meter = PermitMeter(10)
+    meter = CreditWindow(10)
     idle, busy = Asking(meter), Asking(meter)
     idle.ask(1)
     for _ in range(30):

@@ -4,13 +4,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from limiter.permit_account import Account
-from limiter.permit_meter import PermitMeter
-from limiter.under_way import RULES, DispatchRules
+from limiter.permits import RULES, CreditEntry, CreditWindow, DispatchRules
 from tests.limiter.asking import PLAIN, Asking
 
 
-def accounts_at(consumer: Asking, meter: PermitMeter) -> list[Account]:
+def accounts_at(consumer: Asking, meter: CreditWindow) -> list[CreditEntry]:
     """Its account there, if it is limited by it."""
     return [account for account in consumer.permits._accounts if account.meter is meter]
 
@@ -28,10 +26,10 @@ class ManyConsumers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.meters = (PermitMeter(10), PermitMeter(200), PermitMeter(5000, "bytes"))
+        self.meters = (CreditWindow(10), CreditWindow(200), CreditWindow(5000, "bytes"))
         self.consumers: dict[int, Asking] = {}
 
-    def wires(self, which: int) -> tuple[PermitMeter, ...]:
+    def wires(self, which: int) -> tuple[CreditWindow, ...]:
         return tuple(meter for bit, meter in enumerate(self.meters) if which >> bit & 1)
 
     @rule(whose=WHOSE, which=st.integers(1, 7), rules=st.sampled_from([RULES, PLAIN]))

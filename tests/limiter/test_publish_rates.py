@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.publish_rates import PublishRate, kept, relative_to
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, Published, Rate, rate
+from limiter.relative_rates import PublishRate, kept, relative_to
 
 SECOND = NANOS_PER_SECOND
 WINDOW_S = 10

@@ -1,13 +1,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.changes import Change
 from limiter.levels import Setting
-from limiter.limiter import Limiter
-from limiter.policies import Policies, Value
+from limiter.limiter import Limiter, Stream, StreamName
+from limiter.policies import Change, Policies, Value
 from limiter.rates import Direction, Limit, rate
 from limiter.registry import Registry, meters_of
-from limiter.stream import Stream, StreamName
 from protocol.topic_name import parse_topic
 from tests.limiter.standing import stated
 from tests.limiter.world import World

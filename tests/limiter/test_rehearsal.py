@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from limiter.levels import Setting
+from limiter.limiter import Stream
 from limiter.rates import Limit, Mode, rate
-from limiter.stream import Stream
 from limiter.usage import LimiterUsage, StreamUsage
 from tests.limiter.attributes import attributes
 from tests.limiter.clockwork import MOST_STREAMS, SIZES, SPANS, WHOSE
 from tests.limiter.long_run import Counted, long_run
+from tests.limiter.shadows import played_by
 from tests.limiter.world import Governed
 
 LEVELS = ((Setting.PROXY, ""), (Setting.NAMESPACE, "t/n"), (Setting.TOPIC_OF_NAMESPACE, "t/n"))
@@ -152,7 +153,7 @@ class Rehearsal(Counted):
         now = self.real.clock.now
         for stream, beside in self.pairs.items():
             assert stream.observed is not None
-            played = stream.observed._stream
+            played = played_by(stream)
             assert numbers(played.usage, now) == numbers(beside.usage, now)
             assert stream.observed.is_holding == bool(beside.held)
             assert (played.waits_since, played.last_reason) == (beside.waits_since, beside.last_reason)

@@ -3,7 +3,7 @@
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, Limit, rate
-from limiter.relative_limits import RelativeLimits
+from limiter.relative_rates import RelativeLimits
 from protocol.topic_name import parse_topic
 from tests.limiter.published import TEN_MORE, Place, in_force
 

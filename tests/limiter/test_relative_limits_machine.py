@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from limiter.limiter import Stream
 from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Rate
-from limiter.stream import Stream
 from tests.limiter.ledger import within_all
 from tests.limiter.published import Place, in_force
 

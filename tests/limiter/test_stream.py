@@ -1,6 +1,6 @@
 import pytest
 
-from limiter.stream import Entry
+from limiter.limiter import Entry
 from tests.limiter.world import World, limiter
 
 

@@ -1,4 +1,4 @@
-from limiter.testing import ManualClock
+from tests.manual_clock import ManualClock
 
 
 def test_time_passes_only_when_told_to() -> None:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.limiter import Limiter
-from limiter.stream import Stream
-from limiter.turns import claim, lent_in_the_way, next_turn, obstacle_of, refusal_of, refusing
+from limiter.limiter import Limiter, Stream, refusal_of
+from limiter.scheduler import claim, lent_in_the_way, next_turn, obstacle_of, refusing
 from tests.limiter.standing import place_of
 from tests.limiter.world import World, jain, limiter
 

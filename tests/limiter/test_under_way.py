@@ -2,15 +2,15 @@
 
 import pytest
 
-from limiter.under_way import DispatchRules, UnderWay
+from limiter.permits import DispatchRules, InFlight
 
 PRECISE, PLAIN = DispatchRules(), DispatchRules(is_precise=False)
 BY_ENTRY = DispatchRules(is_precise=False, by_entry=True)
 
 
-def after_batches_of_ten(rules: DispatchRules) -> UnderWay:
+def after_batches_of_ten(rules: DispatchRules) -> InFlight:
     """Two batches of ten, 500 bytes each, have passed; five permits are at the broker."""
-    under_way = UnderWay(rules)
+    under_way = InFlight(rules)
     under_way.at_broker = 5
     under_way.learn(2, 20, 1000)
     return under_way
@@ -39,19 +39,19 @@ def test_permits_for_a_share_reach_to_the_next_whole_entry(rules: DispatchRules,
 
 
 def test_as_long_as_nothing_is_known_one_entry_is_asked_for_and_no_second_one() -> None:
-    under_way = UnderWay(PRECISE)
+    under_way = InFlight(PRECISE)
     assert under_way.permits_for(1000, "messages") == under_way.permits_for(10**6, "bytes") == 1
     under_way.at_broker = 1
     assert under_way.permits_for(1000, "messages") == under_way.permits_for(10**6, "bytes") == 0
 
 
 def test_where_a_permit_is_one_message_nothing_needs_to_be_known() -> None:
-    assert UnderWay(PLAIN).permits_for(1000, "messages") == 1000
-    assert UnderWay(BY_ENTRY).permits_for(1000, "messages") == 1000
+    assert InFlight(PLAIN).permits_for(1000, "messages") == 1000
+    assert InFlight(BY_ENTRY).permits_for(1000, "messages") == 1000
 
 
 def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
-    under_way = UnderWay(PRECISE)
+    under_way = InFlight(PRECISE)
     under_way.at_broker = 1 - 50
     under_way.hold(1, 50, 5000)
     under_way.learn(1, 50, 5000)
@@ -63,7 +63,7 @@ def test_who_is_overdrawn_has_nothing_under_way_once_all_has_passed() -> None:
 
 
 def test_who_waits_for_the_broker_has_permits_there_and_holds_nothing() -> None:
-    under_way = UnderWay(PLAIN)
+    under_way = InFlight(PLAIN)
     assert not under_way.waits_for_broker
     under_way.at_broker = 2
     assert under_way.waits_for_broker
@@ -73,6 +73,6 @@ def test_who_waits_for_the_broker_has_permits_there_and_holds_nothing() -> None:
 
 @pytest.mark.parametrize(("rules", "messages"), [(PRECISE, 12), (PLAIN, 12), (BY_ENTRY, 3)])
 def test_a_delivery_is_to_limits_what_they_count(rules: DispatchRules, messages: int) -> None:
-    under_way = UnderWay(rules)
+    under_way = InFlight(rules)
     assert under_way.counted(3, 12, 500, "messages") == messages
     assert under_way.counted(3, 12, 500, "bytes") == 500

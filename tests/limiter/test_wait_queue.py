@@ -1,42 +1,41 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from limiter.stream import Stream, StreamName
-from limiter.wait_queue import Place, WaitQueue
+from limiter.limiter import FairQueue, FinishTag, Stream, StreamName
 from tests.limiter.standing import place_of
 from tests.limiter.world import limiter
 
 _LIMITER = limiter(1)
 
 
-def some_place(time: int, number: int) -> Place:
+def some_place(time: int, number: int) -> FinishTag:
     stream = Stream(StreamName("publish", "t", "n", "x", 1), (), lambda _stream, _entry: None)
     return place_of(stream, _LIMITER, time, number)
 
 
 def test_whose_entry_would_be_done_first_goes_first() -> None:
-    queue, slow, fast = WaitQueue(), some_place(10, 0), some_place(9, 1)
+    queue, slow, fast = FairQueue(), some_place(10, 0), some_place(9, 1)
     queue.add(slow)
     queue.add(fast)
     assert queue.first() is fast.stream
 
 
 def test_of_two_equal_places_the_earlier_goes_first() -> None:
-    queue, early, late = WaitQueue(), some_place(5, 0), some_place(5, 1)
+    queue, early, late = FairQueue(), some_place(5, 0), some_place(5, 1)
     queue.add(late)
     queue.add(early)
     assert queue.first() is early.stream
 
 
 def test_virtual_time_never_goes_back() -> None:
-    queue = WaitQueue()
+    queue = FairQueue()
     queue.went(some_place(7, 0))
     queue.went(some_place(3, 1))
     assert queue.virtual_time == 7
 
 
 def test_before_all_means_before_every_waiter_or_being_the_first() -> None:
-    queue, first = WaitQueue(), some_place(5, 3)
+    queue, first = FairQueue(), some_place(5, 3)
     assert queue.is_before_all(some_place(10**9, 0))
     queue.add(first)
     assert queue.is_before_all(first)
@@ -46,7 +45,7 @@ def test_before_all_means_before_every_waiter_or_being_the_first() -> None:
 
 @given(times=st.lists(st.integers(0, 20), max_size=30), order=st.randoms(use_true_random=False))
 def test_the_first_is_always_the_least_place_whatever_comes_and_goes(times, order) -> None:
-    queue = WaitQueue()
+    queue = FairQueue()
     places = [some_place(time, number) for number, time in enumerate(times)]
     for place in places:
         queue.add(place)
@@ -65,7 +64,7 @@ STEPS = st.lists(st.one_of(st.integers(0, 9), st.just("first"), st.integers(-5, 
 @example(steps=[2, 2, 2, 2, "first", 1, 0])
 @given(steps=STEPS)
 def test_who_comes_anew_has_his_place_among_those_who_are_left(steps) -> None:
-    queue, places = WaitQueue(), list[Place]()
+    queue, places = FairQueue(), list[FinishTag]()
     for number, step in enumerate(steps):
         places.sort(key=_order)
         if isinstance(step, int) and step >= 0:
@@ -80,5 +79,5 @@ def test_who_comes_anew_has_his_place_among_those_who_are_left(steps) -> None:
         assert queue.is_before_all(newcomer) == all(_order(newcomer) <= _order(place) for place in places)
 
 
-def _order(place: Place) -> tuple[int, int]:
+def _order(place: FinishTag) -> tuple[int, int]:
     return place.time, place.number

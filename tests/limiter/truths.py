@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis.stateful import invariant
 
-from limiter.limiter import Limiter
-from limiter.lines import LEAST_SLEEP_NS
-from limiter.stream import Entry, Stream
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import LEAST_SLEEP_NS
 from tests.limiter.ledger import Ledger
 from tests.limiter.long_run import Counted
+from tests.limiter.shadows import played_by
 from tests.limiter.standing import row_of
 from tests.limiter.world import World
 
@@ -51,7 +51,7 @@ class Truths(Counted):
         for stream in self.streams:
             yield stream
             if stream.observed is not None:
-                yield stream.observed._stream
+                yield played_by(stream)
 
     def limiters(self) -> set[Limiter]:
         return set(chain.from_iterable(stream.chain for stream in self.everyone()))
@@ -72,8 +72,8 @@ class Truths(Counted):
             assert [int(entry.frame) for entry in stream.held] == list(self.expected[stream])
             if stream.observed is not None:
                 usage = stream.observed.usage  # what there was no room for is dropped there
-                self.counts[stream.observed._stream]["dropped"] = [usage.dropped_messages, usage.dropped_size]
-                self.is_all_there(stream.observed._stream)
+                self.counts[played_by(stream)]["dropped"] = [usage.dropped_messages, usage.dropped_size]
+                self.is_all_there(played_by(stream))
 
     def is_all_there(self, stream: Stream) -> None:
         usage, counts = stream.usage, self.counts[stream]
@@ -87,7 +87,7 @@ class Truths(Counted):
 
     @invariant()
     def what_is_played_at_has_room(self) -> None:
-        played = [stream.observed._stream for stream in self.streams if stream.observed is not None]
+        played = [played_by(stream) for stream in self.streams if stream.observed is not None]
         assert self.world.observer.room == MOST_ROOM - sum(len(one.held) for one in played) >= 0
         for one in filter(lambda one: one.held, played):
             assert one.usage.held_size - one.held[-1].size < MOST_PLAYED, "full, reading would have stopped"

@@ -6,17 +6,16 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from limiter.gate import Gate
-from limiter.journal import Journal, Notes
+from limiter.activity import ActivityNotes, ActivitySet
 from limiter.levels import Setting
-from limiter.limiter import Limiter, Scope
-from limiter.observed import MOST_ENTRIES, Observer
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from limiter.registry import Registry
-from limiter.stream import Entry, Stream, StreamName
-from limiter.testing import ManualClock
+from limiter.scheduler import Scheduler
+from limiter.shadow import MOST_ENTRIES, ShadowLimiter
 from protocol.topic_name import parse_topic
+from tests.manual_clock import ManualClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,14 @@ class Alarms:
         return None
 
 
-class Telling(Gate):
+class Telling(Scheduler):
     """A gate that tells what it lets pass and whose it is: so one sees what observed limits would let pass.
 
     Messages are those that limits count.
     """
 
     def __init__(
-        self, told: Callable[[Stream, int, int], None], wake_at: Callable[[Limiter, int], None], journal: Notes
+        self, told: Callable[[Stream, int, int], None], wake_at: Callable[[Limiter, int], None], journal: ActivityNotes
     ) -> None:
         super().__init__(wake_at, journal)
         self._told = told
@@ -90,10 +89,10 @@ class World:
     def __init__(self, most_size: int = 1 << 30, room: int = MOST_ENTRIES) -> None:
         self.clock = ManualClock()
         self.alarms = Alarms()
-        self.journal = Journal(lambda: None)
-        self.gate = Gate(self.alarms.wake_at, self.journal)
+        self.journal = ActivitySet(lambda: None)
+        self.gate = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
-        self.observer = Observer(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
+        self.observer = ShadowLimiter(self.rehearsals.wake_at, self.journal, (most_size, 0), room)
         self.log: list[Passed] = []
 
     def stream(self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None) -> Stream:
@@ -147,7 +146,7 @@ class World:
             gate.serve(limiter, self.clock.now)
         self.clock.now = max(self.clock.now, end)
 
-    def next_before(self, end: int) -> tuple[int, Limiter, Gate] | None:
+    def next_before(self, end: int) -> tuple[int, Limiter, Scheduler] | None:
         """The next alarm of either gate."""
         both = ((self.alarms, self.gate), (self.rehearsals, self.observer.gate))
         alarms, gate = min(both, key=lambda each: each[0].soonest())

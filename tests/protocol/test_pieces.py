@@ -1,4 +1,4 @@
-from protocol.pieces import TAIL, Piece, Tally, clear, tally_of
+from protocol.scanner import TAIL, Piece, Tally, clear, tally_of
 
 
 def test_a_tally_sums_and_keeps_the_largest_of_each():

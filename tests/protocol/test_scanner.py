@@ -12,9 +12,8 @@ from hypothesis import given, settings
 
 from protocol.commands import encode_with_payload
 from protocol.kinds import MESSAGE, SEND, SEND_RECEIPT
-from protocol.pieces import TAIL, Piece
 from protocol.pulsar_pb2 import CommandSend
-from protocol.scanner import FrameScanner
+from protocol.scanner import TAIL, FrameScanner, Piece
 from tests.protocol.choices import Check, Choices, choices, in_bulk
 from tests.protocol.streams import MAX_SIZE, SILENT, Expected, any_frames, cut_anyhow, model
 

@@ -4,14 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import heads as heads_module
+from protocol import scanner as heads_module
 from protocol import walk
 from protocol.commands import command_in, encode
 from protocol.errors import MalformedFrame
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand, CommandSend
-from protocol.scanner import FrameScanner
-from protocol.send_layout import LONGEST, SendLayout, layout_of
+from protocol.scanner import LONGEST, FrameScanner, SendLayout, layout_of
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import Choices, choices, in_bulk

@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import heads as heads_module
+from protocol import scanner as heads_module
 from protocol import walk
 from protocol.errors import MalformedFrame
 from protocol.kinds import SEND
-from protocol.scanner import FrameScanner
-from protocol.send_layout import LONGEST
+from protocol.scanner import LONGEST, FrameScanner
 from tests.protocol import fields as wire
 from tests.protocol.streams import MAX_SIZE, frame
 from tests.protocol.test_send_layout import BEHIND, COMPILED, learned, send

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import DIRECTIONS, Limit
-from limiter.testing import ManualClock
 from proxy.admin.app import Guards, Parts, Readiness, admin_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
@@ -29,6 +28,7 @@ from proxy.policies.layers import file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
 from proxy.reload import Reloader
+from tests.manual_clock import ManualClock
 
 
 class Admin:

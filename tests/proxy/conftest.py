@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from limiter.testing import ManualClock
+from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
 from tests.proxy.conversation import World

@@ -17,7 +17,6 @@ import msgspec
 from google.protobuf.message import Message
 
 from accesslog.record import Line
-from limiter.testing import ManualClock
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandProducerSuccess
 from proxy.config.model import Config
@@ -28,8 +27,9 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_lines import Shown, Writer, as_they_are
 from proxy.observe.log_writer import KEEP_ALL, Loss, Losses, Retention
-from proxy.sessions.session import Session
-from proxy.sessions.session_log import SessionLog
+from proxy.session.events import SessionLog
+from proxy.session.session import Session
+from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.file_limits import policies_of
 from tests.proxy.kernel_transport import KernelTransport

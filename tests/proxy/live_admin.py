@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from limiter.policies import Policies
-from limiter.testing import ManualClock
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.server import Connections, Listener
 from proxy.blocking.blocklist import Blocklist
@@ -21,6 +20,7 @@ from proxy.observe.counters import Counters
 from proxy.policies.keys import PolicyKey, PolicyKind
 from proxy.policies.policy_set import PolicySet, in_force
 from proxy.policies.service import Around, PolicyService
+from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 
 T = TypeVar("T")

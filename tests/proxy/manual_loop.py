@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from limiter.testing import ManualClock
+from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import AnyProtocol, FakeTransport
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from protocol.frames import FrameCutter
-from proxy.sessions.session import Session
-from proxy.sessions.throttle import Cause
-from proxy.sessions.traffic import Traffic
+from proxy.session.session import Forwarding, Session
+from proxy.session.transport import Cause
 from tests.proxy.conversation import Peer
 from tests.proxy.wire import PONG, body, name_of, receipt
 
@@ -70,7 +69,7 @@ class Party:
         return self.session.client.causes
 
 
-def traffic_of(session: Session) -> Traffic:
+def traffic_of(session: Session) -> Forwarding:
     """What goes between a client and its broker that have said more than their greetings."""
-    assert session.traffic is not None, "nothing has been said yet behind the greetings"
-    return session.traffic
+    assert session.forwarding is not None, "nothing has been said yet behind the greetings"
+    return session.forwarding

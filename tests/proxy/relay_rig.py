@@ -4,23 +4,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from limiter.gate import Gate
-from limiter.journal import Journal
-from limiter.limiter import Limiter, Scope
+from limiter.activity import ActivitySet
+from limiter.limiter import Limiter, Scope, Stream, StreamName
 from limiter.rates import Limit, rate
-from limiter.stream import Stream, StreamName
-from limiter.testing import ManualClock
+from limiter.scheduler import Scheduler
 from protocol.frames import FrameCutter
 from protocol.kinds import SEND
 from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
 from proxy.observe.counters import Counters
-from proxy.sessions.holdings import Holdings
-from proxy.sessions.outlet import Outlet
-from proxy.sessions.read_buffer import ReadBuffer
-from proxy.sessions.relay import Relay
-from proxy.sessions.sender import Bytes
-from proxy.sessions.throttle import Cause, Throttled
+from proxy.session.data_path import DataPath, FrameWriter, HeldMemory
+from proxy.session.transport import Bytes, Cause, ReadBuffer, Throttled
+from tests.manual_clock import ManualClock
 from tests.proxy.wire import body
 from tests.proxy.written import Written
 
@@ -84,6 +79,9 @@ class Reasons(Throttled):
         self.changes: list[tuple[Cause, bool]] = []
         self._ended = ended
 
+    def yield_turn(self) -> None:
+        """Nobody else is there."""
+
     def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as its base has it
         self.changes.append((cause, is_raised))
 
@@ -106,20 +104,28 @@ class RelayRig:
         """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
-        self.gate = Gate(self.wakes.__setitem__, Journal(lambda: None))
+        self.gate = Scheduler(self.wakes.__setitem__, ActivitySet(lambda: None))
         self.written = bytearray()
         self.writes = 0
         self.sender = _Taken(self._take)
-        self.outlet = Outlet(self.sender)
-        self.relay = Relay(kind, MAX_FRAME, self.outlet, self.gate, self.clock)
+        self.outlet = FrameWriter(self.sender)
         self.reading = Reading()
         self.throttled = Reasons(self._read_on)
         self.budget = Budget(hold_limit, lambda is_full: self.throttle(Cause.HOLD_CONNECTION, on=is_full))
         self.counters = Counters()
         self.held = SharedBudget(10**9, lambda _tenant, _is_over, _held: None, lambda: None)
         share = Share(self.held, lambda is_over: self.throttle(Cause.HOLD_PROCESS, on=is_over))
-        self.relay.connect(
-            self._handle, self.throttled, Holdings(self.budget, share, Claim(Pool(10**9, 10**9), "")), self.counters
+        memory = HeldMemory(self.budget, share, Claim(Pool(10**9, 10**9), ""))
+        self.relay = DataPath(
+            kind,
+            MAX_FRAME,
+            self.throttled,
+            self.outlet,
+            memory,
+            self.gate,
+            self._handle,
+            self.counters,
+            self.clock,
         )
         self._unsent = 0
         self._socket: deque[bytes] = deque()
@@ -133,7 +139,7 @@ class RelayRig:
         if limit is not None:
             scope = Scope("publish", "topic", name.topic, "t", "n")
             chain = (Limiter(scope, Limit(rate(limit)), "test", self.clock()),)
-        stream = self.relay.streams[owner] = Stream(name, chain, self.relay.exact.release, is_accepted=True)
+        stream = self.relay.streams[owner] = Stream(name, chain, self.relay.release, is_accepted=True)
         self.gate.join(stream)
         return stream
 
@@ -203,6 +209,6 @@ class RelayRig:
         if kind == BaseCommand.CLOSE_PRODUCER:
             stream = self.relay.streams[body(frame).producer_id]
             if stream.held:
-                self.relay.exact.hold_behind(stream, frame)
+                self.relay.hold_behind(stream, frame)
                 return None
         return frame

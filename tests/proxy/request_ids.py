@@ -1,6 +1,6 @@
 """The request ids of conversations: tests say the client's on both legs, and what stands on the wire is looked up here.
 
-`tests/proxy/sessions/test_requests.py` looks at the ids themselves.
+`tests/proxy/session/test_requests.py` looks at the ids themselves.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from protocol.commands import encode, split
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import BaseCommand, CommandProducerSuccess
-from proxy.sessions.requests import Answered, Requests
+from proxy.session.responses import Answered, Requests
 from tests.proxy.wire import body
 
 _ASKED = {

@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate
-from limiter.testing import ManualClock
 from protocol.topic_name import parse_topic
 from proxy.admission import Admission, Asked, NotAdmittedError, What, kept_as
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
+from tests.manual_clock import ManualClock
 from tests.proxy.file_limits import policies_of
 
 ORDERS = parse_topic("acme/shop/orders")

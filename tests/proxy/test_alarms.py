@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from limiter.gate import Gate
-from limiter.journal import Journal
-from limiter.limiter import Limiter, Scope
+from limiter.activity import ActivitySet
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.rates import Limit, rate
-from limiter.stream import Entry, Stream, StreamName
-from limiter.testing import ManualClock
+from limiter.scheduler import Scheduler
 from proxy.engine import LimiterTimers
 from proxy.observe.counters import Counters
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 
@@ -22,13 +21,15 @@ class Alarmed:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.counters = Counters()
-        self.alarms = LimiterTimers(self.clock, self.counters)
-        self.gate = Gate(self.alarms.wake_at, Journal(lambda: None))
-        self.alarms.connect(self.gate)
+        self.alarms = LimiterTimers(self.clock, self.counters, self._serve)
+        self.gate = Scheduler(self.alarms.wake_at, ActivitySet(lambda: None))
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []
         name = StreamName("publish", "a", "b", "t", 1)
         self.stream = Stream(name, (self.limiter,), lambda _stream, _entry: self.passed.append(self.loop.time()))
+
+    def _serve(self, limiter: Limiter, now: int) -> None:
+        self.gate.serve(limiter, now)
 
     def hold(self) -> None:
         self.loop.run(self.gate.hold, self.stream, Entry(b"x", 1, 1, 1, self.clock()), self.clock())

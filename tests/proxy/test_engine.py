@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from limiter.changes import Change, change_of
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import Change, Value, change_of
 from limiter.rates import Limit, rate
 from limiter.registry import SLICE
 from tests.proxy.conversation import Peer, World, publisher

@@ -20,14 +20,12 @@ from proxy.observe.counters import Counters, NamespaceTotals
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.server import LISTENERS, Server
-from proxy.sessions.leg import Leg
-from proxy.sessions.read_scheduler import MANY, SLICE_NS
-from proxy.sessions.relay import Relay
-from proxy.sessions.session import Session
-from proxy.sessions.session_log import SessionLog
-from proxy.sessions.state import State
-from proxy.sessions.streams import Streams
-from proxy.sessions.traffic import Traffic
+from proxy.session.data_path import DataPath
+from proxy.session.events import SessionLog
+from proxy.session.read_scheduler import MANY, SLICE_NS
+from proxy.session.session import Forwarding, Session, State
+from proxy.session.streams import Streams
+from proxy.session.transport import PeerTransport
 from tests.proxy.file_limits import policies_of
 from tests.proxy.tcp import TcpPeer, broker_on_loopback, connect_to
 from tests.proxy.wire import (
@@ -168,7 +166,7 @@ TALK: dict[str, tuple[list[bytes], list[bytes]]] = {
 
 
 def _there() -> int:
-    return sum(isinstance(one, Session | Leg | Traffic | Relay | Streams) for one in gc.get_objects())
+    return sum(isinstance(one, Session | PeerTransport | Forwarding | DataPath | Streams) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("who", [*TALK, "broker", "nobody"])

@@ -1,46 +1,44 @@
 """One leg of a session, on a transport that is not there."""
 
-from limiter.testing import ManualClock
 from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
-from proxy.sessions.leg import Leg
-from proxy.sessions.shared import Shared
-from proxy.sessions.throttle import Cause
+from proxy.session.transport import Cause, PeerTransport, TransportContext, TransportOwner
+from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
 
 
-class Owner:
+class Owner(TransportOwner):
     """Notes what a leg tells."""
 
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
 
-    def arrived(self, _leg: Leg, chunk: bytes) -> None:
+    def arrived(self, _leg: PeerTransport, chunk: bytes) -> None:
         self.told.append(("arrived", chunk))
 
-    def broke_protocol(self, _leg: Leg, error: ProtocolError) -> None:
+    def broke_protocol(self, _leg: PeerTransport, error: ProtocolError) -> None:
         self.told.append(("broke protocol", error.cause))
 
-    def writable(self, _leg: Leg, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+    def writable(self, _leg: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - as LegOwner has it
         self.told.append(("writable", is_writable))
 
-    def opened(self, _leg: Leg) -> None:
+    def opened(self, _leg: PeerTransport) -> None:
         self.told.append(("opened",))
 
-    def half_closed(self, _leg: Leg) -> None:
+    def half_closed(self, _leg: PeerTransport) -> None:
         self.told.append(("half closed",))
 
-    def not_taken(self, _leg: Leg, unsent: int, seconds: float) -> None:
+    def not_taken(self, _leg: PeerTransport, unsent: int, seconds: float) -> None:
         self.told.append(("not taken", unsent, seconds))
 
-    def lost(self, _leg: Leg, error: Exception | None) -> None:
+    def lost(self, _leg: PeerTransport, error: Exception | None) -> None:
         self.told.append(("lost", error))
 
-    def throttle_changed(self, _leg: Leg, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
+    def throttle_changed(self, _leg: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - as LegOwner has it
         self.told.append((cause, is_raised))
 
-    def read_on(self, leg: Leg) -> None:
+    def read_on(self, leg: PeerTransport) -> None:
         self.told.append(("read on",))
         leg.resume_reading()
 
@@ -56,9 +54,9 @@ class Wired:
     def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
-        shared = Shared(Counters())
+        shared = TransportContext(Counters())
         self.line = shared.line
-        self.leg = Leg("broker", self.owner, shared)
+        self.leg = PeerTransport("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))
         self.transport.descriptor = descriptor
         self.loop.run(self.transport.connect, self.leg)

@@ -1,14 +1,13 @@
 """What leaves by an outlet, part by part."""
 
-from proxy.sessions.sender import Bytes, Sender
-from proxy.sessions.turn_end import TurnEnd
+from proxy.session.transport import Bytes, SocketWriter, WriteCoalescer
 
 
-class Written(Sender):
+class Written(SocketWriter):
     """Keeps what it is given, in order, in place of sending it."""
 
     def __init__(self) -> None:
-        super().__init__(TurnEnd(), None)
+        super().__init__(WriteCoalescer(), None)
         self.parts: list[bytes] = []
 
     def write(self, part: Bytes) -> None:

@@ -110,7 +110,7 @@ def test_the_backlog_waits_in_the_broker(played: Played[Drained], name: str, rat
     """Sluice holds a short horizon's worth, and an entry of each consumer; and it asked for no more.
 
     Of consumers that share a limit each gets a share of the horizon when it comes, whatever the others have: the
-    bound of all together is then that of `PermitMeter`.
+    bound of all together is then that of `CreditWindow`.
     """
     watched, consumers = played[name].watched, len(BACKLOGS[name].subscriptions)
     budget = HORIZON_S * rate + consumers * entry

@@ -19,8 +19,8 @@ from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError
-from proxy.sessions.client_commands import ClientCommands
-from proxy.sessions.streams import Opening, Streams
+from proxy.session.commands import ClientCommands
+from proxy.session.streams import Opening, Streams
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
 from tests.proxy.identity.forms import FORMS, hidden
@@ -176,7 +176,7 @@ class Believed:
         return encode(command)
 
     def _flow(self, _kind: int, command: bytes, whole: bytes) -> bytes:
-        """As `Flows.handle`, whose consumers only a session has."""
+        """As `DataPath.ask`, whose consumers only a session has."""
         consumer_id, permits = read_flow(command)
         if consumer_id < 0:
             flow = read(command)

@@ -12,10 +12,8 @@ from typing import TypedDict
 import msgspec
 from aiohttp import web
 
-from limiter.limiter import Limiter
-from limiter.observed import Observed
+from limiter.limiter import Limiter, Shadow, Stream
 from limiter.rates import Direction, Mode, Rate
-from limiter.stream import Stream
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import Either, Number, Query, Text, asked, described, explaining
 from proxy.admin.rejections import refusal
@@ -229,7 +227,7 @@ def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
     }
 
 
-def _observed(observed: Observed, now: int) -> ShownObserved:
+def _observed(observed: Shadow, now: int) -> ShownObserved:
     usage = observed.usage
     return {
         "held_messages": usage.held_messages,

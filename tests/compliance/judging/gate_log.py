@@ -6,11 +6,10 @@ from random import Random
 from typing import Any
 
 from compliance.judging.account import BUCKETS, Line, Streams
-from limiter.gate import Gate
-from limiter.journal import Journal
-from limiter.limiter import Limiter, Scope
+from limiter.activity import ActivitySet
+from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
-from limiter.stream import Entry, Stream, StreamName
+from limiter.scheduler import Scheduler
 from proxy.observe.counter_snapshot import CounterSnapshot
 from proxy.observe.counters import NamespaceTotals
 from tests.limiter.world import Alarms
@@ -38,7 +37,7 @@ class GateLog:
     chance: Random
     late_ms: int = 0
     older: bool = False
-    make: Callable[..., Gate] = Gate
+    make: Callable[..., Scheduler] = Scheduler
     now: int = 0
     items: dict[tuple[str, str], list[Item]] = field(default_factory=dict)
     changes: list[int] = field(default_factory=list)
@@ -46,7 +45,7 @@ class GateLog:
 
     def __post_init__(self) -> None:
         self.alarms = Alarms()
-        self.journal = Journal(lambda: None)
+        self.journal = ActivitySet(lambda: None)
         self.gate = self.make(self.alarms.wake_at, self.journal)
         self.tally = CounterSnapshot(NamespaceTotals())
         self.limiters: dict[tuple[str, str], Limiter] = {}

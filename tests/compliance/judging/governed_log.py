@@ -5,11 +5,9 @@ from random import Random
 from typing import Any
 
 from limiter.levels import Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Entry, Limiter, Stream, StreamName, rejecting
 from limiter.policies import Value
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode
-from limiter.stream import Entry, Stream, StreamName
-from limiter.turns import rejecting
 from tests.compliance.judging.gate_log import GateLog, some_limit
 from tests.limiter.world import Governed
 

@@ -8,10 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compliance.judging.account import UNSEEN_S, Judged, RunNotes, excess_tolerance, judged
-from limiter.gate import Gate
-from limiter.limiter import Limiter
+from limiter.limiter import Entry, Limiter, Stream
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
-from limiter.stream import Entry, Stream
+from limiter.scheduler import Scheduler
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
 from tests.compliance.judging.gate_log import GateLog, play
@@ -172,7 +171,7 @@ def test_an_exact_limiter_of_two_workers_is_never_accused(seed: int) -> None:
 # ---- a gate with a fault
 
 
-class Faulty(Gate):
+class Faulty(Scheduler):
     """Does something wrong with the tokens of each hundredth message."""
 
     spoil: Callable[[Limiter, int], None]
@@ -201,7 +200,7 @@ class Granting(Faulty):
         limiter.refund(1, 0)
 
 
-class Skipping(Gate):
+class Skipping(Scheduler):
     """One entry in a hundred passes the outermost limiter by."""
 
     passed = 0
@@ -215,7 +214,7 @@ class Skipping(Gate):
         stream.chain = chain
 
 
-class Dozing(Gate):
+class Dozing(Scheduler):
     """Serves nobody for the last fifth of each second: twice as long as it takes to fill a bucket."""
 
     def serve(self, limiter: Limiter, now: int) -> None:
@@ -226,7 +225,7 @@ class Dozing(Gate):
         super().serve(limiter, now)
 
 
-class Starving(Gate):
+class Starving(Scheduler):
     """Passes over the first of its streams, whoever else waits."""
 
     def serve(self, limiter: Limiter, now: int) -> None:
@@ -239,7 +238,7 @@ class Starving(Gate):
             limiter.waiters.add(victim.place_at(limiter))
 
 
-def greedy(make: Callable[..., Gate], *, seconds: int = 30, older: bool = False) -> GateLog:
+def greedy(make: Callable[..., Scheduler], *, seconds: int = 30, older: bool = False) -> GateLog:
     """Two streams under a topic's limit and a total, always with something to send."""
     log = GateLog(Random(0), older=older, make=make)
     topic = log.limiter("topic", "a", Limit(rate(200, burst=20)))
@@ -255,11 +254,11 @@ def greedy(make: Callable[..., Gate], *, seconds: int = 30, older: bool = False)
 
 
 def test_the_gate_without_a_fault_has_none() -> None:
-    assert [troubles(found) for found in found_of(greedy(Gate)).values()] == [[], []]
+    assert [troubles(found) for found in found_of(greedy(Scheduler)).values()] == [[], []]
 
 
 @pytest.mark.parametrize("make", [Losing, Granting, Skipping, Dozing, Starving])
-def test_each_fault_of_a_gate_is_found(make: Callable[..., Gate]) -> None:
+def test_each_fault_of_a_gate_is_found(make: Callable[..., Scheduler]) -> None:
     assert troubles(found_of(greedy(make))["tenant", "t"])
 
 
@@ -275,5 +274,5 @@ def test_a_granted_token_and_a_skipped_level_are_seen_as_such() -> None:
 
 
 @pytest.mark.parametrize("make", [Granting, Skipping, Dozing])
-def test_lines_without_balances_show_the_same_in_time(make: Callable[..., Gate]) -> None:
+def test_lines_without_balances_show_the_same_in_time(make: Callable[..., Scheduler]) -> None:
     assert troubles(found_of(greedy(make, seconds=60, older=True))["tenant", "t"])

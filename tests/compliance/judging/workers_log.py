@@ -4,8 +4,8 @@ from random import Random
 from typing import Any
 
 from limiter.levels import Setting
+from limiter.limiter import Stream
 from limiter.rates import Limit
-from limiter.stream import Stream
 from tests.compliance.judging.governed_log import GovernedLog
 from tests.limiter.workers.together import Workers
 

@@ -6,10 +6,9 @@ import pytest
 
 from limiter.backlogs import CALM_NS
 from limiter.levels import Setting
-from limiter.permits import Permits
+from limiter.limiter import Entry, Stream
+from limiter.permits import DispatchRules, Permits
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
-from limiter.stream import Entry, Stream
-from limiter.under_way import DispatchRules
 from tests.limiter.workers.test_machine import within_promise
 from tests.limiter.workers.together import Worker, Workers
 

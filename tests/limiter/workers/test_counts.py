@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiter.levels import Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Stream
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
-from limiter.stream import Stream
 from tests.limiter.workers.together import Worker, Workers
 
 LIMITS = (

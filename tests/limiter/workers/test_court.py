@@ -1,8 +1,8 @@
 """What waits until it can be judged, because tokens are lent in its way."""
 
 from limiter.levels import Setting
+from limiter.limiter import Entry, Stream
 from limiter.rates import Limit, rate
-from limiter.stream import Entry, Stream
 from tests.limiter.workers.together import Worker, Workers
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from limiter.stream import Entry, Stream, StreamName
+from limiter.limiter import Entry, Stream, StreamName
 from limiter.workers.account import WINDOW
 from limiter.workers.deputy import Deputy
 from limiter.workers.letters import (

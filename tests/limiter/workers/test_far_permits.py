@@ -2,7 +2,7 @@
 
 import pytest
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from limiter.workers.deputy import Deputy
 from limiter.workers.far_permits import FarPermits
 from limiter.workers.letters import Asked, Forgone, Overdrawn, Rewound, Wired, Withdrawn

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from limiter.changes import Change
 from limiter.levels import Setting
+from limiter.policies import Change
 from limiter.rates import Limit, rate
 from limiter.workers.letters import Batch, Letter, Rejected, Released, Wired
 from tests.limiter.workers.test_judge import kinds, opened

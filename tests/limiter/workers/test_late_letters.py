@@ -1,8 +1,8 @@
 """What workers passed before they heard of a limit: nobody waits for it, and the books say so."""
 
 from limiter.levels import Setting
+from limiter.limiter import Stream
 from limiter.rates import Limit, rate
-from limiter.stream import Stream
 from tests.limiter.workers.together import Worker, Workers
 
 MS = 1_000_000

@@ -5,11 +5,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from limiter.changes import Change
 from limiter.levels import Setting
-from limiter.limiter import Scope
+from limiter.limiter import Entry, Scope, Stream
+from limiter.policies import Change
 from limiter.rates import NANOS_PER_SECOND, Limit, Mode, Rate, rate
-from limiter.stream import Entry, Stream
 from tests.limiter.ledger import capacity, grain
 from tests.limiter.long_run import Counted, long_run
 from tests.limiter.workers.together import Worker, Workers

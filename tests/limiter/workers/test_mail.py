@@ -1,6 +1,6 @@
 """What a worker tells, and in which order."""
 
-from limiter.stream import Entry
+from limiter.limiter import Entry
 from limiter.workers.account import Account
 from limiter.workers.letters import Asked, Behind, Closed, Passed, Rewound, Spent
 from limiter.workers.mail import Mail

@@ -5,13 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.changes import Change
 from limiter.levels import Setting
-from limiter.limiter import Scope
-from limiter.policies import Value
+from limiter.limiter import Entry, Scope, Stream, refusal_of, rejecting
+from limiter.policies import Change, Value
 from limiter.rates import Limit, Mode, rate
-from limiter.stream import Entry, Stream
-from limiter.turns import refusal_of, rejecting
 from tests.limiter.workers.together import Worker, Workers
 from tests.limiter.world import Governed
 

@@ -1,6 +1,6 @@
 """What a worker holds of one stream beyond the tickets that the judge may have of it at one time."""
 
-from limiter.stream import Entry
+from limiter.limiter import Entry
 from limiter.workers.account import WINDOW
 from limiter.workers.letters import Behind, Lent, Passed, Released, Spent, Ticket, Wired
 from limiter.workers.tickets import LONGEST_NS

@@ -1,5 +1,4 @@
-from limiter.limiter import Limiter
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Limiter, Stream, StreamName
 from limiter.workers.letters import Answer, Batch, Granted, Lent, Letter, Rejected, Released, Wired
 from limiter.workers.mirror import Mirror
 from limiter.workers.verdicts import Verdicts

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from limiter.levels import Client, Setting
-from limiter.limiter import Limiter
+from limiter.limiter import Entry, Limiter, Stream, StreamName
+from limiter.permits import RULES, DispatchRules
 from limiter.policies import Value
 from limiter.rates import Direction, Limit
 from limiter.registry import Registry
-from limiter.stream import Entry, Stream, StreamName
-from limiter.under_way import RULES, DispatchRules
 from limiter.workers.court import Court
 from limiter.workers.deputy import Deputy
 from limiter.workers.hearing import hear

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.server import Connection, Connections
+from tests.manual_clock import ManualClock
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.manual_loop import ManualLoop
 

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from limiter.testing import ManualClock
 from proxy.admin.rejections import RejectionLog
 from proxy.admin.server import Connections, Listener
+from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
 
 LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

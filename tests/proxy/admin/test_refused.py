@@ -4,8 +4,8 @@ from collections import Counter
 
 from structlog.testing import capture_logs
 
-from limiter.testing import ManualClock
 from proxy.admin.rejections import Rejection, RejectionLog
+from tests.manual_clock import ManualClock
 
 
 def test_a_flood_is_counted_in_full_and_told_once_in_a_while() -> None:

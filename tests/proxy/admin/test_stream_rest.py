@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import streams as stream_rest
 from proxy.admin.routes.streams import LIMIT, Wanted, read_wanted

@@ -1,4 +1,4 @@
-"""The answers that the proxy itself gives. How redirects are followed: tests/proxy/sessions/test_lookups.py."""
+"""The answers that the proxy itself gives. How redirects are followed: tests/proxy/session/test_lookups.py."""
 
 from protocol.pulsar_pb2 import CommandLookupTopicResponse
 from proxy.brokers.lookup import through_proxy

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.brokers.targets import Names, UnresolvedError
 from proxy.runtime import RESOLVERS
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 

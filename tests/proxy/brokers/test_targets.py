@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from limiter.testing import ManualClock
 from proxy.brokers import targets
 from proxy.brokers.targets import TargetRefusedError, Targets, split_address
+from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 
 

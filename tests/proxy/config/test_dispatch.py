@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from limiter.under_way import DispatchRules
+from limiter.permits import DispatchRules
 from proxy.config.model import ConfigError, load_config
 
 

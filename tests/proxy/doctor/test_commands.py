@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.doctor import streams as module
 from proxy.observe.connection import Connection

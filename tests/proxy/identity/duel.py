@@ -17,7 +17,7 @@ from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.commands import encode, read
 from protocol.frames import FrameCutter
-from proxy.sessions.session import Session
+from proxy.session.session import Session
 from tests.proxy.blocks import block, unblock
 from tests.proxy.conversation import World
 from tests.proxy.fake_transport import FakeTransport

@@ -1,6 +1,6 @@
 """Ways to take one client's stream for another's, each put back into the product for as long as a test runs.
 
-What is patched here is not compiled: `streams.py`, `given_up.py`, `requests.py` and `topic_name.py`. The others
+What is patched here is not compiled: `streams.py`, `streams.py`, `responses.py` and `topic_name.py`. The others
 are in `compiled_holes.py`.
 """
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from protocol.commands import encode
 from protocol.topic_name import TopicName
-from proxy.sessions.given_up import GivenUp
-from proxy.sessions.requests import Requests
-from proxy.sessions.streams import Streams
+from proxy.session.responses import Requests
+from proxy.session.streams import GivenUp, Streams
 from tests.proxy.identity.adversary import FREE, HELD, Said
 from tests.proxy.identity.duel import Step
 

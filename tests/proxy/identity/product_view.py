@@ -1,16 +1,16 @@
 """What Sluice believes of a session's producers and consumers: the one place of these tests that looks inside of it."""
 
-from limiter.stream import Stream
-from proxy.sessions.session import Session
+from limiter.limiter import Stream
+from proxy.session.session import Session
 from tests.proxy.conversation import World
 from tests.proxy.identity.broker_ids import Place
 
 
 def accepted(session: Session) -> tuple[dict[int, Stream], dict[int, Stream]]:
     """The producers and the consumers that are open: the broker has accepted them, and nobody has ended them."""
-    if session.traffic is None:
+    if session.forwarding is None:
         return {}, {}
-    streams = session.traffic._streams.accepted()
+    streams = session.forwarding._streams.accepted()
     return _by_number(streams, "publish"), _by_number(streams, "dispatch")
 
 

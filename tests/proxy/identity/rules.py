@@ -1,6 +1,6 @@
 """What must be true between a client, Sluice and a broker, and sums to tell it by."""
 
-from limiter.stream import Stream
+from limiter.limiter import Stream
 from tests.proxy.identity import product_view as view
 from tests.proxy.identity.counts import Counts
 

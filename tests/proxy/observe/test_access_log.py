@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 
 from accesslog.record import ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, Line, ThrottleLine
-from limiter.stream import Stream, StreamName
+from limiter.limiter import Stream, StreamName
 from proxy.observe.access_log import AT_ONCE, MOST_CHANGE_TEXT, AccessLog, new_boot_id
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles

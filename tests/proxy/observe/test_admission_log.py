@@ -2,8 +2,8 @@
 
 from structlog.testing import capture_logs
 
-from limiter.testing import ManualClock
 from proxy.observe.operator_log import AdmissionLog
+from tests.manual_clock import ManualClock
 
 
 def test_a_flood_is_told_once_in_a_while_with_how_much_it_was() -> None:

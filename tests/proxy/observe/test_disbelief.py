@@ -1,8 +1,8 @@
 from structlog.testing import capture_logs
 
-from limiter.testing import ManualClock
 from proxy.observe.counters import Counters
 from proxy.observe.operator_log import INTERVAL_NS, OversizedBatchLog
+from tests.manual_clock import ManualClock
 
 
 def test_all_are_counted_and_a_flood_of_them_is_one_line_in_ten_seconds() -> None:

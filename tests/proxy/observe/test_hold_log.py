@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from limiter.testing import ManualClock
 from proxy.observe import operator_log
 from proxy.observe.operator_log import INTERVAL_NS, HoldLog
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture

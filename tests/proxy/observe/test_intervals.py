@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, StandstillLine
-from limiter.journal import MOST_ENDED
+from limiter.activity import MOST_ENDED
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.rates import Limit, rate
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
 from proxy.observe.intervals import HEARTBEAT_S, SLICE
-from proxy.sessions.unsent import LOOK_S
+from proxy.session.transport import LOOK_S
 from tests.proxy.conversation import World, publisher
 from tests.proxy.wire import NO_REQUEST, TOPIC, producer, send, sends
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from accesslog.record import ChangeLine, IntervalLine, LimitLine
 from limiter.levels import Setting
 from limiter.registry import SLICE
-from limiter.testing import ManualClock
 from proxy.change_log import ChangeLog
 from proxy.policies.bodies import kept_as_own
 from proxy.policies.keys import PolicyKey, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
+from tests.manual_clock import ManualClock
 from tests.proxy import conversation
 from tests.proxy.conversation import WALL_START_NS, World, publisher
 from tests.proxy.wire import TOPIC, producer, sends

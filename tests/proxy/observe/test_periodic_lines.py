@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from accesslog.delays import upper_bound_ms
 from accesslog.record import IntervalLine, LimitLine, Line
-from limiter.changes import change_of
 from limiter.levels import Setting
-from limiter.policies import Value
+from limiter.policies import Value, change_of
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.observe.log_lines import MOST_NAME, Known, as_they_are, hashed, in_log

@@ -1,11 +1,9 @@
 """Why a stream waits, and which limits it is under."""
 
-from limiter.limiter import Limiter, Scope
-from limiter.permit_meter import PermitMeter, horizon_of
-from limiter.permits import Permits
+from limiter.limiter import Limiter, Scope, Stream, StreamName
+from limiter.permits import CreditWindow, Permits, horizon_of
 from limiter.rates import Limit, Published, rate
 from limiter.registry import meters_of
-from limiter.stream import Stream, StreamName
 from proxy.observe.log_lines import narrowest, per_second, published_per_second, reason, resource_group, withholding
 
 
@@ -76,7 +74,7 @@ def test_what_of_a_limit_is_the_publish_rate_is_told_per_second() -> None:
 def test_permits_are_withheld_by_the_limit_with_the_least_room() -> None:
     chain = (limiter("proxy", 1000), limiter("topic", 10))
     for one in chain:
-        one.meters = (PermitMeter(horizon_of(one.limit.messages or rate(1))),)
+        one.meters = (CreditWindow(horizon_of(one.limit.messages or rate(1))),)
     consumer = stream(*chain)
     assert withholding(consumer) is None, "a producer"
     consumer.permits = Permits(consumer.usage, lambda _permits: None, lambda: None)

@@ -1,7 +1,7 @@
 """When a line is due in the operator's log."""
 
-from limiter.testing import ManualClock
 from proxy.observe.operator_log import INTERVAL_NS, MOST_KNOWN, ThrottledLog
+from tests.manual_clock import ManualClock
 
 
 def test_a_flood_is_a_line_once_in_a_while_with_how_much_it_was() -> None:

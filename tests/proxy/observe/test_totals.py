@@ -2,8 +2,8 @@
 
 import pytest
 
+from limiter.limiter import StreamName
 from limiter.rates import Direction
-from limiter.stream import StreamName
 from proxy.observe import counters
 from proxy.observe.counters import LONGEST_NAME, MOST_UNHEARD_OF, OTHERS, NamespaceTotals
 

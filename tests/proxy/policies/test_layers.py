@@ -1,9 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiter.changes import Change
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Change, Policies, Value
 from limiter.rates import Limit, rate
 from proxy.policies.keys import PolicyTarget
 from proxy.policies.layers import Layer, Layers

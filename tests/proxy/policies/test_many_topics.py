@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
-from limiter.changes import Change as PolicyChange
 from limiter.levels import Setting
+from limiter.policies import Change as PolicyChange
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
 from protocol.topic_name import parse_topic

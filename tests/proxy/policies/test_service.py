@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from limiter.changes import Change
 from limiter.levels import Setting
-from limiter.policies import Policies, Value
+from limiter.policies import Change, Policies, Value
 from limiter.rates import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, Principal, rate_key

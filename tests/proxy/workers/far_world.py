@@ -8,7 +8,7 @@ import pytest
 from limiter.workers.letters import Letter
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import Shown, as_they_are
-from proxy.sessions.leg import Leg
+from proxy.session.transport import PeerTransport
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.far_admission import FarAdmission, FarAdmittance
 from proxy.workers.letters import Accepted, Bounds, Down, Enter, Left, Up
@@ -45,7 +45,7 @@ class FarWorld(World):
         assert self.far._open == {}
         assert len(self.doorkeeper) == 0
 
-    def _admittance(self, connection: Connection, client: Leg) -> FarAdmittance:
+    def _admittance(self, connection: Connection, client: PeerTransport) -> FarAdmittance:
         return FarAdmittance(self.far, connection, self.engine.rejects, client)
 
     def _bounds_changed(self) -> None:

@@ -3,13 +3,13 @@
 import pytest
 
 from limiter.policies import Policies
-from limiter.testing import ManualClock
 from limiter.workers.letters import Letter
 from proxy.admission import Admission, Asked, What
 from proxy.config.model import Config
 from proxy.observe.counters import Counters
 from proxy.workers.doorkeeper import Doorkeeper
 from proxy.workers.letters import Accepted, Admitted, Enter, Left, NotAdmitted
+from tests.manual_clock import ManualClock
 from tests.proxy.wire import TOPIC
 
 REFUSED = "producers of one topic: at most 2 (admission.max_producers_per_topic)"

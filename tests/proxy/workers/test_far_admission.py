@@ -1,6 +1,6 @@
 """Sessions of a worker that ask their supervisor.
 
-That bounds refuse there as in one process, is shown where they are shown: tests/proxy/sessions/test_*admi*.py.
+That bounds refuse there as in one process, is shown where they are shown: tests/proxy/session/test_*admi*.py.
 """
 
 import itertools
@@ -203,7 +203,7 @@ def test_however_letters_and_commands_meet_no_more_come_in_and_every_place_is_gi
                 "reset": partial(broker.leave, ConnectionResetError("reset by peer")),
             }
             acts[step]()
-        relays = [session.traffic.to_broker for session in world.sessions if session.traffic is not None]
+        relays = [session.forwarding.to_broker for session in world.sessions if session.forwarding is not None]
         assert sum(len(relay.streams) for relay in relays) <= 2
     assert not world.counters.frame_errors
     world.close()

@@ -1,0 +1,484 @@
+"""The scheduler of both directions: what fits the limits passes at once, the rest is held and served in fair order.
+
+    offered ──fits, nobody waits──▶ passed                              (`admit`: a chunk's tallies, all or nothing)
+       └─────else, entry by entry──▶ every limiter open? ──▶ passed     (`pass_entry`)
+                                          └──no──▶ held, waits on the limiter that refused it   (`hold`)
+                                                        └──tokens come──▶ passed                (`serve`)
+
+Nothing is overtaken: where a stream waits, newcomers queue behind. Streams that wait on one limiter share its time
+equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it says when it is to be woken.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from limiter.activity import ActivityNotes
+from limiter.limiter import Entry, FinishTag, Limiter, RateLimiter, Stream
+from limiter.usage import Passed
+
+
+def obstacle_of(stream: Stream, now: int) -> Limiter | None:
+    """The first limiter that does not let a newcomer pass."""
+    for limiter in stream.chain:
+        if limiter.waiters or not limiter.is_open(now):
+            return limiter
+    return None
+
+
+def lent_in_the_way(stream: Stream, now: int) -> list[Limiter]:
+    """The limiters that a newcomer may not pass now, of which workers have tokens that they may give back."""
+    return [one for one in stream.chain if one.borrowers and (one.waiters or not one.is_open(now))]
+
+
+def refusing(stream: Stream, now: int) -> Limiter | None:
+    """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
+    all_open = True
+    for place in stream.places:
+        if not place.limiter.waiters.is_before_all(place):
+            return place.limiter
+        all_open = all_open and place.limiter.is_open(now)
+    return None if all_open else _last_to_open(stream, now)
+
+
+def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
+    """A stream begins to wait on one: where somebody waits on another of its own, their turns depend on both."""
+    crossed = _others_waited_on(stream, waits_on)
+    for limiter in crossed:
+        limiter.crossed_at = waits_on.crossed_at = now
+    if crossed and waits_on.waiters.is_before_all(stream.place_at(waits_on)) and not waits_on.is_open(now):
+        claim(stream, waits_on)
+
+
+def claim(stream: Stream, waits_on: Limiter) -> None:
+    """Let the other limiters leave room for a stream that waits for nothing but the tokens of `waits_on`.
+
+    One claim at a limiter is enough, the earliest: when it has gone, the next stream's turn comes.
+    """
+    for limiter in _others_waited_on(stream, waits_on):
+        known = limiter.claimant
+        if known is None or stream.place_at(limiter).precedes(known.place_at(limiter)):
+            limiter.claimant = stream
+
+
+def next_turn(limiter: Limiter, now: int) -> Stream | None:
+    """Return the head of the queue, or None if serving it would delay the stream that holds a reservation.
+
+    A first that must wait elsewhere anyway is in nobody's way: it takes its turn by going there.
+    """
+    first, claimant = limiter.waiters.first(), limiter.claimant
+    if claimant is None or claimant.waits_on is None:
+        return first
+    if first.place_at(limiter).precedes(claimant.place_at(limiter)):
+        return first
+    claimant.waits_on.crossed_at = limiter.crossed_at = now
+    if claimant.waits_on.waiters.first() is not claimant:
+        return first
+    wait = claimant.waits_on.wait_ns(now)
+    if wait == 0:
+        return first if refusing(claimant, now) else claimant
+    leaves_room = limiter.wait_behind_ns(first.held[0], now) <= wait
+    return first if leaves_room or refusing(first, now) else None
+
+
+def _last_to_open(stream: Stream, now: int) -> Limiter:
+    return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
+
+
+def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
+    return [limiter for limiter in stream.chain if limiter is not but and limiter.waiters]
+
+
+LEAST_SLEEP_NS: Final = 1_000_000
+"""Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
+
+
+class WaitLists:
+    """The wait lists of all limiters: where each stream waits, and when each limiter is to be woken.
+
+        in no list ──join──▶ in one list, a tag at every limiter ──leave──▶ in no list
+                                 └─ go ─▶ in another list
+                                 └─ follow ─▶ in the same list, with the next entry
+
+    As long as a stream waits on a limiter, a timer is set for it. What becomes of an entry, this class does not know.
+
+    Where streams wait on several limiters at once, a stream waits in one queue at a time, but from the moment that its
+    next entry is in line it has a tag at every limiter of its chain. So waiting on one does not cost it its turn at
+    another. And as soon as only one limiter's tokens keep it from passing, it has a *reservation* (`claimant`) at the
+    others: there, others go on only as far as they leave it room. Without reservations two busy limiters would never
+    be open at the same moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy
+    clusters.
+
+    Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
+
+    Args:
+        wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
+            before for the same limiter.
+        journal: Told of who begins to wait where nobody did.
+
+    Attributes:
+        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there.
+    """
+
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
+        self.recall: Callable[[Limiter], None] = lambda _limiter: None
+        self._wake_at = wake_at
+        self._journal = journal
+        self._number = 0
+
+    def join(self, stream: Stream, obstacle: Limiter, now: int) -> None:
+        """A stream that `obstacle` does not let pass waits with its first entry, where that entry is refused."""
+        self._take_places(stream)
+        self._wait_on(stream, refusing(stream, now) or obstacle, now)
+
+    def go(self, stream: Stream, elsewhere: Limiter, now: int) -> None:
+        """A stream whose turn it is must wait on another limiter of its chain; it keeps its places."""
+        self._step_out(stream, now)
+        self._wait_on(stream, elsewhere, now)
+
+    def went(self, stream: Stream) -> None:
+        """The first entry of a stream that waits is about to pass."""
+        for place in stream.places:
+            place.limiter.waiters.went(place)
+
+    def follow(self, stream: Stream, limiter: Limiter) -> None:
+        """The entry behind the one that went waits where that did: its turn there shows where else it must wait."""
+        place = stream.place_at(limiter)
+        limiter.waiters.remove(place)
+        self._take_places(stream)
+        limiter.waiters.add(place)
+
+    def leave(self, stream: Stream, now: int) -> None:
+        """A stream waits no longer, if it did."""
+        self._step_out(stream, now)
+        stream.places = ()
+
+    def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
+        """A limiter has been served: who still waits there has a turn at once if more are due, else when it opens."""
+        limiter.wakes_at = None
+        if not limiter.waiters:
+            return
+        limiter.is_waited_on(now, is_due=is_due, is_reserved=is_reserved)
+        if is_due:
+            self._wake(limiter, now)
+        else:
+            self._ask_for_wake_up(limiter, now)
+
+    def _take_places(self, stream: Stream) -> None:
+        """The stream's next entry is in line from now on, at every limiter."""
+        entry = stream.held[0]
+        self._number += 1
+        if not stream.places:
+            stream.places = tuple([FinishTag(stream, limiter) for limiter in stream.chain])
+        for place in stream.places:
+            place.limiter.line_up(place, entry, self._number)
+
+    def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
+        meet(stream, limiter, now)
+        stream.waits_on = limiter
+        stream.waits_since = now
+        stream.last_reason = limiter.scope.level
+        if not limiter.waiters:
+            limiter.usage.throttled.start(now)
+            limiter.is_waited_on(now)
+            if limiter.wakes_at is not None and limiter.wakes_at > now:
+                limiter.wakes_at = None  # set for those who have left; where there was a claim it may be far too late
+            if not stream.is_noted:
+                self._journal.note(stream)
+            if limiter.borrowers:
+                self.recall(limiter)
+        limiter.waiters.add(stream.place_at(limiter))
+        self._ask_for_wake_up(limiter, now)
+
+    def _step_out(self, stream: Stream, now: int) -> None:
+        limiter = stream.waits_on
+        if limiter is None:
+            return
+        stream.waits_on = None
+        limiter.waiters.remove(stream.place_at(limiter))
+        if not limiter.waiters:
+            limiter.usage.throttled.stop(now)
+            limiter.is_attended(now)
+        self._give_up_claims(stream, now)
+
+    def _give_up_claims(self, stream: Stream, now: int) -> None:
+        """Others need not leave room any more; a limiter that is due or being served finds out by itself."""
+        for limiter in stream.chain:
+            if limiter.claimant is not stream:
+                continue
+            limiter.claimant = None
+            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
+                limiter.wakes_at = None
+                self._ask_for_wake_up(limiter, now)
+
+    def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
+        """Where none is set, set an alarm for when the first may go: the token that it waits for, or its claim's."""
+        if limiter.wakes_at is not None:
+            return
+        wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
+        if wait == 0 and limiter.claimant is not None and limiter.claimant.waits_on is not None:
+            wait = limiter.claimant.waits_on.wait_ns(now)
+        self._wake(limiter, now + max(wait, LEAST_SLEEP_NS))
+
+    def _wake(self, limiter: Limiter, at_ns: int) -> None:
+        limiter.wakes_at = at_ns
+        self._wake_at(limiter, at_ns)
+
+
+MOST_TURNS: Final = 1000
+"""Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
+TURN_SIZE: Final = 2048
+"""Bytes that take as long as one turn."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Scheduler(RateLimiter):
+    """Lets entries pass or wait, exactly within all limits of their streams.
+
+    Args:
+        wake_at: Called with a limiter and the monotonic time at which `serve` is to be called for it; each call
+            replaces the one before for the same limiter.
+        journal: Told of every stream that does something.
+    """
+
+    def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
+        self.journal = journal
+        self._lines = WaitLists(wake_at, journal)
+
+    def recall_by(self, recall: Callable[[Limiter], None]) -> None:
+        """Call this with a limiter of which workers have been lent something, when somebody begins to wait there."""
+        self._lines.recall = recall
+
+    # ---- streams
+
+    def join(self, stream: Stream) -> None:
+        """A stream opens."""
+        for limiter in stream.chain:
+            limiter.streams.add(stream)
+
+    def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
+        """Other limits apply to a live stream from now on; what it holds is judged anew."""
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        self._lines.leave(stream, now)
+        stream.chain = chain
+        stream.is_noted = False
+        self.join(stream)
+        self._settle(stream, now)
+
+    def leave(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends: its turn, and what it held, are free for others at once. Gives back what was held."""
+        dropped = self.drop_held(stream, now)
+        for limiter in stream.chain:
+            limiter.streams.discard(stream)
+        return dropped
+
+    # ---- what fits passes at once
+
+    def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
+
+        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused.
+        """
+        if stream.held:
+            return False
+        for position, limiter in enumerate(stream.chain):
+            if limiter.waiters or limiter.is_rejecting or not limiter.pay(messages, size, now):
+                for charged in stream.chain[:position]:
+                    charged.refund(messages, size)
+                return False
+        if stream.observed is not None and not stream.observed.admit(messages, size, now):
+            for charged in stream.chain:
+                charged.refund(messages, size)
+            return False
+        return True
+
+    def withdraw(self, stream: Stream, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+        for limiter in stream.chain:
+            limiter.refund(messages, size)
+        if stream.observed is not None:
+            stream.observed.withdraw(messages, size)
+
+    def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
+        """Charge and count one entry, if every limiter is open and nobody waits; else do nothing."""
+        if stream.held or obstacle_of(stream, now) is not None:
+            return False
+        self._pass(stream, messages, size, now)
+        return True
+
+    # ---- the rest is held
+
+    def hold(self, stream: Stream, entry: Entry, now: int) -> None:
+        """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
+        usage = stream.usage
+        usage.held_messages += entry.messages
+        usage.held_size += entry.size
+        stream.held.append(entry)
+        self.note(stream)
+        if len(stream.held) == 1 and not stream.is_passing:
+            usage.throttled.start(now)
+            self._settle(stream, now)
+
+    def serve(self, limiter: Limiter, now: int) -> None:
+        """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
+        turns = 0
+        is_reserved = False
+        limiter.wakes_at = now
+        limiter.is_attended(now)
+        try:
+            while turns < MOST_TURNS and limiter.waiters and limiter.is_open(now):
+                stream = next_turn(limiter, now)
+                if stream is None:
+                    is_reserved = True
+                    break
+                turns += 1 + stream.held[0].size // TURN_SIZE
+                self._take_turn(stream, now)
+        finally:  # whatever one stream's `release` raises, the others go on
+            self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
+
+    def take_back(self, stream: Stream, now: int) -> list[Entry]:
+        """What is held of a stream waits no longer, and the caller does something else with it."""
+        taken = list(stream.held)
+        stream.held.clear()
+        self._lines.leave(stream, now)
+        usage = stream.usage
+        usage.throttled.stop(now)
+        usage.held_messages -= sum([entry.messages for entry in taken])
+        usage.held_size -= sum([entry.size for entry in taken])
+        return taken
+
+    def drop_held(self, stream: Stream, now: int) -> list[Entry]:
+        """Forget what is held of a stream, and give it back."""
+        dropped = self.take_back(stream, now)
+        if dropped:
+            sizes = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
+            self.count_dropped(stream, *sizes)
+        return dropped
+
+    # ---- counting
+
+    def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        """Note what arrived."""
+        self._count_offered(stream, entries, messages, size)
+        if stream.permits is not None:
+            stream.permits.arrived(entries, messages, size)
+
+    def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        entries, messages, size = counts
+        self._count_offered(stream, entries, messages, size)
+        stream.usage.add_passed(entries, messages, size)
+        charged = stream.charged(entries, messages)
+        most = stream.charged(1, largest[0])
+        for limiter in stream.chain:
+            limiter.usage.add_passed(entries, charged, size)
+            limiter.usage.met(most, largest[1])
+        if stream.observed is not None:
+            stream.observed.count_admitted(counts, largest)
+
+    def count_charged(
+        self, stream: Stream, limiters: tuple[Limiter, ...], counts: Passed, largest: tuple[int, int]
+    ) -> None:
+        """Note the same of a stream whose limits were others when it was admitted: those that charged it.
+
+        What is nobody's limit any more counts nothing; nor does one that a stream is within only now.
+        """
+        entries, messages, size = counts
+        self._count_offered(stream, entries, messages, size)
+        stream.usage.add_passed(entries, messages, size)
+        charged = stream.charged(entries, messages)
+        for limiter in limiters:
+            if limiter.streams:
+                limiter.usage.add_passed(entries, charged, size)
+                limiter.usage.met(stream.charged(1, largest[0]), largest[1])
+                if limiter not in stream.chain:
+                    limiter.usage.add_left(charged, size)
+        if any(limiter not in limiters for limiter in stream.chain):
+            stream.usage.add_spared(counts)
+
+    def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
+        """Note an entry that was refused because of `limiter`."""
+        stream.usage.add_rejected(messages, size)
+        stream.last_reason = limiter.scope.level
+        limiter.usage.add_rejected(messages, size)
+        self.note(stream)
+
+    def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
+        """Note what arrived of a stream that ended before it could be held."""
+        stream.usage.dropped_messages += messages
+        stream.usage.dropped_size += size
+        self.note(stream)
+
+    def _settle(self, stream: Stream, now: int) -> None:
+        """Pass what may pass of a stream that waits nowhere, then let it wait where it is refused."""
+        while stream.held and stream.waits_on is None:
+            obstacle = obstacle_of(stream, now)
+            if obstacle is None:
+                self._release(stream, now)
+            else:
+                self._lines.join(stream, obstacle, now)
+
+    def _take_turn(self, stream: Stream, now: int) -> None:
+        """Pass the first entry of a stream that waits, or find out where else it must wait."""
+        elsewhere = refusing(stream, now)
+        if elsewhere is not None:
+            self._lines.go(stream, elsewhere, now)
+            return
+        self._lines.went(stream)
+        try:
+            self._release(stream, now)
+        finally:
+            self._line_up(stream, now)
+
+    def _line_up(self, stream: Stream, now: int) -> None:
+        """Behind the entry that has just passed; meanwhile the stream may have been taken out of its line."""
+        if stream.waits_on is None:
+            self._settle(stream, now)
+        elif stream.held:
+            self._lines.follow(stream, stream.waits_on)
+        else:
+            self._lines.leave(stream, now)
+
+    def _release(self, stream: Stream, now: int) -> None:
+        """Pass the first held entry, which every limiter lets pass, and the commands that wait behind it."""
+        entry = stream.held.popleft()
+        usage = stream.usage
+        usage.held_messages -= entry.messages
+        usage.held_size -= entry.size
+        usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
+        usage.delays.add(now - entry.since, entry.messages)
+        self._pass(stream, entry.messages, entry.size, now)
+        self.note(stream)
+        stream.is_passing = True
+        try:
+            stream.release(stream, entry)
+            while stream.held and stream.held[0].is_free:
+                stream.release(stream, stream.held.popleft())
+        finally:
+            stream.is_passing = False
+        if not stream.held:
+            usage.throttled.stop(now)
+
+    def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
+        """One entry goes on."""
+        charged = stream.charged(1, messages)
+        stream.usage.add_passed(1, messages, size)
+        for limiter in stream.chain:
+            limiter.charge(charged, size, now)
+            limiter.usage.add_passed(1, charged, size)
+            limiter.usage.met(charged, size)
+        if stream.observed is not None:
+            stream.observed.offer(messages, size, now)
+        if stream.permits is not None:
+            stream.permits.passed(messages, size)
+
+    def _count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
+        stream.usage.add_offered(entries, messages, size)
+        self.note(stream)
+
+    def note(self, stream: Stream) -> None:
+        """It did something, and so did its limiters."""
+        if not stream.is_noted:
+            self.journal.note(stream)

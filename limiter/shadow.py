@@ -1,0 +1,158 @@
+"""Limits in mode `observe`: what enforcing them would do, played beside the stream while everything passes.
+
+    passed by the gate ─▶ client or broker
+          └─ the same counts ─▶ a second gate, with the observed limits ─▶ nowhere
+
+The second gate is the same code with entries that hold no bytes, so its numbers are those that enforcing would give for
+the same arrivals. It holds at most as much as the connection might: beyond that enforcing would stop reading, and the
+arrivals would be others. What is over that is counted as dropped.
+"""
+
+from collections.abc import Callable
+
+from limiter.activity import ActivityNotes
+from limiter.limiter import Entry, Limiter, Stream
+from limiter.scheduler import Scheduler
+from limiter.usage import StreamUsage
+
+MOST_ENTRIES = 200_000
+"""Entries that all streams of a process together play at holding."""
+
+
+class ShadowStream:
+    """One stream's observed limits at work.
+
+    Args:
+        of: The stream.
+        observer: Shared by all.
+    """
+
+    def __init__(self, of: Stream, observer: "ShadowLimiter") -> None:
+        self._gate = observer.gate
+        self._observer = observer
+        self._of = of
+        self._holder = of.connection or of, of.name.direction
+        self._stream = Stream(of.name, (), self._release, of, by_entry=of.by_entry)
+
+    @property
+    def chain(self) -> tuple[Limiter, ...]:
+        """The observed limits, outermost first."""
+        return self._stream.chain
+
+    @property
+    def usage(self) -> StreamUsage:
+        """What would have been passed, held and delayed; `dropped` is what would not even have been read."""
+        return self._stream.usage
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something would be held now."""
+        return bool(self._stream.held)
+
+    def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
+        """Other limits are observed from now on."""
+        self._of.is_noted = False  # first: what may pass at once is noted with them
+        self._gate.rewire(self._stream, chain, now)
+
+    def leave(self, now: int) -> None:
+        """The stream ends."""
+        self._stream.is_open = False
+        for entry in self._gate.leave(self._stream, now):
+            self._release(self._stream, entry)
+
+    def admit(self, messages: int, size: int, now: int) -> bool:
+        """Charge a chunk's worth if nobody would have held any of it; else it must be offered entry by entry."""
+        return self._gate.admit(self._stream, messages, size, now)
+
+    def withdraw(self, messages: int, size: int) -> None:
+        """Undo an `admit` of the same instant."""
+        self._gate.withdraw(self._stream, messages, size)
+
+    def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
+        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        self._gate.count_admitted(self._stream, counts, largest)
+
+    def offer(self, messages: int, size: int, now: int) -> None:
+        """One entry passed the limits that are enforced: what would these do with it?"""
+        stream, gate = self._stream, self._gate
+        gate.count_offered(stream, 1, messages, size)
+        if gate.pass_entry(stream, messages, size, now):
+            return
+        memory = size + self._observer.overhead
+        if self._observer.take(self._holder, memory):
+            gate.hold(stream, Entry(b"", messages, size, memory, now, charged=stream.charged(1, messages)), now)
+        else:
+            gate.count_dropped(stream, messages, size)
+
+    def _release(self, _stream: Stream, entry: Entry) -> None:
+        self._observer.give(self._holder, entry.memory)
+
+
+class ShadowLimiter:
+    """The second gate, and the room that there is.
+
+    Args:
+        wake_at: As for `Scheduler`, but whom to wake is this one's `gate`.
+        journal: Told of the streams that are observed.
+        budget: Bytes of memory from which on one direction of a connection would not be read; and how many a held
+            entry takes besides its metered bytes.
+        room: Entries that all together may play at holding.
+    """
+
+    def __init__(
+        self,
+        wake_at: Callable[[Limiter, int], None],
+        journal: ActivityNotes,
+        budget: tuple[int, int],
+        room: int = MOST_ENTRIES,
+    ) -> None:
+        self.gate = Scheduler(wake_at, _Beside(journal))
+        self.room = room
+        self._most, self.overhead = budget
+        self._held: dict[object, int] = {}
+
+    def take(self, holder: object, memory: int) -> bool:
+        """Play at holding one more entry; False if its holder would not have been read any more."""
+        held = self._held.get(holder, 0)
+        if self.room == 0 or held >= self._most:
+            return False
+        self.room -= 1
+        self._held[holder] = held + memory
+        return True
+
+    def give(self, holder: object, memory: int) -> None:
+        """Such an entry is not held any more."""
+        self.room += 1
+        self._held[holder] -= memory
+        if self._held[holder] == 0:
+            del self._held[holder]
+
+    def watch(self, stream: Stream) -> ShadowStream:
+        """Observe a stream, so far without limits."""
+        return ShadowStream(stream, self)
+
+
+class _Beside:
+    """Notes the stream itself for what is played beside it."""
+
+    def __init__(self, journal: ActivityNotes) -> None:
+        self._journal = journal
+
+    def note(self, stream: Stream) -> None:
+        assert isinstance(stream.connection, Stream), "what is played belongs to a stream"
+        self._journal.note(stream.connection)
+
+    def ended(self, stream: Stream) -> None:
+        """What is played ends with the stream itself."""
+
+    def rewired(self, stream: Stream, now: int) -> None:
+        """What the stream itself reports ends then, too."""
+
+    def retuned(self, limiter: Limiter, now: int) -> None:
+        """The journal itself is told."""
+
+    def left(self, limiter: Limiter, now: int) -> None:
+        """The journal itself is told."""
+
+    def forgotten(self, limiter: Limiter) -> None:
+        """The journal itself is told."""

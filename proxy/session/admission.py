@@ -1,0 +1,189 @@
+"""What one session asks for at the proxy's admission, and gives back when it is over.
+
+A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients take
+that, whatever its code, for a broken connection and come again after 0.1 s, 0.2 s, 0.4 s … until their operation times
+out; so they are in as soon as there is room. A blocked client is kept and answered instead (`blocking.py`), but what
+keeps the connections that are too many does not bound them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from limiter.admission import Slot
+from limiter.levels import counted_as
+from limiter.limiter import Stream
+from protocol.pulsar_pb2 import (
+    ConsumerBusy,
+    NotAllowedError,
+    ProducerBusy,
+    ServerError,
+    ServiceNotReady,
+    TooManyRequests,
+)
+from protocol.topic_name import TopicName
+from proxy.admission import Admission, Asked, NotAdmittedError, What
+from proxy.observe.connection import Connection
+from proxy.observe.rejects import Rejects
+from proxy.session.events import CloseReason, SessionEnd
+
+_COMPACTION = "__compaction"
+_ERRORS = {
+    What.SUBSCRIBE_RATE: NotAllowedError,
+    What.PRODUCERS: ProducerBusy,
+    What.CONSUMERS: ConsumerBusy,
+    What.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
+}
+_BY_ADDRESS = frozenset({What.CONNECTIONS, What.CONNECTIONS_PER_ADDRESS, What.CONNECTION_RATE_PER_ADDRESS})
+_RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
+
+
+class UndecidedError(Exception):
+    """The answer comes later, and the client is not read until then; what asked is to ask again when it is there.
+
+    Attributes:
+        again: Called then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again: Callable[[], object] = _nothing
+
+
+def _nothing() -> None:
+    """Nobody wants to know any more."""
+
+
+def error_of(refused: NotAdmittedError) -> ServerError:
+    """The error that Pulsar has for what a bound refuses; for what passes, the one after which clients come again.
+
+    Source: org.apache.pulsar.broker.service.BrokerServiceException, getClientErrorCode
+    """
+    return ServiceNotReady if refused.is_passing else _ERRORS.get(refused.what, TooManyRequests)
+
+
+class SessionAdmission:
+    """Keeps what a session has to give back.
+
+    Where another process counts (`workers/far_admission.py`), all that asks may also raise `UndecidedError`.
+
+    Args:
+        connection: Whose session it is.
+        rejects: Told of lookups and streams that are refused.
+    """
+
+    __slots__ = ("_connection", "_places", "_rejects")
+
+    def __init__(self, connection: Connection, rejects: Rejects) -> None:
+        self._connection = connection
+        self._rejects = rejects
+        self._places: dict[Stream | None, tuple[Slot, ...]] = {}
+        """By stream; None for the connection itself."""
+
+    def connect(self, refuse: Callable[[SessionEnd], None]) -> None:
+        """The client is there, and its address is known; `refuse` is told the reason if it may not stay."""
+        asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._of_connections()]
+        try:
+            self._enter(None, asked)
+        except NotAdmittedError as error:
+            cause = CloseReason.CONNECTION_RATE if error.what in _RATES else CloseReason.TOO_MANY_CONNECTIONS
+            refuse(SessionEnd(cause, str(error)))
+        except UndecidedError as undecided:
+            undecided.again = partial(self.connect, refuse)
+
+    def waits(self) -> bool:
+        """Whether it is not known yet if the client may stay."""
+        return False
+
+    def disconnect(self) -> None:
+        """The client goes."""
+        self._leave(None)
+
+    def look_up(self) -> None:
+        """The client asks where a topic is, how many partitions it has, or which topics there are.
+
+        Counted by address, not by connection: to connect again gains nothing.
+
+        Raises:
+            NotAdmittedError: If it does so too often.
+        """
+        try:
+            self._admit([(What.LOOKUP_RATE, self._address())])
+        except NotAdmittedError as error:
+            self._rejects.note(self._connection, error.what, "", str(error))
+            raise
+
+    def open(self, stream: Stream, topic: TopicName) -> None:
+        """A producer or consumer is to be opened.
+
+        Raises:
+            NotAdmittedError: If there are too many, or if it subscribes too often.
+        """
+        if topic.is_system:
+            return
+        try:
+            self._enter(stream, self._asked_by(stream), topic)
+        except NotAdmittedError as error:
+            self._rejects.note(self._connection, error.what, topic.full, str(error))
+            raise
+
+    def accepted(self, stream: Stream) -> None:
+        """The broker has let it in."""
+        for place in self._places.get(stream, ()):
+            place.accepted()
+
+    def close(self, stream: Stream) -> None:
+        """It is over, however it ended."""
+        self._leave(stream)
+
+    def _asked_by(self, stream: Stream) -> Iterator[Asked]:
+        name = stream.name
+        if name.direction == "publish":
+            yield What.PRODUCERS, name.topic
+            return
+        if name.subscription != _COMPACTION:
+            # As Pulsar's: a consumer that its client opens anew has another id, and counts as another one.
+            yield What.SUBSCRIBE_RATE, (name.topic, self._address(), name.consumer_name, name.stream_id)
+        yield What.CONSUMERS, name.topic
+        yield What.CONSUMERS_OF_SUBSCRIPTION, (name.topic, name.subscription)
+
+    def _address(self) -> str:
+        return counted_as(self._connection.client_host)
+
+    def _enter(self, who: Stream | None, asked: Iterable[Asked], topic: TopicName | None = None) -> None:
+        places = self._admit(asked, topic)
+        if places:
+            self._places[who] = places
+
+    def _of_connections(self) -> tuple[What, ...]:
+        """The bounds of connections that are in force."""
+        raise NotImplementedError
+
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
+        """Ask whoever counts; see `Admission.admit`."""
+        raise NotImplementedError
+
+    def _leave(self, who: Stream | None) -> None:
+        for place in self._places.pop(who, ()):
+            place.give_back()
+
+
+class LocalAdmission(SessionAdmission):
+    """Asks this process, and has the answer at once.
+
+    Args:
+        admission: The bounds.
+        connection: Whose session it is.
+        rejects: Told of lookups and streams that are refused.
+    """
+
+    __slots__ = ("_admission",)
+
+    def __init__(self, admission: Admission, connection: Connection, rejects: Rejects) -> None:
+        super().__init__(connection, rejects)
+        self._admission = admission
+
+    def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
+        return self._admission.admit(asked, self._connection.client_address, self._address(), topic)
+
+    def _of_connections(self) -> tuple[What, ...]:
+        return self._admission.of_connections

@@ -1,0 +1,192 @@
+"""What is blocked of one session: its streams (`SessionBlocks`), or its whole client (`BlockedClientResponder`)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from limiter.limiter import Stream, StreamName
+from protocol.commands import body_of, encode, split
+from protocol.frames import FrameCutter
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandConnected,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPong,
+    CommandProducer,
+    NotAllowedError,
+    ProducerFenced,
+    ServerError,
+)
+from protocol.topic_name import TopicName, parse_topic
+from proxy.blocking.blocklist import Blocklist
+from proxy.blocking.rules import Key, Kind, Rule
+from proxy.brokers.lookup import through_proxy
+from proxy.refusals import RefusedError, metadata_refused, request_refused
+from proxy.session.streams import Streams, close_told
+
+_NAME: dict[Kind, Callable[[StreamName], str]] = {
+    Kind.PRODUCER: lambda name: name.producer_name,
+    Kind.CONSUMER: lambda name: name.consumer_name,
+    Kind.SUBSCRIPTION: lambda name: name.subscription,
+}
+
+
+class SessionBlocks:
+    """Blocks of one session's streams: refuses what is blocked before the broker hears of it, and ends what is later.
+
+    The end of a stream is told on both legs: to the client as a broker would, which makes it look the topic up and open
+    anew, and there it gets the error; to the broker as a client would, with a request of the proxy's own.
+
+    Args:
+        blocklist: The rules.
+        streams: The session's producers and consumers.
+        reply: Sends a frame to the client.
+    """
+
+    __slots__ = ("_blocklist", "_reply", "_streams")
+
+    def __init__(self, blocklist: Blocklist, streams: Streams, reply: Callable[[bytes], None]) -> None:
+        self._blocklist = blocklist
+        self._streams = streams
+        self._reply = reply
+
+    def check(self, name: StreamName, topic: TopicName, error: ServerError) -> None:
+        """A stream of this name is to be opened.
+
+        Raises:
+            RefusedError: With `error`, if a rule is against it.
+        """
+        rule = self._of_stream(name, topic)
+        if rule is not None:
+            self._blocklist.refused(rule)
+            self._streams.rejects.note(self._streams.connection, "blocked", name.topic, str(rule))
+            raise RefusedError(error, str(rule))
+
+    def of_opened(self, stream: Stream) -> Rule | None:
+        """The rule against a stream that the broker has just accepted, which it did not know of, or made by its name.
+
+        It is ended then; its client is to get an error in place of the broker's answer.
+        """
+        rule = self._of_stream(stream.name) if stream.is_open else None
+        if rule is not None:
+            self._end(stream, rule)
+        return rule
+
+    def end_streams(self, rule: Rule) -> int:
+        """End the streams that a new rule means; gives how many there were.
+
+        Those that the broker has not accepted yet are looked at when it does.
+        """
+        found = [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]
+        ended = 0
+        for stream in found:
+            if self._of_stream(stream.name) is not None:
+                ended += 1
+                was_closing = self._streams.is_closing(stream)
+                self._end(stream, rule)
+                if not was_closing:  # else the client hears of its end already
+                    self._reply(close_told(stream.name))
+        return ended
+
+    def _of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:
+        rules = self._blocklist.rules
+        if not rules:
+            return None
+        topic = topic or parse_topic(name.topic)
+        if name.direction == "publish":
+            return rules.of_producer(topic, name.producer_name)
+        return rules.of_consumer(topic, name.subscription, name.consumer_name)
+
+    def _end(self, stream: Stream, rule: Rule) -> None:
+        name = stream.name
+        self._streams.expel(stream)
+        what = {"direction": name.direction, "topic": name.topic, "stream": name.stream_id}
+        self._blocklist.ended(rule, self._streams.connection, **what)
+
+
+def _may_mean(key: Key, name: StreamName) -> bool:
+    """A quick look, so that a new rule costs little however many streams there are."""
+    if key.kind is Kind.TOPIC:
+        return name.topic.startswith(key.name)
+    return _NAME[key.kind](name) == key.name
+
+
+MOST_AT_ONCE = 256
+"""Requests that are answered in one turn of the loop, as `protocol.scanner.MOST_PIECES` of other clients."""
+_LARGEST_FRAME = 64 * 1024
+"""Requests are small, and of this client nothing else is awaited."""
+_NOWHERE = "pulsar://blocked.invalid:6650"
+"""Where lookups lead: no broker is ever asked for it, unless the client is unblocked at this very moment; then the
+allow-list refuses it, and the client looks the topic up again."""
+_PONG = encode(CommandPong())
+
+
+class BlockedClientResponder:
+    """Answers one blocked client in the place of a broker: it may connect, and all its requests are refused at once.
+
+    An ERROR in answer to CONNECT would be shorter. But C++ and Python clients take that, whatever its code, for a
+    broken connection: they connect again and again until their operation times out, and nobody reads the reason. An
+    error in answer to a request ends their operation there and then, and Java's too. Lookups lead back here: so a
+    producer that was open before asks for PRODUCER, and can be ended for good.
+
+    Args:
+        connect: Its CONNECT frame.
+        rule: Gives what blocks it; None once it is unblocked.
+        reply: Sends a frame to it.
+        leave: Ends the connection: an unblocked client comes again by itself, and is let in.
+    """
+
+    def __init__(
+        self, connect: bytes, rule: Callable[[], Rule | None], reply: Callable[[bytes], None], leave: Callable[[], None]
+    ) -> None:
+        self._rule = rule
+        self._reply = reply
+        self._leave = leave
+        self._cutter = FrameCutter(_LARGEST_FRAME)
+        version = body_of(split(connect)[0]).protocol_version
+        reply(encode(CommandConnected(server_version="Sluice", protocol_version=version)))
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take what was read. Whether there is more than is answered in one turn: then others have theirs first.
+
+        Raises:
+            ProtocolError: If the client broke the protocol.
+        """
+        for answered, frame in enumerate(self._cutter.feed(chunk), 1):
+            rule = self._rule()
+            if rule is None:
+                self._leave()
+                return False
+            self._answer(frame, rule)
+            if answered == MOST_AT_ONCE:
+                return True
+        return False
+
+    def _answer(self, frame: bytes, rule: Rule) -> None:
+        envelope, _ = split(frame)
+        if envelope.type == BaseCommand.PING:
+            self._reply(_PONG)
+            return
+        answer = _refusal(body_of(envelope), str(rule))
+        if answer is not None:
+            self._reply(answer)
+
+
+def reopening_error(command: CommandProducer) -> Any:
+    """The error for a PRODUCER: one that was open before is opened anew for ever after any but being fenced off."""
+    return ProducerFenced if command.epoch else NotAllowedError
+
+
+def _refusal(command: Any, message: str) -> bytes | None:
+    if isinstance(command, CommandLookupTopic):
+        found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, broker_service_url=_NOWHERE)
+        found.request_id = command.request_id
+        return encode(through_proxy(found))
+    if isinstance(command, CommandPartitionedTopicMetadata):
+        return metadata_refused(command.request_id, NotAllowedError, message)
+    if isinstance(command, CommandProducer):
+        return request_refused(command.request_id, reopening_error(command), message)
+    if "request_id" in command.DESCRIPTOR.fields_by_name:
+        return request_refused(command.request_id, NotAllowedError, message)
+    return None

@@ -1,0 +1,405 @@
+"""Translation of commands: what goes on to the broker of a client's, and to the client of a broker's.
+
+A command that is not named here passes as it came. FLOW is the data path's (`data_path.py`).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from google.protobuf.message import Message
+
+from limiter.limiter import Stream
+from protocol.commands import MOST_READ as LARGEST_READ
+from protocol.commands import encode, read, read_known
+from protocol.errors import FrameTooLarge, ProtocolError
+from protocol.listing import LISTINGS, Listing
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandConnected,
+    CommandError,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
+    CommandPing,
+    CommandPong,
+    CommandProducer,
+    CommandProducerSuccess,
+    CommandReachedEndOfTopic,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    CommandSendError,
+    CommandSendReceipt,
+    CommandSubscribe,
+    CommandSuccess,
+    CommandTopicMigrated,
+    CommandUnsubscribe,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    NotAllowedError,
+    ServerError,
+    ServiceNotReady,
+)
+from protocol.walk import read_command, schema_data_in
+from proxy.observe.counters import Counters
+from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
+from proxy.session.admission import UndecidedError
+from proxy.session.blocking import SessionBlocks, reopening_error
+from proxy.session.data_path import FrameWriter
+from proxy.session.handshake import longest_frame
+from proxy.session.lookups import SessionLookups
+from proxy.session.responses import Requests
+from proxy.session.streams import Streams
+from proxy.session.transport import PeerTransport
+
+_REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
+    BaseCommand.LOOKUP: lookup_refused,
+    BaseCommand.PARTITIONED_METADATA: metadata_refused,
+}
+"""How the client is told; all others get ERROR."""
+_SCHEMAS: dict[int, tuple[int, int]] = {
+    BaseCommand.PRODUCER: (BaseCommand.PRODUCER_FIELD_NUMBER << 3 | 2, CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2),
+    BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
+}
+"""Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
+_PONG = encode(CommandPong())
+MOST_READ = 64 * 1024
+"""Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
+_UNSIGNED = 2**64 - 1
+_MOST_ABOUT_ALL = 64
+"""Bytes of a REDELIVER for everything: of two numbers. What is longer names messages, in as many bytes as it likes."""
+
+
+class ClientCommands:
+    """Follows what a client opens, asks for and closes.
+
+    Args:
+        streams: The session's producers and consumers.
+        requests: Where answers are awaited.
+        blocks: What of that is blocked.
+        lookups: Takes what asks for topics.
+        reply: Sends a frame to the client.
+        counters: Told of what is left out.
+    """
+
+    __slots__ = ("_blocks", "_counters", "_lookups", "_reply", "_requests", "_streams")
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        streams: Streams,
+        requests: Requests,
+        blocks: SessionBlocks,
+        lookups: SessionLookups,
+        reply: Callable[[bytes], None],
+        counters: Counters,
+    ) -> None:
+        self._counters = counters
+        self._streams = streams
+        self._requests = requests
+        self._blocks = blocks
+        self._reply = reply
+        self._lookups = lookups
+
+    def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """The frame that goes on to the broker in place of `frame`, or None.
+
+        Raises:
+            FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
+        """
+        if kind not in self._HANDLERS:
+            return frame
+        if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
+            self._note_redelivery(command)
+            return frame
+        if len(command) > MOST_READ and _size_without_schema_data(kind, command) > MOST_READ:
+            raise FrameTooLarge(len(command), MOST_READ)
+        body, differs = read_known(command)  # a newer broker might read the others otherwise: protocol/walk.py
+        if differs:
+            self._counters.fields_left_out += 1
+        return self._handle(kind, body)
+
+    def _note_redelivery(self, command: bytes) -> None:
+        """One that names messages is not read but for its consumer, and for that only where it makes a difference."""
+        if self._streams.tells_backlogs_apart:
+            _, consumer_id, _ = read_command(command, 0, len(command), BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+            stream = self._streams.consumer(consumer_id & _UNSIGNED)
+            if stream is not None:
+                self._streams.rewound(stream)
+
+    def _handle(self, kind: int, command: Any) -> bytes | None:
+        try:
+            return self._HANDLERS[kind](self, command)
+        except RefusedError as refused:
+            said = _REFUSED.get(kind, request_refused)
+            self._reply(said(command.request_id, refused.error, str(refused)))
+        except UndecidedError as undecided:
+            undecided.again = partial(self._handle_late, kind, command)
+        return None
+
+    def _handle_late(self, kind: int, command: Any) -> None:
+        """What it waited for is there; by now other things may be against it, too."""
+        frame = self._handle(kind, command)
+        if frame is not None:
+            self._streams.pass_on(frame)
+
+    def _producer(self, command: CommandProducer) -> bytes:
+        return self._open(command, reopening_error(command))
+
+    def _subscribe(self, command: CommandSubscribe) -> bytes:
+        return self._open(command, NotAllowedError)
+
+    def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
+        name, topic = self._streams.name_of(command)
+        self._blocks.check(name, topic, if_blocked)
+        client_id, stream = command.request_id, self._streams.open(name, topic)
+        try:
+            frame = self._requests.forward(command, partial(self._opened, stream))
+        except RefusedError:
+            self._streams.close(stream)
+            raise
+        self._streams.asked(stream, self._requests.last_id, client_id)
+        return frame
+
+    def _opened(self, stream: Stream, answer: Message) -> Message:
+        if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
+            self._streams.waits(stream)
+            return answer
+        self._streams.answered(answer, stream)
+        if isinstance(answer, CommandError):
+            return answer
+        rule = self._blocks.of_opened(stream)
+        return answer if rule is None else CommandError(request_id=0, error=NotAllowedError, message=str(rule))
+
+    def _when_answered(
+        self, act: Callable[[Any, Stream], None], stream: Stream | None
+    ) -> Callable[[Message], Message | None]:
+        """Do this with the answer, which the client hears; nothing, where there is no such stream."""
+
+        def answered(answer: Message) -> Message:
+            if stream is not None:
+                act(answer, stream)
+            return answer
+
+        return answered
+
+    def _close_producer(self, command: CommandCloseProducer) -> bytes | None:
+        stream = self._streams.producer(command.producer_id)
+        frame = self._close(command, stream)
+        return None if stream is not None and self._streams.hold_behind(stream, frame) else frame
+
+    def _close_consumer(self, command: CommandCloseConsumer) -> bytes:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is not None:
+            self._streams.leave(stream)
+        return self._close(command, stream)
+
+    def _close(self, command: CommandCloseProducer | CommandCloseConsumer, stream: Stream | None) -> bytes:
+        act = self._when_answered(self._streams.close_answered, stream)
+        if stream is None:
+            return self._requests.forward(command, act)
+        if self._streams.is_closing(stream):
+            raise RefusedError(ServiceNotReady, "it is being closed already")
+        self._streams.closing(stream)
+        return self._requests.forward_close(command, act)
+
+    def _unsubscribe(self, command: CommandUnsubscribe) -> bytes:
+        stream = self._streams.consumer(command.consumer_id)
+        return self._requests.forward(command, self._when_answered(self._streams.unsubscribe_answered, stream))
+
+    def _seek(self, command: CommandSeek) -> bytes:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is not None:
+            self._streams.rewound(stream)
+        return self._requests.forward(command, self._when_answered(self._streams.sought, stream))
+
+    def _redeliver(self, command: CommandRedeliverUnacknowledgedMessages) -> bytes | None:
+        """Everything is asked for again: who says an epoch ignores by itself what was sent before that.
+
+        Who says none takes what was sent before, and in order: what is held then must not be missing there. An
+        acknowledgement of what the broker sent behind it would acknowledge it unseen.
+        """
+        stream, frame = self._streams.consumer(command.consumer_id), encode(command)
+        if stream is not None:
+            self._streams.rewound(stream)
+        if stream is None or command.message_ids or not command.HasField("consumer_epoch"):
+            return frame
+        return None if self._streams.redeliver(stream, frame) else frame
+
+    def _look_up(self, command: CommandLookupTopic) -> bytes:
+        return self._lookups.asked(command)
+
+    def _ask_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
+        return self._lookups.asked_about(command)
+
+    def _watch(self, command: CommandWatchTopicList) -> bytes:
+        return self._lookups.watched(command)
+
+    def _close_watcher(self, command: CommandWatchTopicListClose) -> bytes:
+        return self._lookups.watcher_closed(command)
+
+    # One table for all sessions: of its own it would be the largest thing that an idle one has.
+    _HANDLERS: ClassVar[dict[int, Callable[["ClientCommands", Any], bytes | None]]] = {
+        BaseCommand.PRODUCER: _producer,
+        BaseCommand.SUBSCRIBE: _subscribe,
+        BaseCommand.CLOSE_PRODUCER: _close_producer,
+        BaseCommand.CLOSE_CONSUMER: _close_consumer,
+        BaseCommand.UNSUBSCRIBE: _unsubscribe,
+        BaseCommand.SEEK: _seek,
+        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _redeliver,
+        BaseCommand.LOOKUP: _look_up,
+        BaseCommand.PARTITIONED_METADATA: _ask_about,
+        BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
+        BaseCommand.WATCH_TOPIC_LIST: _watch,
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE: _close_watcher,
+    }
+
+
+def _size_without_schema_data(kind: int, command: bytes) -> int:
+    if kind not in _SCHEMAS or len(command) > LARGEST_READ:
+        return len(command)
+    return len(command) - schema_data_in(command, 0, len(command), *_SCHEMAS[kind], MOST_READ)
+
+
+_OF_ANY_REQUEST = frozenset({BaseCommand.SUCCESS, BaseCommand.ERROR})
+"""They answer requests that the proxy does not follow, too."""
+_ANSWERS = (
+    _OF_ANY_REQUEST
+    | LISTINGS
+    | {BaseCommand.PRODUCER_SUCCESS, BaseCommand.LOOKUP_RESPONSE, BaseCommand.PARTITIONED_METADATA_RESPONSE}
+)
+
+
+class ProducerAfterCloseError(ProtocolError):
+    """A broker lets a producer in that nobody asked for here, or whose id cannot be told any more.
+
+    By now the id may be asked for again, with another topic, and what it is at the broker is not known.
+    """
+
+    cause = "producer_after_close"
+
+
+class BrokerCommands:
+    """Follows what a broker answers and closes, and keeps it from leading clients around the proxy.
+
+    Args:
+        streams: The session's producers and consumers.
+        requests: Where answers are awaited.
+        client: The client, for which a PING is answered while it is not read.
+        to_broker: Where that answer goes.
+        greeted: Told of the longest frame that a CONNECTED says; 0 if it says none.
+        counters: Told of removed addresses.
+    """
+
+    __slots__ = ("_client", "_counters", "_greeted", "_requests", "_streams", "_to_broker")
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        streams: Streams,
+        requests: Requests,
+        client: PeerTransport,
+        to_broker: FrameWriter,
+        greeted: Callable[[int], None],
+        counters: Counters,
+    ) -> None:
+        self._streams = streams
+        self._requests = requests
+        self._greeted = greeted
+        self._client = client
+        self._to_broker = to_broker
+        self._counters = counters
+
+    def handle(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """The frame that goes on to the client in place of `frame`, or None."""
+        if kind in _ANSWERS:
+            return self._answer(kind, command, frame)
+        handler = self._HANDLERS.get(kind)
+        return frame if handler is None else handler(self, read(command), frame)
+
+    def _answer(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """An answer to one of the requests that are followed, or to another one, whose id is the client's own."""
+        if kind in LISTINGS:
+            return self._topics_listed(kind, command)
+        answer = read(command)
+        if not self._requests.is_own(answer.request_id) and kind in _OF_ANY_REQUEST:
+            return frame
+        if self._requests.waits_for(answer.request_id):
+            return self._requests.answered(kind, answer)
+        if kind == BaseCommand.PRODUCER_SUCCESS and answer.producer_ready:
+            raise ProducerAfterCloseError("a producer is there whose id has been given up, or that nobody asked for")
+        return None
+
+    def _topics_listed(self, kind: int, command: bytes) -> bytes | None:
+        """A listing may be megabytes: it goes on as it came, but for its request id. A SUCCESS stands for it here."""
+        listing = Listing(kind, command)
+        if not self._requests.waits_for(listing.request_id):
+            return None
+        client_id = self._requests.client_id(listing.request_id)
+        self._requests.answered(kind, CommandSuccess(request_id=listing.request_id))
+        return None if client_id is None else listing.with_request_id(client_id)
+
+    def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
+        self._greeted(longest_frame(command))
+        return frame
+
+    def _send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bytes | None:
+        return None if self._streams.send_answered(command, frame) else frame
+
+    def _close_producer(self, command: CommandCloseProducer, frame: bytes) -> bytes:
+        stream = self._streams.producer(command.producer_id)
+        if stream is not None:
+            self._streams.closed_by_broker(stream)
+        return self._without_address(command, frame)
+
+    def _close_consumer(self, command: CommandCloseConsumer, frame: bytes) -> bytes:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is not None:
+            self._streams.closed_by_broker(stream)
+        return self._without_address(command, frame)
+
+    def _without_address(self, command: CommandCloseProducer | CommandCloseConsumer, frame: bytes) -> bytes:
+        """Without the broker's address the client looks the topic up again: through the proxy."""
+        if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
+            return frame
+        self._counters.lures_removed += 1
+        command.ClearField("assigned_broker_service_url")
+        command.ClearField("assigned_broker_service_url_tls")
+        return encode(command)
+
+    def _about_consumer(
+        self, command: CommandActiveConsumerChange | CommandReachedEndOfTopic, frame: bytes
+    ) -> bytes | None:
+        stream = self._streams.consumer(command.consumer_id)
+        if stream is None or not self._streams.hold_behind(stream, frame):
+            return frame
+        return None
+
+    def _topic_migrated(self, _command: CommandTopicMigrated, _frame: bytes) -> None:
+        """It names another cluster's brokers; the client finds the new place by looking up again, through the proxy."""
+        self._counters.lures_removed += 1
+
+    def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
+        """The broker's probe waits 5 s only: a client that is not read cannot answer it in time.
+
+        One answer that waits behind an unfinished frame is enough, however many probes come meanwhile.
+        """
+        if not self._client.is_throttled():
+            return frame
+        if not self._to_broker.waiting:
+            self._counters.keep_alives += 1
+            self._to_broker.insert(_PONG)
+        return None
+
+    _HANDLERS: ClassVar[dict[int, Callable[["BrokerCommands", Any, bytes], bytes | None]]] = {
+        BaseCommand.CONNECTED: _connected,
+        BaseCommand.CLOSE_PRODUCER: _close_producer,
+        BaseCommand.CLOSE_CONSUMER: _close_consumer,
+        BaseCommand.ACTIVE_CONSUMER_CHANGE: _about_consumer,
+        BaseCommand.REACHED_END_OF_TOPIC: _about_consumer,
+        BaseCommand.SEND_RECEIPT: _send_answered,
+        BaseCommand.SEND_ERROR: _send_answered,
+        BaseCommand.TOPIC_MIGRATED: _topic_migrated,
+        BaseCommand.PING: _ping,
+    }

@@ -1,0 +1,98 @@
+"""What all sessions of a process share: budgets, allow-list, counters, and whoever keeps their limits.
+
+NearEngine is the one whose limits are in this process (`proxy/engine.py`), FarEngine the one whose limits are in
+another (`workers/far.py`).
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from mypy_extensions import mypyc_attr
+
+from limiter.levels import Client, Topic
+from limiter.limiter import Answering, Entry, RateLimiter, Stream
+from proxy.blocking.blocklist import Blockable, Blocklist
+from proxy.brokers.targets import Targets, split_address
+from proxy.budgets import Claim, Pool, SharedBudget
+from proxy.config.model import Config
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+from proxy.observe.operator_log import HoldLog, OversizedBatchLog
+from proxy.observe.rejects import Rejects
+from proxy.session.admission import SessionAdmission
+from proxy.session.broker_connector import BrokerConnector
+from proxy.session.transport import PeerTransport, TransportContext
+
+
+class Enrolment(Protocol):
+    """Where streams begin and end: a `Registry`, or whoever tells one in another process."""
+
+    def open(self, stream: Stream, topic: Topic, now: int, client: Client) -> None:
+        """A stream of `topic` begins."""
+
+    def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
+        """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
+
+    def answer(self, stream: Stream, answering: Answering) -> None:
+        """A stream that has been opened is a producer."""
+
+    def name(self, stream: Stream, producer_name: str, now: int) -> None:
+        """The broker accepted a producer, and perhaps named it."""
+
+    def when_decided(self, streams: Iterable[Stream], then: Callable[[], None]) -> None:
+        """Call `then` when what is held of these streams is held by a limit, and not only on its way to be judged."""
+
+    def close(self, stream: Stream, now: int) -> list[Entry]:
+        """A stream ends. Gives back what it held."""
+
+    def owes_too_much(self, address: str, now: int) -> bool:
+        """Whether a client's address may open no more streams, as limits have too many debts of its earlier ones."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Engine:
+    """The parts that outlive a session, whoever decides what passes.
+
+    Args:
+        config: The configuration.
+        counters: What the data path counts into.
+        clock: Monotonic nanoseconds.
+
+    Attributes:
+        gate: What of their entries passes; a subclass sets it, and the next.
+        registry: Told of their streams.
+    """
+
+    gate: RateLimiter
+    registry: Enrolment
+
+    def __init__(self, config: Config, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.config = config
+        self.clock = clock
+        self.counters = counters
+        self.disbelief = OversizedBatchLog(counters, clock)
+        self.dispatch_rules = config.dispatch.rules()
+        self.shared = TransportContext(counters)
+        self.held = SharedBudget(config.publish.hold_total, HoldLog(clock).turned, self.shared.heap.freed)
+        self.rejects = Rejects()
+        self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
+        self.memory = Pool(config.client_memory.total, config.client_memory.connection)
+        self.broker = split_address(config.broker)
+        self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
+        self.dialler = BrokerConnector(config, self.targets)
+        self.sessions: set[Blockable] = set()
+        """Those that are connected."""
+        self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)
+
+    def lookup_slots_of(self, connection: Connection) -> Claim:
+        """The lookups of one connection that are without an answer."""
+        return Claim(self.lookups, connection.client_network)
+
+    def memory_of(self, connection: Connection) -> Claim:
+        """The bytes that are kept for one connection: its streams, and its requests without an answer."""
+        return Claim(self.memory, connection.client_network)
+
+    def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:
+        """What a session asks whether its client, its lookups and its streams may come in."""
+        raise NotImplementedError

@@ -1,0 +1,209 @@
+"""Why a session ends, and what it reports: counters, access log, operator's log."""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Protocol
+
+import structlog
+from mypy_extensions import mypyc_attr
+
+from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
+from proxy.observe.connection import Connection
+from proxy.observe.counters import Counters
+from proxy.observe.log_lines import Span
+from proxy.observe.operator_log import ThrottledLog
+from proxy.session.transport import Cause
+
+MOST_DETAIL = 2000
+"""Characters that are told of why a session ended."""
+
+
+class CloseReason(StrEnum):
+    """A fixed word for each kind of end: a label of `sluice_connections_ended_total`, and a field of the access log."""
+
+    CLIENT_CLOSED = "client_closed"
+    CLIENT_RESET = "client_reset"
+    BROKER_CLOSED = "broker_closed"
+    BROKER_RESET = "broker_reset"
+    SHUTDOWN = "shutdown"
+    """The process ends."""
+    FRAME_ERROR = "frame_error"
+    """One side broke the protocol."""
+    TARGET_REFUSED = "target_refused"
+    """The wanted broker is not on the allow-list."""
+    BROKER_UNREACHABLE = "broker_unreachable"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    """In all, or of one address; the operator's log has these, and the next, as a sum."""
+    CONNECTION_RATE = "connection_rate"
+    """Too many of them were new."""
+    WRITE_TIMEOUT = "write_timeout"
+    """The client took nothing of what was sent to it (`write_timeout`)."""
+    OVER_BUDGET = "over_budget"
+    """More would have been kept for the client than may be (`client_memory`)."""
+    BLOCKED = "blocked"
+    """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether an operator should hear of it."""
+        return self in _TROUBLE
+
+    @property
+    def error(self) -> ServerError:
+        """What the client is told, if it is told."""
+        return _ERRORS.get(self, ServiceNotReady)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether nobody waits for the client to take what is left."""
+        return self in _AT_ONCE
+
+    @property
+    def is_of_peer(self) -> bool:
+        """Whether a peer ended its connection itself."""
+        return self in _OF_PEER
+
+
+_OF_PEER = frozenset(
+    {CloseReason.CLIENT_CLOSED, CloseReason.CLIENT_RESET, CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET}
+)
+_NOT_ADMITTED = frozenset({CloseReason.TOO_MANY_CONNECTIONS, CloseReason.CONNECTION_RATE})
+_AT_ONCE = frozenset({CloseReason.WRITE_TIMEOUT, CloseReason.OVER_BUDGET})
+_TROUBLE = frozenset(CloseReason) - _OF_PEER - _NOT_ADMITTED - {CloseReason.SHUTDOWN, CloseReason.BLOCKED}
+_ERRORS = {
+    CloseReason.BLOCKED: NotAllowedError,
+    CloseReason.OVER_BUDGET: TooManyRequests,
+    **dict.fromkeys(_NOT_ADMITTED, TooManyRequests),
+}
+
+
+class SessionEnd:
+    """Why a session ended: a fixed word for metrics, and a sentence for people.
+
+    The sentence may quote a peer. It goes into the operator's log, the access log, and from a worker to its supervisor:
+    so it is cut here, for all of them.
+    """
+
+    __slots__ = ("cause", "detail")
+
+    def __init__(self, cause: CloseReason, detail: str = "") -> None:
+        self.cause = cause
+        self.detail = detail[:MOST_DETAIL]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionEnd) and (self.cause, self.detail) == (other.cause, other.detail)
+
+    def __hash__(self) -> int:
+        return hash((self.cause, self.detail))
+
+    def __repr__(self) -> str:
+        return f"SessionEnd({self.cause!s}, {self.detail!r})"
+
+
+_CLOSED = {"client": CloseReason.CLIENT_CLOSED, "broker": CloseReason.BROKER_CLOSED}
+_RESET = {"client": CloseReason.CLIENT_RESET, "broker": CloseReason.BROKER_RESET}
+
+
+def end_by_peer(side: str, error: Exception | None) -> SessionEnd:
+    """The end when the connection of the `client` or the `broker` is gone, by an error or without one."""
+    return SessionEnd(_CLOSED[side]) if error is None else SessionEnd(_RESET[side], str(error))
+
+
+SHORTEST_LINE_NS = 50_000_000
+"""Shorter pauses are counted only: a thousand a second are ordinary where each entry or receipt may make one, and
+their lines would crowd out those of the streams."""
+
+
+class Spans(Protocol):
+    """Who knows the time: `observe.intervals.Intervals`."""
+
+    def span_since(self, started_at: int) -> Span:
+        """From a monotonic moment until now."""
+
+
+class Lines(Protocol):
+    """Who writes lines: `observe.access_log.AccessLog`."""
+
+    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+        """A connection ended."""
+
+    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+        """A reason not to read ended."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # a worker's tells its supervisor
+class SessionLog:
+    """What sessions tell the world: counters, access log, and the operator's log. One of a process.
+
+    Args:
+        counters: Read by the metrics.
+        intervals: Knows the time.
+        access: Gets a line for each connection and each pause.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(
+        self, counters: Counters, intervals: Spans, access: Lines, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._counters = counters
+        self._intervals = intervals
+        self._access = access
+        self._operator = structlog.get_logger()
+        self._troubles = ThrottledLog(clock)
+        self._pauses: dict[tuple[int, str, Cause], int] = {}
+
+    def opened(self, connection: Connection) -> None:
+        """A client connected."""
+        self._counters.connections_accepted += 1
+        self._counters.connections_open[connection.role] += 1
+
+    def role_found(self, connection: Connection, role: str) -> None:
+        """Its CONNECT said what it is for."""
+        self._counters.connections_open[connection.role] -= 1
+        connection.role = role
+        self._counters.connections_open[role] += 1
+
+    def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
+        """Reading got a reason to stop, or lost it."""
+        key, label = (connection.connection_id, side, cause), f"{side} {cause}"
+        if is_raised:
+            self._counters.pauses[label] += 1
+            self._counters.throttled[label] += 1
+            self._pauses[key] = now
+            return
+        self._counters.resumes[label] += 1
+        self._counters.throttled[label] -= 1
+        started_at = self._pauses.pop(key)
+        if now - started_at >= SHORTEST_LINE_NS:
+            self._access.throttle(self._intervals.span_since(started_at), connection, side, str(cause))
+
+    def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
+        """A connection is over."""
+        self._counters.connections_open[connection.role] -= 1
+        self._counters.connections_ended[str(end.cause)] += 1
+        from_client, from_broker = bytes_read
+        self._access.connection(
+            self._intervals.span_since(started_at),
+            connection,
+            end_cause=str(end.cause),
+            detail=end.detail,
+            bytes_from_client=from_client,
+            bytes_from_broker=from_broker,
+        )
+        if end.cause.is_trouble:
+            self._tell_operator(connection, end)
+
+    def _tell_operator(self, connection: Connection, end: SessionEnd) -> None:
+        """The first of an address in a while, and how many it had since; the access log has all of them."""
+        connections = self._troubles.due(str(end.cause), connection.client_network)
+        if connections:
+            self._operator.warning(
+                "connection closed",
+                cause=str(end.cause),
+                detail=end.detail,
+                client=connection.client_address,
+                connection=connection.connection_id,
+                connections=connections,
+            )

@@ -1,0 +1,152 @@
+"""The handshake: a client's CONNECT (its version, its role, the broker it wants) and a broker's CONNECTED.
+
+Clients of one application send the same CONNECT, byte for byte, and so do brokers of one cluster their CONNECTED. When
+thousands come at once, what was just read is not parsed again (`ParseCache`).
+"""
+
+import base64
+import binascii
+
+import msgspec
+
+from protocol.commands import SIZES, command_in, decode, encode, text, whole_body
+from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
+from protocol.limits import max_frame_size
+from protocol.pulsar_pb2 import BaseCommand, CommandConnect, CommandConnected
+from protocol.sniff import foreign_protocol
+from proxy.session.parse_cache import ParseCache
+
+MOST_ROLE = 256
+"""Characters of a role; a longer one counts as none."""
+_MOST_AUTH_DATA = 64 * 1024
+_NO_LETTERS = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
+"""What stands for nothing in a token."""
+
+
+class _Claims(msgspec.Struct):
+    """Of a token's claims the one that Pulsar takes by default (tokenAuthClaim)."""
+
+    sub: str = ""
+
+
+def role_of(auth_method: str, auth_data: bytes) -> str:
+    """The role in which a client connects, read from its CONNECT.
+
+    The proxy verifies nothing: it reads what the client claims, and the broker, which gets the same bytes, checks the
+    signature or password. A role counts because the broker answered CONNECTED; where brokers do not authenticate, it is
+    no more than a claim. The broker lets no client change its role while connected (AUTH_RESPONSE).
+
+    The subject of a `token` (a JWT), or the user of `basic`; empty for other methods and for what cannot be read.
+
+    Source: org.apache.pulsar.broker.authentication.{AuthenticationProviderToken, AuthenticationProviderBasic}
+    """
+    if len(auth_data) > _MOST_AUTH_DATA:
+        return ""
+    role = ""
+    if auth_method == "token":
+        role = _subject(auth_data)
+    elif auth_method == "basic":
+        role = auth_data.partition(b":")[0].decode(errors="replace")
+    return role if len(role) <= MOST_ROLE and role.isprintable() else ""
+
+
+def _subject(token: bytes) -> str:
+    """Of every token that a broker accepts the subject that it reads there; of others perhaps one, too.
+
+    A broker's decoder passes over blanks around a part of the token, over line ends in it, and over its padding. So
+    whatever is no letter of the alphabet is left out here: a token that would then be another one has a signature that
+    does not fit.
+
+    Source: io.jsonwebtoken.impl.DefaultJwtParser (Strings.clean) and io.jsonwebtoken.io.Base64.decodeFast (0.11)
+    """
+    parts = token.split(b".")
+    if len(parts) != 3:
+        return ""
+    letters = parts[1].translate(None, _NO_LETTERS)
+    try:
+        claims = base64.urlsafe_b64decode(letters + b"=" * (-len(letters) % 4))
+        return msgspec.json.decode(claims, type=_Claims).sub
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+MOST_SAID = 512
+"""Characters of what a client says of itself that are kept: its version is in each line of the access log about its
+streams. A wanted broker's address that is cut is too long to be allowed all the same."""
+MOST_GREETING = 256 * 1024
+"""Bytes of a CONNECT: four times the largest ticket of Kerberos. Anybody may send one, and no budget counts it."""
+
+
+class Greeting:
+    """What a client's CONNECT says; one for all who say the same.
+
+    Args:
+        target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
+        client_version: As the client names itself.
+        client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
+        frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
+        size: Bytes of the client's own.
+    """
+
+    __slots__ = ("client_role", "client_version", "frame", "size", "target")
+
+    def __init__(self, target: str, client_version: str, client_role: str, frame: bytes, size: int) -> None:
+        self.target = target
+        self.client_version = client_version
+        self.client_role = client_role
+        self.frame = frame
+        self.size = size
+
+
+def read_greeting(data: bytes | bytearray) -> Greeting | None:
+    """Read CONNECT from the first bytes of a connection; None while it is not complete. More may be behind it.
+
+    Raises:
+        ProtocolError: If these bytes are no CONNECT.
+    """
+    if len(data) < SIZES.size:
+        return None
+    size, command_size = SIZES.unpack_from(data)
+    length = size + 4
+    if length > MOST_GREETING:
+        raise foreign_protocol(bytes(data[:8])) or FrameTooLarge(length, MOST_GREETING)
+    if command_size + SIZES.size > length:
+        raise MalformedFrame(f"a command of {command_size} bytes in a frame of {length}")
+    if len(data) < length:
+        return None
+    return GREETINGS.read(bytes(data[:length]))
+
+
+def read_welcome(chunk: bytes) -> int | None:
+    """What `longest_frame` says of the CONNECTED that a chunk is; None if it is anything else, less, or more."""
+    if len(chunk) < SIZES.size:
+        return None
+    size, command_size = SIZES.unpack_from(chunk)
+    if size + 4 != len(chunk) or command_size + SIZES.size != len(chunk):
+        return None
+    envelope = decode(chunk[SIZES.size :])
+    is_one = envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected")
+    return longest_frame(envelope.connected) if is_one else None
+
+
+def longest_frame(welcome: CommandConnected) -> int:
+    """Bytes of the longest frame that the broker takes; 0 if it does not say."""
+    return max_frame_size(welcome.max_message_size) if welcome.max_message_size > 0 else 0
+
+
+def _greeting(own: bytes) -> Greeting:
+    envelope = decode(command_in(own))
+    if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
+        raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
+    connect: CommandConnect = whole_body(envelope)
+    target = text(connect.proxy_to_broker_url)[:MOST_SAID]
+    connect.ClearField("proxy_to_broker_url")
+    connect.DiscardUnknownFields()  # brokers might read them otherwise: protocol/walk.py
+    frame = encode(connect)
+    role = role_of(text(connect.auth_method_name), connect.auth_data)
+    return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
+
+
+GREETINGS = ParseCache(_greeting)
+WELCOMES = ParseCache(read_welcome)
+"""Clients of one application greet in the same words, and so do brokers of one cluster."""

@@ -1,0 +1,235 @@
+"""The lookups of one session, its other questions for topics, and its watchers of topic lists."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import Message
+
+from protocol.limits import MOST_NAME_BYTES
+from protocol.pulsar_pb2 import (
+    CommandError,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    InvalidTopicName,
+    ServiceNotReady,
+    TooManyRequests,
+)
+from proxy.admission import NotAdmittedError
+from proxy.brokers.lookup import Redirected, address_in, follow, through_proxy
+from proxy.budgets import Claim
+from proxy.refusals import TOO_MUCH_KEPT, RefusedError
+from proxy.runtime import Tasks
+from proxy.session.admission import SessionAdmission
+from proxy.session.engine import Engine
+from proxy.session.responses import Requests
+
+MOST_WATCHERS = 1_000
+"""Of one connection."""
+WATCHER_MEMORY = 256
+"""Bytes that one takes."""
+
+
+class Watchers:
+    """The watchers of topic lists that a broker has of one connection, or is asked for.
+
+        WATCH_TOPIC_LIST ──▶ opening ──WATCH_TOPIC_LIST_SUCCESS──▶ open ──WATCH_TOPIC_LIST_CLOSE──▶ (gone)
+                                └──ERROR──▶ (gone)
+
+    The broker keeps a list of topics for each, and sends what changes. It registers one only when it has authorized it,
+    and may handle a CLOSE that came behind before that: so one that is opening is gone by no CLOSE. WATCH_TOPIC_LIST
+    with an id that is open makes no second one; refused, it leaves the first as it is.
+
+    Source: org.apache.pulsar.broker.service.TopicListService
+
+    Args:
+        memory: Counts what is kept of them.
+    """
+
+    __slots__ = ("_is_open", "_memory")
+
+    def __init__(self, memory: Claim) -> None:
+        self._memory = memory
+        self._is_open: dict[int, bool] = {}
+
+    def begin(self, watcher_id: int) -> bool:
+        """One is about to be asked of the broker. Whether its id is a new one.
+
+        Raises:
+            RefusedError: If there are too many, too much is kept for this client, or the id is being opened.
+        """
+        is_open = self._is_open.get(watcher_id)
+        if is_open is False:
+            raise RefusedError(ServiceNotReady, f"watcher id {watcher_id} of this connection is being opened")
+        if is_open is None:
+            if len(self._is_open) >= MOST_WATCHERS:
+                raise RefusedError(
+                    TooManyRequests, f"this connection has {MOST_WATCHERS} watchers, the most that one may have"
+                )
+            if not self._memory.take(WATCHER_MEMORY):
+                raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
+        self._is_open[watcher_id] = False
+        return is_open is None
+
+    def accepted(self, watcher_id: int) -> None:
+        """The broker has it."""
+        self._is_open[watcher_id] = True
+
+    def refused(self, watcher_id: int, *, is_new: bool) -> None:
+        """It was not asked for, or the broker refused it: one that was there before is there still."""
+        if is_new:
+            self._forget(watcher_id)
+        else:
+            self._is_open[watcher_id] = True
+
+    def closed(self, watcher_id: int) -> None:
+        """The broker is told to close it."""
+        if self._is_open.get(watcher_id):
+            self._forget(watcher_id)
+
+    def _forget(self, watcher_id: int) -> None:
+        del self._is_open[watcher_id]
+        self._memory.add(-WATCHER_MEMORY)
+
+
+class SessionLookups:
+    """Passes questions on, and turns the brokers' answers to lookups into ones that lead back here.
+
+    Args:
+        engine: The allow-list.
+        slots: How many of them may be without an answer.
+        memory: Counts what is kept of them.
+        requests: Where the answers are awaited.
+        tasks: Where redirects are followed.
+        reply: Sends a late answer to the client.
+        admittance: Says whether the client asks too often.
+        greeting: The client's CONNECT, with which redirects are followed.
+    """
+
+    __slots__ = (
+        "_admittance",
+        "_engine",
+        "_greeting",
+        "_memory",
+        "_reply",
+        "_requests",
+        "_slots",
+        "_tasks",
+        "_watchers",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self,
+        engine: Engine,
+        slots: Claim,
+        memory: Claim,
+        requests: Requests,
+        tasks: Tasks,
+        reply: Callable[[bytes], None],
+        admittance: SessionAdmission,
+        greeting: bytes,
+    ) -> None:
+        self._greeting = greeting
+        self._engine = engine
+        self._slots = slots
+        self._memory = memory
+        self._requests = requests
+        self._tasks = tasks
+        self._reply = reply
+        self._admittance = admittance
+        self._watchers = Watchers(memory)
+
+    def asked(self, command: CommandLookupTopic) -> bytes:
+        """A LOOKUP, as it goes to the broker. It is kept as it is written: a redirect is followed with all its fields.
+
+        Raises:
+            RefusedError: If there are too many already, or they come too often.
+        """
+        asked = command.SerializeToString()
+        return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
+
+    def asked_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
+        """The question how many partitions a topic has, or for a namespace's topics; the same."""
+        name = command.topic if isinstance(command, CommandPartitionedTopicMetadata) else command.namespace
+        return self._ask(command, name, self._answered, 0)
+
+    def watched(self, command: CommandWatchTopicList) -> bytes:
+        """The question for a namespace's topics, of which the broker goes on to tell what changes; the same.
+
+        Raises:
+            RefusedError: Also if the connection has too many watchers.
+        """
+        watcher_id = command.watcher_id
+        is_new = self._watchers.begin(watcher_id)
+        try:
+            act = partial(self._watched, watcher_id, is_new=is_new)
+            return self._ask(command, command.namespace, act, 0)
+        except BaseException:
+            self._watchers.refused(watcher_id, is_new=is_new)
+            raise
+
+    def watcher_closed(self, command: CommandWatchTopicListClose) -> bytes:
+        """The client wants to be told of no more changes."""
+        watcher_id = command.watcher_id
+        frame = self._requests.forward(command, _unchanged)
+        self._watchers.closed(watcher_id)
+        return frame
+
+    def _watched(self, watcher_id: int, answer: Message, *, is_new: bool) -> Message:
+        if isinstance(answer, CommandError):
+            self._watchers.refused(watcher_id, is_new=is_new)
+        else:
+            self._watchers.accepted(watcher_id)
+        return self._answered(answer)
+
+    def _ask(self, command: Any, name: str | bytes, act: Any, keeps: int) -> bytes:
+        if len(name) > MOST_NAME_BYTES:
+            raise RefusedError(InvalidTopicName, f"a name of {len(name)} bytes, {MOST_NAME_BYTES} are allowed")
+        if not self._slots.take(1):
+            # Not ServiceNotReady: it makes Java clients drop the connection.
+            raise RefusedError(TooManyRequests, "too many lookups in flight at this proxy")
+        try:
+            self._admittance.look_up()
+            return self._requests.forward(command, act, keeps)
+        except NotAdmittedError as error:
+            self._slots.add(-1)
+            raise RefusedError(TooManyRequests, str(error)) from None
+        except BaseException:
+            self._slots.add(-1)
+            raise
+
+    def _answered(self, answer: Message) -> Message:
+        self._slots.add(-1)
+        return answer
+
+    def _looked_up(
+        self, request_id: int, asked: bytes, answer: CommandLookupTopicResponse | CommandError
+    ) -> Message | None:
+        """The broker's answer: changed, left alone (failures), or None while a redirect is followed."""
+        if isinstance(answer, CommandError) or answer.response == CommandLookupTopicResponse.Failed:
+            return self._answered(answer)
+        url = address_in(answer)
+        self._engine.targets.learn(url)
+        if answer.response == CommandLookupTopicResponse.Connect:
+            return self._answered(through_proxy(answer))
+        redirected = Redirected(request_id, asked, url, answer.authoritative)
+        self._tasks.start(self._follow(redirected), f"redirect to {url}")
+        return None
+
+    async def _follow(self, redirected: Redirected) -> None:
+        size = len(redirected.request)
+        self._memory.add(size)
+        try:
+            frame = await follow(redirected, self._greeting, self._engine.targets)
+        finally:
+            self._slots.add(-1)
+            self._memory.add(-size)
+        self._reply(frame)
+
+
+def _unchanged(answer: Message) -> Message:
+    return answer

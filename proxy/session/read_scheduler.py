@@ -1,0 +1,372 @@
+"""Which connection is read when: fair among client addresses, and one resumed connection per turn of the loop."""
+
+import asyncio
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
+
+from mypy_extensions import mypyc_attr
+
+from proxy.observe.counters import Counters
+
+MANY: Final = 32
+"""Connections of one address up to which it is not looked after: they cannot make a turn long."""
+SLICE_NS: Final = 100_000
+"""Nanoseconds of a turn that the crowded addresses get together while they are read in turns. What is sent for them at
+the end of the turn comes on top, about as much again; and so does the slice of sessions whose broker is there."""
+CALM_S: Final = 1.0
+"""Seconds without an overrun after which an address is read by the loop itself again."""
+_FIRST_BATCH: Final = 8
+_LARGEST_BATCH: Final = 512
+_READABLE_ONCE: Final = getattr(select, "EPOLLIN", 0) | getattr(select, "EPOLLONESHOT", 0)
+
+
+class Reader(Protocol):
+    """One connection of a session, to its client or to its broker."""
+
+    def descriptor(self) -> int:
+        """The socket's descriptor; -1 if there is none, or if its readability does not show there."""
+
+    def may_be_read(self) -> bool:
+        """Whether it is connected, has more to say, and no reason is against reading it."""
+
+    def start_reading(self) -> None:
+        """Have the loop read it."""
+
+    def stop_reading(self) -> None:
+        """Have the loop leave it alone."""
+
+
+@mypyc_attr(acyclic=True)
+class AddressGroup:
+    """All connections of the sessions of one client address.
+
+    Args:
+        scheduler: Knows the other addresses.
+        address: As which clients are counted (`limiter.levels.counted_as`).
+
+    Attributes:
+        is_crowded: Whether the time that reading takes is measured, with `begin` before and `end` after each read.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, scheduler: "ReadScheduler", address: str) -> None:
+        self.is_crowded = False
+        self.clock = scheduler.clock
+        self._scheduler = scheduler
+        self._address = address
+        self._readers: set[Reader] = set()
+        self._spent = 0
+        """Nanoseconds that the connections have taken in this turn of the loop."""
+        self._number_read = 0
+        self._epoll: Any = None
+        """There while the address is read in turns."""
+        self._by_descriptor: dict[int, Reader] = {}
+        self._descriptors: dict[Reader, int] = {}
+        self._admitted: dict[Reader, None] = {}
+        """Those that the loop reads next."""
+        self._left_over: list[Reader] = []
+        """Those that it was to read when the slice was used up: the next turn's first."""
+        self._batch = _FIRST_BATCH
+        self._is_busy = False
+        self._connected: deque[Callable[[], None]] = deque()
+        """What sessions do whose broker is there; never more than there are sessions."""
+
+    def join(self, reader: Reader) -> None:
+        """A connection begins; the loop reads it."""
+        self._readers.add(reader)
+        self._count()
+        if self._epoll is not None:
+            reader.stop_reading()
+            self._await(reader)
+
+    def leave(self, reader: Reader) -> None:
+        """A connection ends; its descriptor is still open."""
+        self._readers.discard(reader)
+        self._admitted.pop(reader, None)
+        self._count()
+        descriptor = self._descriptors.pop(reader, -1)
+        if descriptor >= 0:
+            del self._by_descriptor[descriptor]
+            if self._epoll is not None:
+                self._epoll.unregister(descriptor)
+        if not self._readers:
+            self._scheduler.forget(self._address)
+            self._read_all()
+
+    def begin(self, reader: Reader) -> int:
+        """A connection has been read. Returns the time, for `end`."""
+        if self._epoll is not None:
+            self._admitted.pop(reader, None)
+            reader.stop_reading()
+        return self.clock()
+
+    def end(self, reader: Reader, began: int) -> None:
+        """What was read is passed on."""
+        self._number_read += 1
+        self.resume(reader)
+        self.charge(self.clock() - began)
+
+    def charge(self, spent: int) -> None:
+        """So many nanoseconds were spent on a connection: on reading it, or on its beginning or end."""
+        if not self._spent:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._spent += max(1, spent)
+        if self._spent >= self._scheduler.slice_ns:
+            self._overrun()
+
+    def resume(self, reader: Reader) -> bool:
+        """Read the connection in its turn, if the address is read in turns; whether it is."""
+        if self._epoll is None:
+            return False
+        if reader.may_be_read():
+            self._await(reader)
+        return True
+
+    @property
+    def is_in_turns(self) -> bool:
+        """Whether the address is read in turns."""
+        return self._epoll is not None
+
+    def go_on_later(self, go_on: Callable[[], None]) -> None:
+        """A session of the address has its broker: it goes on in its turn, as many in one as fit into the slice."""
+        if not self._connected:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._connected.append(go_on)
+
+    def _go_on(self) -> None:
+        over = self.clock() + self._scheduler.slice_ns
+        try:
+            while self._connected:
+                self._connected.popleft()()
+                if self._epoll is not None and self.clock() >= over:
+                    break
+        finally:  # whatever is wrong with one, the others go on
+            if self._connected:
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _count(self) -> None:
+        self.is_crowded = self._epoll is not None or len(self._readers) > 2 * MANY
+
+    def _overrun(self) -> None:
+        """The slice is used up: whoever else was to be read in this turn waits for one of the next."""
+        if self._epoll is None:
+            self._read_in_turns()
+            return
+        self._is_busy = True
+        if not self._number_read:  # beginnings and ends took it all: one is read nevertheless
+            return
+        self._batch = min(self._number_read, self._batch)
+        for reader in self._admitted:
+            if reader.may_be_read():
+                reader.stop_reading()
+        self._left_over += self._admitted
+        self._admitted.clear()
+
+    def _next_turn(self) -> None:
+        left_over, self._left_over = self._left_over, []
+        for reader in left_over:
+            self._admit(reader)
+        if self._number_read >= self._batch and 2 * self._spent < self._scheduler.slice_ns:
+            self._batch = min(2 * self._batch, _LARGEST_BATCH)
+        self._spent = self._number_read = 0
+
+    def _read_in_turns(self) -> None:
+        if not self._scheduler.has_others or not _READABLE_ONCE:
+            return
+        try:
+            self._epoll = select.epoll()
+        except OSError:  # no descriptor is left: fairness is the least of this process' troubles
+            return
+        self._scheduler.in_turns += 1
+        self._scheduler.counters.address_overruns += 1
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._epoll.fileno(), self._admit_some)
+        loop.call_later(CALM_S, self._look)
+        self._batch, self._is_busy = _FIRST_BATCH, False
+        for reader in self._readers:
+            if reader.may_be_read():
+                reader.stop_reading()
+                self._await(reader)
+
+    def _await(self, reader: Reader) -> None:
+        """Have the epoll tell once when there is something to be read."""
+        descriptor = self._descriptors.get(reader, -1)
+        if descriptor >= 0:
+            self._epoll.modify(descriptor, _READABLE_ONCE)
+            return
+        descriptor = reader.descriptor()
+        if descriptor < 0:
+            reader.start_reading()
+            return
+        self._epoll.register(descriptor, _READABLE_ONCE)
+        self._descriptors[reader] = descriptor
+        self._by_descriptor[descriptor] = reader
+
+    def _admit_some(self) -> None:
+        """Called by the loop once in a turn when connections are readable: the next turn reads the first of them."""
+        room = self._batch - len(self._left_over)
+        if room <= 0:
+            return
+        ready = self._epoll.poll(0, room)
+        self._is_busy = self._is_busy or len(ready) == room
+        for descriptor, _ in ready:
+            self._admit(self._by_descriptor[descriptor])
+
+    def _admit(self, reader: Reader) -> None:
+        if reader in self._readers and reader.may_be_read():
+            self._admitted[reader] = None
+            reader.start_reading()
+
+    def _look(self) -> None:
+        if self._epoll is None:
+            return
+        if self._is_busy and self._scheduler.has_others:
+            self._is_busy = False
+            asyncio.get_running_loop().call_later(CALM_S, self._look)
+        else:
+            self._read_all()
+
+    def _read_all(self) -> None:
+        if self._epoll is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+        self._epoll.close()
+        self._epoll = None
+        self._scheduler.in_turns -= 1
+        self._by_descriptor.clear()
+        self._descriptors.clear()
+        self._admitted.clear()
+        self._left_over.clear()
+        self._count()
+        for reader in self._readers:
+            if reader.may_be_read():
+                reader.start_reading()
+
+
+class ReadScheduler:
+    """Fair reading among client addresses: a crowded one gets a slice of each turn of the loop while others are there.
+
+    The loop serves every readable connection before it looks again who else has become readable. A thousand connections
+    that speak at once make such a turn as long as their thousand chunks, and everybody else waits for its end. So:
+
+        turn shorter than the slice   all are read by the loop itself; nothing is done for fairness
+        longer, and other addresses   the address is read in turns: its connections wait in an epoll of its own, and
+                                      each turn of the loop reads as many of them as fit into the slice
+        calm for a second             all are read by the loop itself again
+
+    The epoll gives those that became readable first, so no connection of the address starves another. One of a process.
+
+    Args:
+        counters: Where it is counted how often an address begins to be read in turns.
+        clock: Monotonic nanoseconds.
+
+    Attributes:
+        in_turns: How many addresses are read in turns.
+    """
+
+    def __init__(self, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.counters = counters
+        self.clock = clock
+        self.in_turns = 0
+        self._groups: dict[str, AddressGroup] = {}
+
+    @property
+    def has_others(self) -> bool:
+        """Whether clients of several addresses are connected."""
+        return len(self._groups) > 1
+
+    @property
+    def slice_ns(self) -> int:
+        """What each address may take of a turn: of those read in turns an equal part."""
+        return SLICE_NS // max(1, self.in_turns)
+
+    def group(self, address: str) -> AddressGroup:
+        """All connections of one address; each is to `join`."""
+        found = self._groups.get(address)
+        if found is None:
+            found = self._groups[address] = AddressGroup(self, address)
+        return found
+
+    def forget(self, address: str) -> None:
+        """The last connection of an address has ended."""
+        self._groups.pop(address, None)
+
+
+class Resumed(Protocol):
+    """Who stands in line."""
+
+    def turn_came(self) -> bool:
+        """Read on, if nothing else is against it by now. Whether it did."""
+
+
+class ResumeQueue:
+    """Resumes connections, one in each turn of the loop, where many may be read again at the same moment.
+
+    One of a process. When a tenant has room again, all its connections may be read on. Each read gives up to 256 KiB,
+    up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself: were all of them read in
+    the same turn, no timer would fire meanwhile, and most of what they bring would have no room after all.
+
+        reasons gone ─▶ nobody in line ─▶ read on at once
+                    └─▶ else in line, at the place that it had ─▶ its turn ─▶ read on, its place is given up
+                                                                         └─▶ stopped again: it keeps its place
+
+    So the connection that was told last is not always the one for which nothing is left.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Resumed, int] = {}
+        self._row: list[tuple[int, Resumed]] = []
+        self._in_row: set[Resumed] = set()
+        self._last = 0
+        self._is_busy = False
+
+    def goes_first(self, reader: Resumed) -> bool:
+        """Whether it may read on now, as nobody is before it. Else it stands in line from now on."""
+        if self._is_busy or self._places:
+            self.join(reader)
+            return False
+        self._begin_turn()
+        return True
+
+    def join(self, reader: Resumed) -> None:
+        """Stand in line: behind all others, or at the place where it stood when it was stopped."""
+        if reader not in self._places:
+            self._last += 1
+            self._places[reader] = self._last
+        if reader not in self._in_row:
+            self._in_row.add(reader)
+            heappush(self._row, (self._places[reader], reader))
+        if not self._is_busy:
+            self._begin_turn()
+
+    def leave(self, reader: Resumed) -> None:
+        """It will not be read again."""
+        self._places.pop(reader, None)
+
+    def _begin_turn(self) -> None:
+        self._is_busy = True
+        asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        if not self._row:
+            self._is_busy = False
+            return
+        self._begin_turn()  # before anything that may fail
+        while self._row and not self._has_its_turn():
+            pass
+
+    def _has_its_turn(self) -> bool:
+        """Whether the first could use its turn; who is stopped again, or has left, does not cost others theirs."""
+        _, reader = heappop(self._row)
+        self._in_row.discard(reader)
+        place = self._places.pop(reader, None)
+        if place is None:
+            return False
+        has_gone = reader.turn_came()
+        if not has_gone:
+            self._places.setdefault(reader, place)
+        return has_gone

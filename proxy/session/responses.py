@@ -1,0 +1,345 @@
+"""Responses that a connection awaits: the broker's to requests, and the order of receipts and errors of producers."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from secrets import randbits
+from typing import Any
+
+from google.protobuf.message import Message
+
+from limiter.limiter import Stream
+from protocol.commands import body_of, decode, encode
+from protocol.errors import ProtocolError
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    ChecksumError,
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
+    CommandProducer,
+    CommandSend,
+    CommandSendError,
+    CommandSendReceipt,
+    CommandWatchTopicList,
+    NotAllowedError,
+    ServerError,
+    TooManyRequests,
+)
+from proxy.budgets import ENTRY_OVERHEAD, Budget, Claim
+from proxy.observe.counters import Counters
+from proxy.refusals import TOO_MUCH_KEPT, RefusedError
+
+MOST_REQUESTS = 10_000
+"""Requests of one connection that are without an answer."""
+REQUEST_MEMORY = 1024
+"""Bytes that one takes beside what of its command is kept."""
+
+Answered = Callable[[Any], Message | None]
+"""Called with the broker's answer, be it an error: what the client is to hear of it, or None. Of a producer that waits
+(not `producer_ready`) another answer follows."""
+
+_ANSWERS = {
+    CommandProducer: BaseCommand.PRODUCER_SUCCESS,
+    CommandLookupTopic: BaseCommand.LOOKUP_RESPONSE,
+    CommandPartitionedTopicMetadata: BaseCommand.PARTITIONED_METADATA_RESPONSE,
+    CommandGetTopicsOfNamespace: BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    CommandWatchTopicList: BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
+}
+"""All other commands that are asked here are answered by SUCCESS. ERROR may answer any."""
+_BITS = 61
+
+
+class UnexpectedAnswerError(ProtocolError):
+    """A broker answers a request with what can be no answer to it."""
+
+    cause = "unexpected_answer"
+
+
+class _Request:
+    __slots__ = ("act", "answer", "client_id", "memory")
+
+    def __init__(self, client_id: int | None, answer: int, act: Answered, memory: int) -> None:
+        self.client_id = client_id
+        self.answer = answer
+        self.act = act
+        self.memory = memory
+
+
+class Requests:
+    """Requests of one connection without an answer: each has an id of the proxy's own at the broker.
+
+        client ──PRODUCER(request 5)──▶ proxy ──PRODUCER(request 7·10¹⁸)──▶ broker
+               ◀──SUCCESS(request 5)───       ◀──SUCCESS(request 7·10¹⁸)──
+
+    Clients may use an id twice, for commands that the proxy does not know, too; then brokers answer twice with the same
+    id, and no one could tell which command was refused. No client can guess an id of the proxy's. What goes on is
+    encoded anew: bytes that decoders read differently do not reach the broker.
+
+    Args:
+        memory: Counts what is kept for them.
+        counters: Told of answers that nobody waits for.
+    """
+
+    __slots__ = ("_counters", "_first", "_memory", "_next", "_under_way")
+
+    def __init__(self, memory: Claim, counters: Counters) -> None:
+        self._memory = memory
+        self._counters = counters
+        self._under_way: dict[int, _Request] = {}
+        # Brokers in Java read ids as signed numbers of 64 bits: theirs and the proxy's are positive there.
+        self._first = self._next = (1 << _BITS) + randbits(_BITS)
+
+    def forward(self, command: Any, act: Answered, keeps: int = 0) -> bytes:
+        """A client's request, as it goes to the broker.
+
+        Args:
+            command: The request; its id is another one afterwards.
+            act: Told the answer.
+            keeps: Bytes of the command that `act` keeps.
+
+        Raises:
+            RefusedError: If too many are under way, or too much is kept for this client.
+        """
+        memory = REQUEST_MEMORY + keeps
+        if len(self._under_way) >= MOST_REQUESTS:
+            raise RefusedError(TooManyRequests, f"{MOST_REQUESTS} requests of this connection are without an answer")
+        if not self._memory.take(memory):
+            raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
+        return self._sent(command, command.request_id, act, memory)
+
+    def forward_close(self, command: Any, act: Answered) -> bytes:
+        """A client's request to close what is open: it is never refused, and there is one for each stream at most."""
+        self._memory.add(REQUEST_MEMORY)
+        return self._sent(command, command.request_id, act, REQUEST_MEMORY)
+
+    def own(self, command: Any, act: Answered) -> bytes:
+        """A request of the proxy's own, as it goes to the broker; its client hears nothing of it."""
+        self._memory.add(REQUEST_MEMORY)
+        return self._sent(command, None, act, REQUEST_MEMORY)
+
+    def forget(self, request_id: int) -> None:
+        """No answer is awaited any more; one that comes all the same goes nowhere."""
+        request = self._under_way.pop(request_id, None)
+        if request is not None:
+            self._memory.add(-request.memory)
+
+    def disown(self, request_id: int, act: Answered, keeps: int) -> None:
+        """The client hears nothing of the answer, which may still come: `act`, which keeps so much, is told of it."""
+        request = self._under_way[request_id]
+        request.client_id, request.act = None, act
+        request.memory += keeps
+        self._memory.add(keeps)
+
+    def let_go(self) -> None:
+        """The connection is gone: nobody acts on an answer any more."""
+        self._under_way.clear()
+
+    @property
+    def last_id(self) -> int:
+        """The id under which the last one went."""
+        return self._next - 1
+
+    def is_own(self, request_id: int) -> bool:
+        """Whether the proxy gave this id."""
+        return self._first <= request_id < self._next
+
+    def waits_for(self, request_id: int) -> bool:
+        """Whether an answer to the request of this id is awaited; if not, it is counted as ignored."""
+        if request_id in self._under_way:
+            return True
+        self._counters.answers_ignored += 1
+        return False
+
+    def client_id(self, request_id: int) -> int | None:
+        """The client's own id of a request that waits; None if it is the proxy's."""
+        return self._under_way[request_id].client_id
+
+    def answered(self, kind: int, answer: Any) -> bytes | None:
+        """The answer to a request that waits came: the frame that the client is to hear, or None.
+
+        Raises:
+            UnexpectedAnswerError: If it is none to that request.
+        """
+        request = self._under_way[answer.request_id]
+        if kind not in {request.answer, BaseCommand.ERROR}:
+            name = BaseCommand.Type.Name
+            raise UnexpectedAnswerError(f"{name(kind)} cannot answer what {name(request.answer)} is to answer")
+        if kind != BaseCommand.PRODUCER_SUCCESS or answer.producer_ready:  # else it waits, and will be answered again
+            self.forget(answer.request_id)
+        heard = request.act(answer)
+        if heard is None or request.client_id is None:
+            return None
+        heard.request_id = request.client_id  # type: ignore[attr-defined]
+        return encode(heard)
+
+    def _sent(self, command: Any, client_id: int | None, act: Answered, memory: int) -> bytes:
+        request_id, self._next = self._next, self._next + 1
+        command.request_id = request_id
+        answer = _ANSWERS.get(type(command), BaseCommand.SUCCESS)
+        self._under_way[request_id] = _Request(client_id, answer, act, memory)
+        return encode(command)
+
+
+MOST_WAITING = 20_000
+"""Errors of one connection that wait for receipts: then it is not read, until half of them have gone.
+
+In a worker those of messages that wait there to be judged come on top.
+"""
+
+Mark = tuple[int, int]
+"""A sequence id, and how many messages of that id there were: chunks of one message share it."""
+
+
+def error_for(client_version: str) -> ServerError | None:
+    """The error by which a client gives up one message and no other; None if it knows none: then nothing is refused.
+
+    A C++ client does so only for ChecksumError: for any other it makes a new connection and sends everything again that
+    has no answer, the refused message too. A Go client does the same for any but NotAllowedError, and for that one it
+    hears no answer to this producer any more.
+
+    Args:
+        client_version: As the client names itself in CONNECT; Python, Node and others are C++ clients.
+    """
+    if client_version.startswith("Pulsar-CPP-"):
+        return ChecksumError
+    return None if client_version.startswith(("Pulsar-Go-", "Pulsar Go ")) else NotAllowedError
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What one producer awaits: the last message that went on or will, the last receipt, and errors between them."""
+
+    tenant: str
+    accepted: Mark | None = None
+    received: Mark | None = None
+    waiting: deque[tuple[Mark | None, bytes]] = field(default_factory=deque)
+
+    def is_due(self, behind: Mark | None) -> bool:
+        """Whether the receipt of `behind` has come; sequence ids of a producer only grow."""
+        return behind is None or (self.received is not None and self.received >= behind)
+
+
+class Rejections:
+    """Errors of limits in mode `reject`: a client hears them in the order in which it awaits answers.
+
+    Measured: clients take an error only for the message whose answer is next; after any other they close their
+    connection and send again what has long been stored. So an error goes behind the receipts of what was sent before.
+
+        SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
+
+    Source: CommandSendError; how clients take it: `handleSendError` and what it calls in ClientCnx.java and
+    ProducerImpl.java 4.0, ClientConnection.cc 4.2 and connection.go 0.19
+
+    Args:
+        reply: Sends a frame to the client.
+        hear: Called before anything is accepted whose receipt must be heard.
+        error: What its client is told (`error_for`).
+        turned: Called with True when as many errors wait as may, and with False when half of them have gone.
+        keep: Called with a tenant and the bytes of memory that its errors take while they wait; below 0 when they go.
+    """
+
+    __slots__ = ("_answers", "_error", "_hear", "_keep", "_reply", "_waiting")
+
+    def __init__(
+        self,
+        reply: Callable[[bytes], None],
+        hear: Callable[[], None],
+        error: ServerError | None,
+        turned: Callable[[bool], None],
+        keep: Callable[[str, int], None],
+    ) -> None:
+        self._reply = reply
+        self._hear = hear
+        self._error = error
+        self._keep = keep
+        self._answers: dict[int, _Answers] = {}
+        self._waiting = Budget(MOST_WAITING, turned)
+
+    def is_ready_for(self, stream: Stream) -> bool:
+        """Whether it is known what is under way of a producer.
+
+        It is not if its limit rejects only since a moment ago: what is over it then is held, and from its receipt on
+        everything is known.
+        """
+        return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
+
+    def may_refuse(self, command: bytes) -> bool:
+        """Whether the client would give up a SEND that is refused, and no other.
+
+        It does not give up a part of a message: the C++ client reports as sent what lacks any chunk but the last.
+        """
+        return self._error is not None and not _send(command).is_chunk
+
+    def accepted(self, stream: Stream, command: bytes) -> None:
+        """A SEND that some limit might have refused goes on, now or later."""
+        if self._error is None:
+            return
+        self._hear()
+        answers = self._of(stream)
+        answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
+
+    def refused(self, stream: Stream, reason: str, command: bytes) -> None:
+        """A SEND that may be refused is over a limit, as `reason` says.
+
+        Of a batch the Java client awaits a receipt by its lowest sequence id, and an error by its highest, which it
+        says; clients that do not say it await both by the only one they say.
+        """
+        send, answers = _send(command), self._of(stream)
+        error = CommandSendError(
+            producer_id=send.producer_id,
+            sequence_id=max(send.sequence_id, send.highest_sequence_id),
+            error=self._error,
+            message=reason,
+        )
+        frame = encode(error)
+        if not answers.waiting and answers.is_due(answers.accepted):
+            self._reply(frame)
+            return
+        answers.waiting.append((answers.accepted, frame))
+        self._keep(answers.tenant, _memory(frame))
+        self._waiting.take(1)
+
+    def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
+        """Pass on the broker's answer and what waits behind it. False if the caller is to pass it on."""
+        answers = self._answers.get(command.producer_id)
+        if answers is None:
+            return False
+        self._reply(frame)
+        answers.received = _mark(answers.received, command.sequence_id)
+        self._send_due(answers)
+        return True
+
+    def closed(self, stream: Stream) -> None:
+        """A producer is over; nobody awaits anything of it."""
+        answers = self._answers.pop(stream.name.stream_id, None)
+        if answers is not None and answers.waiting:
+            self._keep(answers.tenant, -sum(_memory(frame) for _behind, frame in answers.waiting))
+            self._waiting.give(len(answers.waiting))
+
+    def _of(self, stream: Stream) -> _Answers:
+        answers = self._answers.get(stream.name.stream_id)
+        if answers is None:
+            answers = self._answers[stream.name.stream_id] = _Answers(stream.name.tenant)
+        return answers
+
+    def _send_due(self, answers: _Answers) -> None:
+        """To give back room may lead to what was read before a pause, and from there to `refused`: behind these."""
+        while answers.waiting and answers.is_due(answers.waiting[0][0]):
+            _behind, frame = answers.waiting.popleft()
+            self._reply(frame)
+            self._keep(answers.tenant, -_memory(frame))
+            self._waiting.give(1)
+
+
+def _memory(frame: bytes) -> int:
+    return ENTRY_OVERHEAD + len(frame)
+
+
+def _mark(last: Mark | None, sequence_id: int) -> Mark:
+    return (sequence_id, last[1] + 1 if last is not None and last[0] == sequence_id else 1)
+
+
+def _send(command: bytes) -> CommandSend:
+    send: CommandSend = body_of(decode(command))
+    return send

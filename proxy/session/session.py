@@ -1,0 +1,690 @@
+"""One client connection and its one broker connection, from the first byte to the last.
+
+    GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
+        ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
+        └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
+
+A connection on which nothing is said but CONNECT, CONNECTED, PING and PONG is nothing more: what it takes to meter and
+to follow commands (`Forwarding`) is made for the first byte that is something else. So thousands that come at once, as
+when a broker comes back, are let in sooner, and those that only exist stay small.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from protocol.commands import encode
+from protocol.errors import ProtocolError
+from protocol.flow import FLOW
+from protocol.kinds import MESSAGE, SEND
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
+from protocol.pulsar_pb2 import CommandPing, CommandPong
+from proxy.blocking.blocklist import Ended
+from proxy.blocking.rules import Rule
+from proxy.budgets import Budget, Claim, Share
+from proxy.observe.connection import Connection
+from proxy.refusals import NO_REQUEST, request_refused
+from proxy.runtime import Tasks
+from proxy.session.admission import SessionAdmission
+from proxy.session.blocking import BlockedClientResponder, SessionBlocks
+from proxy.session.commands import BrokerCommands, ClientCommands
+from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
+from proxy.session.engine import Engine
+from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
+from proxy.session.handshake import GREETINGS, WELCOMES, read_greeting
+from proxy.session.lookups import SessionLookups
+from proxy.session.parse_cache import LONGEST_KNOWN
+from proxy.session.responses import Rejections, Requests, error_for
+from proxy.session.streams import Streams
+from proxy.session.transport import Cause, PeerTransport, TransportOwner
+
+_PONG = encode(CommandPong())
+_SIGNS_OF_LIFE = frozenset({encode(CommandPing()), _PONG})
+"""Clients and brokers of idle connections ask for them in turns, each 30 to 60 s."""
+_MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
+"""Until the broker says what it takes."""
+
+
+class State(Enum):
+    """Where a session stands."""
+
+    GREETING = "greeting"
+    DIALLING = "dialling"
+    TURNED_AWAY = "turned away"
+    RELAYING = "relaying"
+    ENDING = "ending"
+
+
+_GREETING: Final = State.GREETING  # compiled, to look one up in its class costs as much as ten comparisons
+_DIALLING: Final = State.DIALLING
+_RELAYING: Final = State.RELAYING
+_ENDING: Final = State.ENDING
+
+
+def _nothing() -> None:
+    pass
+
+
+def _nothing_held() -> bool:
+    return False
+
+
+INTERVAL_S = 5.0
+"""Between two signs while something is held. Clients need one in 30 s; but a client that was killed with bytes under
+way cannot even say that it has gone, until something is written to it."""
+SELDOM_S = 20.0
+"""Between two signs while nothing is: a client that has closed its connection, and whose last bytes are still under
+way, answers a sign with a reset, which throws them away; and nothing of it takes up memory here."""
+LOOK_S = 0.5
+"""Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
+
+
+class KeepAlive:
+    """Signs of life for both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
+
+    Sends and looks in short enough intervals while it is switched on; no timer runs while it is off. Measured: C++ and
+    Python clients close a connection that sends them nothing but PINGs for 60 s; every client and the broker take a
+    PONG that they did not ask for.
+
+    Args:
+        send: Sends a PONG to both peers.
+        look: Finds out whether the client has left; called while something is held.
+        holds: Whether something is.
+    """
+
+    __slots__ = ("_holds", "_look", "_looks", "_send", "_timer")
+
+    def __init__(self, send: Callable[[], None], look: Callable[[], None], holds: Callable[[], bool]) -> None:
+        self._send = send
+        self._look = look
+        self._holds = holds
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """A peer is no longer read."""
+        if self._timer is None:
+            self._looks = 0
+            self._set_timer()
+
+    def stop(self) -> None:
+        """Both are read again, or gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def let_go(self) -> None:
+        """Both are gone: whom it called, it does not know any more (no search for it)."""
+        self._send = self._look = _nothing
+        self._holds = _nothing_held
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._set_timer()
+        self._looks += 1
+        holds = self._holds()
+        if self._looks * LOOK_S >= (INTERVAL_S if holds else SELDOM_S):
+            self._looks = 0
+            self._send()
+        if holds:
+            self._look()
+
+
+class GracefulClose:
+    """The end of a session whose client sends no more: what may pass goes on, the rest is dropped, answers may come.
+
+    Args:
+        streams: The client's.
+        tell_broker: Tells the broker that no more comes.
+        tasks: Where somebody waits for the broker's last answers.
+        patience: Seconds that this may take.
+        finish: Ends the session.
+
+    Attributes:
+        end: Why the session ends, whichever connection goes first from now on.
+    """
+
+    __slots__ = ("_finish", "_patience", "_streams", "_tasks", "_tell_broker", "end")
+
+    def __init__(
+        self,
+        streams: Streams,
+        tell_broker: Callable[[], None],
+        tasks: Tasks,
+        patience: float,
+        finish: Callable[[SessionEnd], None],
+    ) -> None:
+        self.end: SessionEnd | None = None
+        self._streams = streams
+        self._tell_broker = tell_broker
+        self._tasks = tasks
+        self._patience = patience
+        self._finish = finish
+
+    def half_closed(self) -> None:
+        """The client may still read."""
+        self._begin(SessionEnd(CloseReason.CLIENT_CLOSED), self._close_streams)
+
+    def lost(self, end: SessionEnd) -> None:
+        """The client's connection is gone."""
+        self._begin(end, partial(self._finish, end))
+
+    def _begin(self, end: SessionEnd, then: Callable[[], None]) -> None:
+        if self.end is None:
+            self.end = end
+            self._tasks.start(self._linger(end), "linger")
+        self._streams.when_decided(then)
+
+    def _close_streams(self) -> None:
+        self._streams.close_all()
+        self._tell_broker()
+
+    async def _linger(self, end: SessionEnd) -> None:
+        await asyncio.sleep(self._patience)
+        self._finish(end)
+
+
+class Forwarding:
+    """Traffic between a client and its broker behind their greetings: two data paths, and what follows commands.
+
+    Args:
+        session: Whose it is.
+        engine: What it shares with others.
+        admittance: What the session asks whether it may.
+        memory: Counts what is kept for the client.
+        greeting: The client's CONNECT as it went to the broker; redirects are followed with it.
+
+    Attributes:
+        to_broker, to_client: The data paths.
+        blocks: What is blocked of its streams.
+        graceful_close: Ends it in order when the client has left.
+        keep_alive: On while one of the two is not read.
+    """
+
+    __slots__ = (
+        "_client",
+        "_counters",
+        "_from_broker",
+        "_from_client",
+        "_heap",
+        "_publishes",
+        "_requests",
+        "_slots",
+        "_streams",
+        "_tasks",
+        "blocks",
+        "graceful_close",
+        "keep_alive",
+        "to_broker",
+        "to_client",
+    )
+
+    def __init__(
+        self, session: "Session", engine: Engine, admittance: SessionAdmission, memory: Claim, greeting: bytes
+    ) -> None:
+        client, broker, connection = session.client, session.broker, session.connection
+        counters, publish = engine.counters, engine.config.publish
+        self._client = client
+        self._counters = counters
+        self._heap = engine.shared.heap
+        self._tasks = Tasks()
+        self._slots = engine.lookup_slots_of(connection)
+        self._requests = Requests(memory, counters)
+        self._publishes: PendingPublishes | None = None
+        if publish.max_pending > 0:
+            self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(Cause.PENDING_PUBLISHES))
+        self.keep_alive = KeepAlive(self._send_pongs, self._look_for_client, self._holds_any)
+
+        def oversized(messages: int) -> None:
+            engine.disbelief.met(messages, connection.client_address)
+
+        to_broker, to_client = FrameWriter(broker.sender), FrameWriter(client.sender, client)
+        self.to_client = DataPath(
+            MESSAGE,
+            session.max_frame,
+            broker,
+            to_client,
+            _held_memory(engine, broker, memory),
+            engine.gate,
+            self._broker_said,
+            counters,
+            engine.clock,
+            publishes=self._publishes,
+            most_messages=publish.max_batch_messages,
+            oversized=oversized,
+        )
+        held = _held_memory(engine, client, memory)
+        self.to_broker = DataPath(
+            SEND,
+            session.max_frame,
+            client,
+            to_broker,
+            held,
+            engine.gate,
+            self._client_said,
+            counters,
+            engine.clock,
+            rejections=Rejections(
+                to_client.reply,
+                self.to_client.scanner.hear_receipts,
+                error_for(connection.client_version),
+                client.throttled_for(Cause.REFUSALS),
+                held.keep_answers,
+            ),
+            publishes=self._publishes,
+            most_messages=publish.max_batch_messages,
+        )
+        paths, reply = (self.to_broker, self.to_client), to_client.reply
+        self._streams = streams = Streams(engine, connection, admittance, paths, self._requests, memory, reply)
+        self.graceful_close = GracefulClose(
+            streams, broker.write_eof, self._tasks, engine.config.linger, session.finish
+        )
+        self.blocks = SessionBlocks(engine.blocklist, streams, reply)
+        lookups = SessionLookups(engine, self._slots, memory, self._requests, self._tasks, reply, admittance, greeting)
+        self._from_client = ClientCommands(streams, self._requests, self.blocks, lookups, reply, counters)
+        self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
+
+    def stop(self) -> None:
+        """The session ends: streams are over, and nothing more is handled."""
+        self.keep_alive.stop()
+        self._streams.close_all()
+        self._tasks.cancel()
+        self._slots.end()
+        self.to_broker.stop()
+        self.to_client.stop()
+
+    def let_go(self) -> None:
+        """Both connections are gone. Its parts do not know each other any more, so that no search has to find them."""
+        self.keep_alive.let_go()
+        self._requests.let_go()
+        self.to_broker.let_go()
+        self.to_client.let_go()
+
+    def writable(self, is_writable: bool, *, to_client: bool) -> None:  # noqa: FBT001 - the new state
+        """One of the two takes no more of what is written, or does again."""
+        if is_writable:
+            self._heap.freed()
+        (self.to_client if to_client else self.to_broker).writable(is_writable)
+
+    # ---- commands
+
+    def _client_said(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        """A command of the client's. FLOWs come as long as messages do, and belong to their data path."""
+        if kind == FLOW:
+            return self.to_client.ask(command, frame)
+        return self._from_client.handle(kind, command, frame)
+
+    def _broker_said(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
+        if self._publishes is not None:
+            self._publishes.hear(kind, command)
+        return self._from_broker.handle(kind, command, frame)
+
+    # ---- signs of life
+
+    def _send_pongs(self) -> None:
+        self._counters.keep_alives += 1
+        for path in (self.to_client, self.to_broker):
+            if not path.writer.waiting:
+                path.writer.insert(_PONG)
+
+    def _look_for_client(self) -> None:
+        """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""
+        if self._client.is_stopped() and self._client.has_left():
+            self._streams.close_all()
+
+    def _holds_any(self) -> bool:
+        return self.to_broker.holds_any() or self.to_client.holds_any()
+
+
+def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMemory:
+    """The budgets for what is read here and held.
+
+    Of producers, in mode `pause`, one entry fills the connection's: PIP-322's way.
+    """
+    publish = engine.config.publish
+    if source.side == "client" and publish.mode == "pause":
+        own = Budget(1, source.throttled_for(Cause.PUBLISH_RATE))
+    else:
+        own = Budget(publish.hold_connection, source.throttled_for(Cause.HOLD_CONNECTION))
+    return HeldMemory(own, Share(engine.held, source.throttled_for(Cause.HOLD_PROCESS)), memory)
+
+
+class Session(TransportOwner):
+    """Serves one client. The loop calls it through its transports.
+
+    Args:
+        engine: What it shares with others.
+        connection_id: Its number.
+        log: Where its end and its pauses are written.
+        finished: Called when both of its connections are gone.
+
+    Attributes:
+        max_frame: Bytes of the longest frame that either side may send.
+        forwarding: What goes between client and broker; None as long as that is their greetings only.
+    """
+
+    def __init__(
+        self, engine: Engine, connection_id: int, log: SessionLog, finished: Callable[["Session"], None]
+    ) -> None:
+        self.state = _GREETING
+        self.connection = Connection(connection_id)
+        self.client = PeerTransport("client", self, engine.shared)
+        self.broker = PeerTransport("broker", self, engine.shared)
+        self.forwarding: Forwarding | None = None
+        self._engine = engine
+        self._log = log
+        self._finished = finished
+        self._greeting = bytearray()
+        self._connect = b""
+        """What the client greeted with, as it goes to the broker."""
+        self.max_frame = _MAX_FRAME
+        self._is_over = False
+        self._last_word: SessionEnd | None = None
+        """Why it ends, whichever connection goes first."""
+        self._started_at = engine.clock()
+        self._turned_away: BlockedClientResponder | None = None
+        self._admittance = engine.admittance(self.connection, self.client)
+        self._memory: Claim | None = None
+        """What is kept for the client; there is one once that is more than of all others."""
+        self._greeting_kept = 0
+        self._unsent_kept = 0
+
+    # ---- what the transports say
+
+    def opened(self, transport: PeerTransport) -> None:
+        """A transport is connected."""
+        if transport is self.broker:
+            transport.join(self.client.group)
+            group = self.client.group
+            if group is not None and group.is_in_turns and self.state is _DIALLING:
+                group.go_on_later(self._turn_came)
+            else:
+                self._start_relaying()
+        elif self.state is _ENDING:
+            transport.close(0)
+        else:
+            self.connection.client_address = transport.address
+            transport.join(self._engine.shared.reads.group(self.connection.client_network))
+            self._engine.sessions.add(self)
+            self._log.opened(self.connection)
+            self._engine.dialler.begin(self)
+            self._admittance.connect(self.not_connected)
+
+    def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
+        """Bytes were read, and the transport has no receiver: none yet, or none any more."""
+        try:
+            if transport is self.broker:
+                self._turn_came()
+            if self.state is _RELAYING:
+                self._hear_first(transport, chunk)
+            elif self._turned_away is not None:
+                self._refuse(chunk)
+            elif self.state is not _ENDING:
+                self._greet(chunk)
+        except ProtocolError as error:
+            self.broke_protocol(transport, error)
+
+    def broke_protocol(self, transport: PeerTransport, error: ProtocolError) -> None:
+        """One side sent what nobody can take."""
+        self._engine.counters.frame_errors[f"{transport.side} {error.cause}"] += 1
+        self.finish(
+            SessionEnd(CloseReason.FRAME_ERROR, f"{transport.side} {transport.address}: {error.cause}: {error}")
+        )
+
+    def half_closed(self, transport: PeerTransport) -> None:
+        """One side will send no more: what passed goes on, what is held is dropped, then the other side is told.
+
+        Without traffic there is nothing that anybody could wait for.
+        """
+        if transport is self.broker:
+            self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
+        elif self.state is _RELAYING and self.forwarding is not None:
+            self.forwarding.graceful_close.half_closed()
+        else:
+            self.finish(SessionEnd(CloseReason.CLIENT_CLOSED))
+
+    def not_taken(self, transport: PeerTransport, unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        if seconds >= self._engine.config.write_timeout:
+            self.finish(
+                SessionEnd(
+                    CloseReason.WRITE_TIMEOUT, f"{transport.address} took nothing of {unsent} bytes for {seconds:.0f} s"
+                )
+            )
+        elif not self._keep(unsent - self._unsent_kept):
+            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"{transport.address} takes nothing of {unsent} bytes"))
+        else:
+            self._unsent_kept = unsent
+
+    def lost(self, transport: PeerTransport, error: Exception | None) -> None:
+        """A transport is gone."""
+        end = end_by_peer(transport.side, error)
+        if transport is self.client and self.state is _RELAYING and self.forwarding is not None:
+            self.forwarding.graceful_close.lost(end)
+        else:
+            self.finish(end)
+        self._look_whether_it_is_over()
+
+    def writable(self, transport: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - the new state
+        """Back pressure: who does not take bytes stops the other side's reading."""
+        if self.forwarding is not None:
+            self.forwarding.writable(is_writable, to_client=transport is self.client)
+        (self.broker if transport is self.client else self.client).set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
+
+    def throttle_changed(self, transport: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason not to read came or went."""
+        if cause is not Cause.CONNECTING:
+            self._log.throttle_changed(
+                self.connection, transport.side, cause, is_raised=is_raised, now=self._engine.clock()
+            )
+        if self.state is _RELAYING and cause is not Cause.TURN:
+            if self.client.is_stopped() or self.broker.is_stopped():
+                self._forward().keep_alive.start()
+            elif self.forwarding is not None:
+                self.forwarding.keep_alive.stop()
+
+    def read_on(self, transport: PeerTransport) -> None:
+        """The throttle count is 0: first what was left over from before the pause, then the socket."""
+        try:
+            if self.state is _RELAYING and self.forwarding is not None:
+                (self.forwarding.to_broker if transport is self.client else self.forwarding.to_client).resume()
+            elif self.state is _GREETING:
+                self._greet(b"")
+            elif self._turned_away is not None:
+                self._refuse(b"")
+        except ProtocolError as error:
+            self.broke_protocol(transport, error)
+        transport.resume_reading()
+
+    def rule_added(self, rule: Rule) -> Ended:
+        """Something is blocked from now on; a client that has not said yet who it is, is judged when it does."""
+        if not rule.key.kind.is_of_connections:
+            return Ended(0, 0 if self.forwarding is None else self.forwarding.blocks.end_streams(rule))
+        if self.state not in {_DIALLING, _RELAYING}:
+            return Ended(0, 0)
+        own = self._blocked_by()
+        if own is None:
+            return Ended(0, 0)
+        self._engine.blocklist.ended(own, self.connection)
+        self.not_connected(SessionEnd(CloseReason.BLOCKED, str(rule)))
+        return Ended(1, 0)
+
+    # ---- handshake
+
+    def greeted(self, max_frame: int) -> None:
+        """The broker accepted the client; its frame size, if it says one (else 0), holds on both legs."""
+        self._engine.dialler.finish(self)
+        if max_frame > 0:
+            self.max_frame = max_frame
+            if self.forwarding is not None:
+                self.forwarding.to_broker.limit_frames(max_frame)
+                self.forwarding.to_client.limit_frames(max_frame)
+
+    def _keep(self, more: int) -> bool:
+        """So much more (less: negative) is kept for the client. Whether it may be."""
+        if more > 0:
+            return self._kept().take(more)
+        if more < 0:
+            self._kept().add(more)
+        return True
+
+    def _kept(self) -> Claim:
+        if self._memory is None:
+            self._memory = self._engine.memory_of(self.connection)
+        return self._memory
+
+    def _keep_greeting(self) -> bool:
+        """What of it is kept is counted, where it is longer than others'. Whether it may be kept."""
+        kept = len(self._greeting) + len(self._connect)
+        if kept <= LONGEST_KNOWN and not self._greeting_kept:
+            return True
+        more, self._greeting_kept = kept - self._greeting_kept, kept
+        return self._keep(more)
+
+    def _greet(self, chunk: bytes) -> None:
+        self._greeting += chunk
+        if not self._keep_greeting():
+            self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"a CONNECT of {len(self._greeting)} bytes and more"))
+            return
+        if self.state is _DIALLING:
+            self._wait_for_broker()
+            return
+        if self._admittance.waits():
+            return
+        greeting = GREETINGS.find(self._greeting) or read_greeting(self._greeting)
+        if greeting is None:
+            return
+        self._connect, self._greeting = greeting.frame, self._greeting[greeting.size :]
+        self.connection.client_version = greeting.client_version
+        self.connection.client_role = greeting.client_role
+        rule = self._blocked_by()
+        if rule is not None:
+            self._engine.blocklist.refused(rule)
+            self._turn_away(SessionEnd(CloseReason.BLOCKED, str(rule)))
+            return
+        self.state = _DIALLING
+        self._log.role_found(self.connection, "data" if greeting.target else "lookup")
+        wanted = self._engine.dialler.wanted(greeting.target)
+        self.connection.broker = wanted.removeprefix("pulsar://")
+        self._engine.dialler.dial(self, wanted, self.broker.protocol)
+        self._wait_for_broker()
+
+    def _wait_for_broker(self) -> None:
+        """Who says more before it has an answer is not read until there is somebody to say it to."""
+        if self._greeting:
+            self.client.throttle(Cause.CONNECTING)
+
+    def _turn_away(self, end: SessionEnd) -> None:
+        """The client may stay for as long as a handshake may take."""
+        self.state, self._last_word = State.TURNED_AWAY, end
+        reply = self._forward().to_client.writer.reply
+        self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, partial(self.finish, end))
+        self._refuse(self._take_rest())
+
+    def _blocked_by(self) -> Rule | None:
+        """The rule that keeps this client out right now: its address, or what it authenticates as."""
+        rules = self._engine.blocklist.rules
+        return rules.of_client(self.connection.client_host, self.connection.client_role) if rules else None
+
+    def _refuse(self, chunk: bytes) -> None:
+        """What a blocked client asks; of one that asks much, some in each turn of the loop."""
+        if self._turned_away is not None and self._turned_away.feed(chunk):
+            self.client.yield_turn()
+
+    def _take_rest(self) -> bytes:
+        """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""
+        rest, self._greeting = bytes(self._greeting), bytearray()
+        self._keep_greeting()
+        return rest
+
+    def _turn_came(self) -> None:
+        """The session goes on, unless it has ended, or a broker that spoke first has made it go on."""
+        if self.state is _DIALLING:
+            self._start_relaying()
+
+    def _start_relaying(self) -> None:
+        if self.state is not _DIALLING:
+            self.broker.disown()
+            self._look_whether_it_is_over()
+            return
+        self._engine.dialler.connected(self)
+        self.state = _RELAYING
+        self.broker.sender.write_little(self._connect)
+        if self._greeting:
+            self._hear_first(self.client, self._take_rest())
+        self.client.unthrottle(Cause.CONNECTING)
+
+    def _hear_first(self, transport: PeerTransport, chunk: bytes) -> None:
+        """Both are there, and there is no traffic yet; nor for the broker's greeting, or for signs of life."""
+        max_frame = WELCOMES.read(chunk) if transport is self.broker else None
+        if max_frame is not None:
+            self.greeted(max_frame)
+            self.client.sender.write_little(chunk)
+        elif chunk in _SIGNS_OF_LIFE:
+            (self.client if transport is self.broker else self.broker).sender.write_little(chunk)
+        else:
+            self._forward()
+            transport.take(chunk, len(chunk))
+
+    def _forward(self) -> Forwarding:
+        """What goes between the two, from now on; what is read goes there if the broker is there."""
+        if self.forwarding is None:
+            self.forwarding = Forwarding(self, self._engine, self._admittance, self._kept(), self._connect)
+        if self.state is _RELAYING:
+            self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client
+        return self.forwarding
+
+    # ---- the end
+
+    def shut_down(self) -> None:
+        """The process ends."""
+        if self.state is _GREETING and not self.client.is_connected:
+            self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
+            return
+        self.finish(SessionEnd(CloseReason.SHUTDOWN))
+
+    def not_connected(self, end: SessionEnd) -> None:
+        """It may not stay, or there is no broker for it: end, and tell the client why."""
+        refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
+        if self.forwarding is None:
+            self.client.sender.write_soon(refusal)
+        else:
+            self.forwarding.to_client.writer.insert(refusal)
+        self.finish(end)
+
+    def _look_whether_it_is_over(self) -> None:
+        if not self._is_over and not self.client.is_connected and not self.broker.is_connected:
+            self._is_over = True
+            if self.forwarding is not None:
+                self.forwarding.let_go()
+                self.forwarding = None
+            self.client.let_go_of_owner()
+            self.broker.let_go_of_owner()
+            self._finished(self)
+
+    def finish(self, end: SessionEnd) -> None:
+        """Close both connections, after what is written; the first reason counts."""
+        if self.state is _ENDING:
+            return
+        self.state, self._turned_away = _ENDING, None
+        last_word = (
+            self._last_word if self.forwarding is None else self._last_word or self.forwarding.graceful_close.end
+        )
+        if last_word is not None and (end.cause.is_of_peer or end.cause is CloseReason.HANDSHAKE_TIMEOUT):
+            end = last_word
+        self._engine.dialler.give_up(self)
+        self._greeting = bytearray()
+        if self.forwarding is not None:
+            self.forwarding.stop()
+        if self._memory is not None:
+            self._memory.end()
+        self._admittance.disconnect()
+        self._engine.sessions.discard(self)
+        for transport in (self.client, self.broker):
+            transport.end_all_causes()
+            transport.close(0 if end.cause.is_at_once else self._engine.config.linger)
+        self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)

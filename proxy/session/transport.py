@@ -1,0 +1,845 @@
+"""One TCP connection of a session, to its client or to its broker: reading, writing, pausing, half-close.
+
+Reading goes into memory that all connections share (`ReadBuffer`), is paused while there are reasons (`Throttled`), and
+reaches the connection's `Receiver`. Writing goes to the kernel at once as long as it takes it (`SocketWriter`); small
+frames of one turn of the loop leave in one system call (`WriteCoalescer`).
+"""
+
+import asyncio
+import ctypes
+import socket
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from os import write, writev
+from typing import Final, Protocol, cast
+
+from mypy_extensions import i64, mypyc_attr
+
+from protocol.errors import ProtocolError
+from proxy.observe.counters import Counters
+from proxy.runtime import Heap
+from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
+
+LEAST_READ: Final = 256 * 1024
+STEPS: Final = 2
+"""How often it doubles."""
+MOST_READ: Final = LEAST_READ << STEPS
+_WRITABLE: Final = 0x200  # PyBUF_WRITE
+
+
+class ReadBuffer:
+    """Where all connections of a process are read into: one piece of memory, walked over in place and used again.
+
+    The loop's own way takes new memory for each read and copies into it what it has read into memory of its own. Here
+    the kernel's copy is the only one, as long as what was read goes on at once.
+
+    How much is read at a time grows with what there is, and begins anew where something is held (`PeerTransport`):
+    large reads cost less, above all in a virtual machine, where to wake those at both ends is dear; small ones bring
+    less that has no room.
+
+    Source: the C interface of Python: what PyBytes_FromStringAndSize gives without a string is filled by whoever made
+    it.
+
+    It is `bytes`, because only of these do compiled modules read without a call; so nobody may keep `data` itself, but
+    slices, which are copies: it is longer than the longest that is read.
+
+    Attributes:
+        data: What was read, at its beginning.
+        views: The same memory, to be written to: LEAST_READ bytes of it, then twice as many each, up to MOST_READ.
+    """
+
+    __slots__ = ("data", "views")
+
+    def __init__(self) -> None:
+        self.data: bytes = _new(None, MOST_READ + 1)
+        whole: memoryview = _view_of(_address_of(self.data), MOST_READ, _WRITABLE)
+        self.views = tuple(whole[: LEAST_READ << step] for step in range(STEPS + 1))
+
+
+_new = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
+_new.restype = ctypes.py_object
+_address_of = ctypes.pythonapi.PyBytes_AsString
+_address_of.argtypes = (ctypes.py_object,)
+_address_of.restype = ctypes.c_void_p
+_view_of = ctypes.pythonapi.PyMemoryView_FromMemory
+_view_of.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_view_of.restype = ctypes.py_object
+
+
+class Cause(StrEnum):
+    """Why a leg is not read; each is a label of `sluice_pauses_total`."""
+
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python
+
+    CONNECTING = "connecting"
+    """The broker's side is not there yet."""
+    ADMISSION = "admission"
+    """Whether something may come in is asked where it is counted for all workers."""
+    HOLD_CONNECTION = "hold_connection"
+    """This connection holds as many bytes as one may."""
+    HOLD_PROCESS = "hold_process"
+    """Something is held here of a tenant that holds too much of what all connections together may
+    (maxMessagePublishBufferSizeInMB)."""
+    PUBLISH_RATE = "publish_rate"
+    """A producer is over its limit, and `publish.mode` is `pause`."""
+    PENDING_PUBLISHES = "pending_publishes"
+    """The broker has not answered as many publishes as it may have (maxPendingPublishRequestsPerConnection)."""
+    REFUSALS = "refusals"
+    """Errors to its client wait for receipts that the broker has not sent."""
+    WRITE_BUFFER = "write_buffer"
+    """The other leg does not take what was read."""
+    TURN = "turn"
+    """It sent many small frames, or many bytes in a row, or is one of many that may be read on: others go first."""
+    REPLIES = "replies"
+    """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
+
+
+_NONE: frozenset[Cause] = frozenset()
+
+
+class Pausable(Protocol):
+    """The part of a transport that throttling needs."""
+
+    def pause_reading(self) -> None:
+        """Stop delivering bytes."""
+
+    def resume_reading(self) -> None:
+        """Deliver bytes again."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Throttled:
+    """What may not be read while there are reasons: reading stops at the first, and goes on without the last.
+
+    A flag would not do: two reasons overlap, and the first to end would open the tap. A base and no part: each idle
+    connection has two of them, and what a part calls back would be four objects more.
+
+    Attributes:
+        causes: The reasons there are.
+
+    Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
+    """
+
+    def __init__(self) -> None:
+        self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
+
+    def is_throttled(self) -> bool:
+        """Whether there is a reason not to read."""
+        return bool(self.causes)
+
+    def raise_cause(self, cause: Cause, transport: Pausable) -> None:
+        """There is a reason, and something to pause; telling it twice changes nothing."""
+        if cause in self.causes:
+            return
+        self.causes |= {cause}
+        if len(self.causes) == 1:
+            transport.pause_reading()
+        self.cause_changed(cause, True)
+
+    def end_cause(self, cause: Cause) -> None:
+        """A reason is gone."""
+        if cause not in self.causes:
+            return
+        self.causes -= {cause}
+        self.cause_changed(cause, False)
+        if not self.causes:
+            self.causes_ended(cause)
+
+    def end_all_causes(self) -> None:
+        """The connection ends: every reason is gone, and nothing is to be read."""
+        for cause in self.causes:
+            self.causes -= {cause}
+            self.cause_changed(cause, False)
+
+    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason came or went."""
+        raise NotImplementedError
+
+    def yield_turn(self) -> None:
+        """Read on when the loop has looked after everybody else."""
+        raise NotImplementedError
+
+    def causes_ended(self, last: Cause) -> None:
+        """Nothing is against reading any more; `last` went last. There may be work to do before it is resumed."""
+        raise NotImplementedError
+
+
+_LEFT = frozenset({7, 8})
+"""TCP_CLOSE and TCP_CLOSE_WAIT, as Linux numbers a connection's states."""
+
+
+def address_of(peername: object) -> str:
+    """`host:port` of a socket's peer, or empty."""
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        host, port = peername[0], peername[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ""
+
+
+def descriptor_of(transport: asyncio.BaseTransport) -> int:
+    """Where bytes can be written as they are to go; -1 where they cannot, as with a transport that is no socket."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or transport.get_extra_info("sslcontext") is not None:
+        return -1
+    descriptor: int = connection.fileno()
+    return descriptor
+
+
+def has_left(transport: asyncio.BaseTransport) -> bool:
+    """Whether the peer has closed or reset the connection. Known on Linux only; elsewhere always False."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    if connection.family not in {socket.AF_INET, socket.AF_INET6}:
+        return False
+    state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return state in _LEFT
+
+
+class WriteCoalescer:
+    """What waits for the end of the loop's turn: one call for all who have gathered what they send.
+
+    One of a process: to ask the loop for a call costs more than the call, and many gather in one turn.
+    """
+
+    def __init__(self) -> None:
+        self._gatherers: deque[SocketWriter] = deque()
+        self._is_asked = False
+
+    def await_by(self, gatherer: "SocketWriter") -> None:
+        """This one is flushed when the turn ends, in the order in which they came."""
+        self._gatherers.append(gatherer)
+        if not self._is_asked:
+            self._call_soon()
+
+    def _flush(self) -> None:
+        """Who gathers meanwhile is flushed in the next turn."""
+        self._is_asked = False
+        try:
+            for _ in range(len(self._gatherers)):
+                self._gatherers.popleft().flush()
+        finally:
+            if self._gatherers and not self._is_asked:  # whatever is wrong with one, the others send
+                self._call_soon()
+
+    def _call_soon(self) -> None:
+        self._is_asked = True
+        asyncio.get_running_loop().call_soon(self._flush)
+
+
+LOOK_S: Final = 2.0
+_AT_ONCE: Final = 500
+"""Clients that are looked at in one turn of the loop."""
+
+
+class UnsentWatch:
+    """Clients that do not take what is sent to them: each look finds who took nothing since the one before.
+
+    One of a process. A look comes two seconds after something was sent, and again as long as anybody has something
+    left: nothing wakes a process in which nothing is sent.
+    """
+
+    def __init__(self) -> None:
+        self._sent_lately: deque[SocketWriter] = deque()
+        self._waiting: dict[SocketWriter, tuple[int, float]] = {}
+        """Who has something left: what it had taken when it last took something, and when that was seen."""
+        self._is_armed = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that were sent and that are not taken yet, of all who had some left at the last look."""
+        return sum(sending.unsent() for sending in self._waiting)
+
+    def watch(self, sending: "SocketWriter") -> None:
+        """It sends something, for the first time since it was at rest."""
+        self._sent_lately.append(sending)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        lately, self._sent_lately = self._sent_lately, deque()
+        self._look_at(deque([*self._waiting, *lately]))
+
+    def _look_at(self, those: "deque[SocketWriter]") -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for _ in range(min(len(those), _AT_ONCE)):
+            self._look_at_one(those.popleft(), now)
+        if those:
+            loop.call_soon(self._look_at, those)
+            return
+        self._is_armed = False
+        if self._waiting or self._sent_lately:
+            self._arm()
+
+    def _look_at_one(self, sending: "SocketWriter", now: float) -> None:
+        unsent, taken = sending.unsent(), sending.taken()
+        before = self._waiting.get(sending)
+        if unsent == 0:
+            self._waiting.pop(sending, None)
+            sending.rest()
+        elif before is None or taken > before[0]:
+            self._waiting[sending] = taken, now
+        else:
+            sending.tell(unsent, now - before[1])
+            return
+        if before is not None:
+            sending.tell(0, 0.0)
+
+
+Bytes = bytes | bytearray | memoryview
+
+WRITE_BUFFER_HIGH: Final = 512 * 1024
+WRITE_BUFFER_LOW: Final = 128 * 1024
+"""Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
+MOST_PIECES: Final = 4096
+"""Pieces, of however few bytes, after which the other leg is not read until all of them are taken: each takes up to 200
+bytes of the transport's beside its own, and a peer may send byte by byte."""
+GATHER_MOST: Final = 256 * 1024
+"""Bytes that wait for the end of the loop's turn, to be sent in one call."""
+_UNKNOWN: Final = -2
+_COPIED_AT_ONCE: Final = 64 * 1024
+"""Bytes of a copy. From `runtime.LARGE` on, each would be new memory of the system, which costs for every page."""
+_LONG_PART: Final = 4096
+"""Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)  # tests put others in its place; `shut` ends all cycles
+class SocketWriter:
+    """Sends bytes in order. While there is no connection, or none that takes more, it swallows them.
+
+    Args:
+        turn_end: Flushes it.
+        unsent: Looks whether what is sent is taken; None for one that may take as long as it likes.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_gathered",
+        "_gathered_size",
+        "_is_watched",
+        "_pieces",
+        "_sent",
+        "_transport",
+        "_turn_end",
+        "_unsent",
+    )
+
+    def __init__(self, turn_end: WriteCoalescer, unsent: UnsentWatch | None) -> None:
+        self._turn_end = turn_end
+        self._unsent = unsent
+        self._is_watched = unsent is None
+        self._sent: i64 = 0
+        self._pieces: i64 = 0
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = _UNKNOWN
+        self._gathered: list[Bytes] = []
+        self._gathered_size = 0
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """There is a connection."""
+        self._transport = transport
+        self._descriptor = _UNKNOWN
+
+    def shut(self) -> None:
+        """It takes no more."""
+        self._transport = None
+
+    def write_little(self, frame: bytes) -> None:
+        """Send, in this turn of the loop, for who says little: nothing is set up for more.
+
+        What goes to thousands who come at once goes to several in a row, so that those they are sent to, if they share
+        these cores, are woken once for several.
+        """
+        self._gather(frame)
+
+    def write(self, part: Bytes) -> None:
+        """Send bytes at once. A view may show other bytes after this."""
+        if self._descriptor == _UNKNOWN and self._transport is not None:
+            self._begin(self._transport)
+        if self._gathered:
+            self._gather(part)
+            self.flush()
+        elif self._transport is not None:
+            if isinstance(part, bytes):
+                self._count(len(part))
+                self._transport.write(part)
+            else:
+                self._send(self._transport, [part], len(part))
+
+    def write_soon(self, part: bytes) -> None:
+        """Send bytes together with what else is to be sent in this turn of the loop; they are kept until then.
+
+        Each write is a call of the system, which costs more than all else that is done for a frame.
+        """
+        if self._descriptor == _UNKNOWN and self._transport is not None:
+            self._begin(self._transport)
+        self._gather(part)
+        if self._gathered_size >= GATHER_MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send now what was to go soon."""
+        if not self._gathered:
+            return
+        parts, self._gathered = self._gathered, []
+        size, self._gathered_size = self._gathered_size, 0
+        if self._transport is not None:
+            self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
+
+    def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
+        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's.
+
+        It gets whole `bytes` as they are, and all else as copies. Of one `bytes` it (uvloop's) asks the kernel at once,
+        too, with less ado.
+        """
+        self._count(size)
+        only = parts[0] if len(parts) == 1 else None
+        if isinstance(only, bytes):
+            transport.write(only)
+            return
+        sent = 0
+        if self._descriptor >= 0 and transport.get_write_buffer_size() == 0 and not transport.is_closing():
+            try:
+                sent = writev(self._descriptor, parts) if len(parts) > 1 else write(self._descriptor, parts[0])
+            except OSError:  # it has no room; or the connection is broken, which the transport will find, too
+                sent = 0
+        for part in parts if sent < size else ():
+            if sent < len(part):
+                _copy(transport, part, sent)
+            sent = max(0, sent - len(part))
+
+    def resumed(self) -> None:
+        """So much was taken that more may wait."""
+        if self._pieces >= MOST_PIECES and self._transport is not None:
+            self._pieces = 0
+            _set_limits(self._transport)
+
+    def rest(self) -> None:
+        """All that was sent is taken: it is watched again when more is."""
+        self._is_watched = False
+
+    def unsent(self) -> int:
+        """Bytes that were sent and that the kernel has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def taken(self) -> int:
+        """Bytes that it has taken, in all."""
+        return self._sent - self.unsent()
+
+    def tell(self, unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        if self._transport is not None:
+            self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the leg
+
+    def _count(self, size: i64) -> None:
+        self._sent += size
+        self._pieces += 1
+        if self._pieces == MOST_PIECES:
+            self._look_at_pieces()
+        if not self._is_watched:
+            self._is_watched = True
+            if self._unsent is not None:
+                self._unsent.watch(self)
+
+    def _look_at_pieces(self) -> None:
+        """Many may wait, or all are taken and nobody has looked."""
+        if self.unsent() == 0:
+            self._pieces = 0
+        elif self._transport is not None:
+            self._transport.set_write_buffer_limits(high=0, low=0)
+
+    def _gather(self, part: Bytes) -> None:
+        if not self._gathered:
+            self._turn_end.await_by(self)
+        self._gathered.append(part)
+        self._gathered_size += len(part)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        """There is traffic: from now on it matters how much may wait, and where the kernel takes it from."""
+        self._descriptor = descriptor_of(transport)
+        _set_limits(transport)
+
+
+def _set_limits(transport: asyncio.Transport) -> None:
+    transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH, low=WRITE_BUFFER_LOW)
+
+
+def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
+    """Give the transport what is left of a part; whole `bytes` as they are."""
+    if isinstance(part, bytes) and not sent:
+        transport.write(part)
+        return
+    for at in range(sent, len(part), _COPIED_AT_ONCE):
+        transport.write(bytes(part[at : at + _COPIED_AT_ONCE]))
+
+
+class TransportContext:
+    """What all connections of a process have in common, as one loop serves them.
+
+    Args:
+        counters: What it counts into.
+
+    Attributes:
+        heap: Told when much comes free.
+        line: Where they wait for their turn to be read.
+        buffer: What they are read into.
+        reads: Shares the turns of the loop among the addresses of clients.
+        turn_end: When what they gather is sent.
+        unsent: Looks whether clients take what is sent to them.
+    """
+
+    __slots__ = ("buffer", "heap", "line", "reads", "turn_end", "unsent")
+
+    def __init__(self, counters: Counters) -> None:
+        self.heap = Heap()
+        self.line = ResumeQueue()
+        self.reads = ReadScheduler(counters)
+        self.buffer = ReadBuffer()
+        self.turn_end = WriteCoalescer()
+        self.unsent = UnsentWatch()
+
+
+FULL_READS: Final = 8  # in a row, of the longest kind or where not all passes: then others have their turn
+
+_TURN = frozenset({Cause.TURN})
+_OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
+"""Reasons that end for many connections in one turn of the loop, when tokens come."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # base classes and no `Protocol`s: of these, compiled code asks by name
+class Receiver:
+    """Takes what one transport reads.
+
+    Attributes:
+        passes: Whether what was fed last went on at once, as it came.
+    """
+
+    def __init__(self) -> None:
+        self.passes = False
+
+    def feed(self, data: bytes, size: int) -> None:
+        """Take what was read: the first `size` bytes of `data`, which may be other ones afterwards.
+
+        Raises:
+            ProtocolError: If the peer broke the protocol; nothing more can be fed.
+        """
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TransportOwner:
+    """Is told what happens on its transports; this one, which owns those of sessions that are over, does nothing."""
+
+    def arrived(self, transport: "PeerTransport", chunk: bytes) -> None:
+        """Bytes came, and there is no receiver."""
+
+    def broke_protocol(self, transport: "PeerTransport", error: ProtocolError) -> None:
+        """The receiver cannot take what came."""
+
+    def writable(self, transport: "PeerTransport", is_writable: bool) -> None:  # noqa: FBT001 - the new state
+        """The write buffer ran full or has room again."""
+
+    def opened(self, transport: "PeerTransport") -> None:
+        """The connection is there."""
+        transport.disown()
+
+    def half_closed(self, transport: "PeerTransport") -> None:
+        """The peer will send no more."""
+
+    def not_taken(self, transport: "PeerTransport", unsent: int, seconds: float) -> None:
+        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+
+    def lost(self, transport: "PeerTransport", error: Exception | None) -> None:
+        """The connection is gone."""
+
+    def throttle_changed(self, transport: "PeerTransport", cause: Cause, is_raised: bool) -> None:  # noqa: FBT001
+        """A reason not to read came or went."""
+
+    def read_on(self, transport: "PeerTransport") -> None:
+        """No reason is left."""
+
+
+_NOBODY = TransportOwner()
+
+
+class PeerTransport(Throttled):
+    """Gives what is read to its receiver, or else to its owner, and counts the reasons not to read.
+
+    It is an `asyncio.BufferedProtocol` without the name, which compiled classes cannot inherit from; uvloop looks for
+    `get_buffer`, not for the name.
+
+    Attributes:
+        owner: Told of everything.
+        group: All connections for clients of the same address; None before it is connected, and behind its end.
+        receiver: Takes what is read, in place of the owner, while there is one.
+        sender: What is to be sent goes there.
+
+    Args:
+        side: `client` or `broker`, for people.
+        owner: The session.
+        shared: What it has in common with all others.
+    """
+
+    __slots__ = (
+        "_abort_timer",
+        "_buffer",
+        "_full_reads",
+        "_is_at_end",
+        "_line",
+        "_step",
+        "_transport",
+        "bytes_read",
+        "group",
+        "owner",
+        "receiver",
+        "sender",
+        "side",
+    )
+
+    def __init__(self, side: str, owner: TransportOwner, shared: TransportContext) -> None:
+        super().__init__()
+        self.side = side
+        self.bytes_read = 0
+        self.receiver: Receiver | None = None
+        self.group: AddressGroup | None = None
+        self.sender = SocketWriter(shared.turn_end, shared.unsent if side == "client" else None)
+        self.owner = owner
+        self._line = shared.line
+        self._buffer = shared.buffer
+        self._step = 0
+        self._full_reads = 0
+        self._is_at_end = False
+        self._transport: asyncio.Transport | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.sender.open(self._transport)
+        self.owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Not called by the loop, as there is a buffer; but it asks for the name, and not to find it costs it more."""
+        raise NotImplementedError
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Called by the loop, which reads into it."""
+        return self._buffer.views[self._step]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop, which has read so much."""
+        group = self.group
+        is_measured = group is not None and group.is_crowded
+        began = group.begin(self) if group is not None and is_measured else 0
+        self.bytes_read += nbytes
+        self.take(self._buffer.data, nbytes)
+        receiver = self.receiver
+        if receiver is None:
+            self._full_reads = 0
+        elif nbytes < LEAST_READ << self._step:
+            self._full_reads = 0
+            if not receiver.passes:
+                self._step = 0
+        else:
+            self._was_full(receiver)
+        if group is not None and is_measured:
+            group.end(self, began)
+
+    def _was_full(self, receiver: Receiver) -> None:
+        """As much came as could be read at once."""
+        if receiver.passes and self._step < STEPS:
+            self._step += 1
+        else:
+            self._full_reads += 1
+            if self._full_reads == FULL_READS:
+                self._full_reads = 0
+                self.yield_turn()
+        if not receiver.passes:
+            self._step = 0
+
+    def take(self, data: bytes, size: int) -> None:
+        """Pass on what was read, now or before there was a receiver: the first `size` bytes of `data`."""
+        if self.receiver is None:
+            self.owner.arrived(self, data[:size])
+            return
+        try:
+            self.receiver.feed(data, size)
+        except ProtocolError as error:
+            self.owner.broke_protocol(self, error)
+
+    def pause_writing(self) -> None:
+        """Called by the loop."""
+        self.owner.writable(self, False)
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self.sender.resumed()
+        self.owner.writable(self, True)
+
+    def not_taken(self, unsent: int, seconds: float) -> None:
+        """Called when its sender is looked at; see `TransportOwner`."""
+        self.owner.not_taken(self, unsent, seconds)
+
+    def eof_received(self) -> bool:
+        """Called by the loop; the other direction stays open."""
+        self._is_at_end = True
+        self.owner.half_closed(self)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        group = self.group
+        began = group.clock() if group is not None else 0
+        self._leave_group()
+        self._transport = None
+        self.sender.shut()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+            self._abort_timer = None
+        self.owner.lost(self, exc)
+        if group is not None and group.is_crowded:
+            group.charge(group.clock() - began)
+
+    @property
+    def address(self) -> str:
+        """Of the peer, as `host:port`; empty if there is no connection. To ask costs two calls of the system."""
+        return address_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
+
+    @property
+    def protocol(self) -> asyncio.BaseProtocol:
+        """This leg, as the loop wants it."""
+        return cast("asyncio.BaseProtocol", self)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, be it an ending one."""
+        return self._transport is not None
+
+    def write_eof(self) -> None:
+        """Send what is written, then say that no more will come."""
+        self.sender.flush()
+        if self._transport is not None and not self._transport.is_closing():
+            self.sender.shut()
+            self._transport.write_eof()
+
+    def is_stopped(self) -> bool:
+        """Whether there is one that ends only when something has happened: not that it is the others' turn."""
+        return bool(self.causes) and self.causes != _TURN
+
+    def set_throttle(self, cause: Cause, *, on: bool) -> None:
+        """A reason not to read comes or goes."""
+        if on:
+            self.throttle(cause)
+        else:
+            self.unthrottle(cause)
+
+    def throttled_for(self, cause: Cause) -> Callable[[bool], None]:
+        """What a budget is to call when it becomes full (True), and when it has room (False)."""
+        return partial(self._set_throttle, cause)
+
+    def throttle(self, cause: Cause) -> None:
+        """Do not read, for this reason."""
+        if self._transport is not None and not self._transport.is_closing():
+            self.raise_cause(cause, self._transport)
+
+    def unthrottle(self, cause: Cause) -> None:
+        """This reason is gone."""
+        self.end_cause(cause)
+
+    def yield_turn(self) -> None:
+        """Read on when the loop has looked after everybody else."""
+        self.throttle(Cause.TURN)
+        self._line.join(self)
+
+    def turn_came(self) -> bool:
+        """Read on, if nothing else is against it by now. Whether it did."""
+        is_stopped = len(self.causes) > 1
+        self.unthrottle(Cause.TURN)
+        return not is_stopped
+
+    def has_left(self) -> bool:
+        """Whether the peer has closed or reset the connection; while it is not read, nobody else tells."""
+        return self._transport is not None and has_left(self._transport)
+
+    def resume_reading(self) -> None:
+        """Read again, if there is still no reason against it; who has nothing more to say says so again."""
+        if self._transport is None or self._transport.is_closing() or self.causes:
+            return
+        if self._is_at_end or self.group is None or not self.group.resume(self):
+            self.start_reading()
+
+    def join(self, group: AddressGroup | None) -> None:
+        """From now on it is read as one of the connections of its client's address."""
+        self.group = group
+        if group is not None:
+            group.join(self)
+
+    def descriptor(self) -> int:
+        """The socket's descriptor; -1 if there is none, or if its readability does not show there."""
+        return descriptor_of(self._transport) if self._transport is not None else -1
+
+    def may_be_read(self) -> bool:
+        """Whether it is connected, has more to say, and no reason is against reading it."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and not self.causes and not self._is_at_end
+
+    def start_reading(self) -> None:
+        """Have the loop read it."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def stop_reading(self) -> None:
+        """Have the loop leave it alone."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _leave_group(self) -> None:
+        group, self.group = self.group, None
+        if group is not None:
+            group.leave(self)
+
+    def close(self, patience: float) -> None:
+        """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
+        self.sender.flush()
+        self._line.leave(self)
+        self.receiver = None
+        transport = self._transport
+        if transport is not None and self._abort_timer is None:
+            transport.close()
+            self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
+
+    def disown(self) -> None:
+        """Drop a connection that came after its dial was cancelled; the loop may never say that it is gone."""
+        self._leave_group()
+        transport, self._transport = self._transport, None
+        self.sender.shut()
+        if transport is not None:
+            transport.abort()
+
+    def let_go_of_owner(self) -> None:
+        """All is over. Two that know each other are gone only when Python searches for such; now they do not."""
+        self.owner = _NOBODY
+
+    def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
+        self.set_throttle(cause, on=on)
+
+    def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
+        """A reason not to read came or went."""
+        self.owner.throttle_changed(self, cause, is_raised)
+
+    def causes_ended(self, last: Cause) -> None:
+        """Read on, unless many want to at once."""
+        if last not in _OF_MANY:
+            self._line.leave(self)
+        elif not self._line.goes_first(self):
+            self.throttle(Cause.TURN)
+            return
+        self.owner.read_on(self)

@@ -1,0 +1,56 @@
+"""What is held of one direction of a session."""
+
+import pytest
+
+from proxy.budgets import Budget, Claim, Pool, Share, SharedBudget
+from proxy.refusals import TooMuchUnfinishedError
+from proxy.session.data_path import HeldMemory
+
+
+def test_each_held_byte_counts_for_its_connection_and_for_its_tenant() -> None:
+    own = Budget(100, lambda _is_full: None)
+    told: list[tuple[str, bool, int]] = []
+    shared = SharedBudget(100, lambda *turn: told.append(turn), lambda: None)
+    holdings = HeldMemory(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))
+    assert not holdings.is_any
+    holdings.take("acme", 30)
+    holdings.take("umbrella", 40)
+    assert holdings.is_any
+    assert (own.used, shared.used) == (70, 70)
+    assert told == [("umbrella", True, 40)], "30 are free: less than it holds"
+    holdings.give("acme", 30)
+    holdings.give("umbrella", 40)
+    assert not holdings.is_any
+    assert (own.used, shared.used) == (0, 0)
+    assert told[1:] == [("umbrella", False, 0)]
+
+
+def test_what_was_sent_and_is_not_taken_is_its_tenants_until_it_is() -> None:
+    own = Budget(100, lambda _is_full: None)
+    shared = SharedBudget(300, lambda *_turn: None, lambda: None)
+    holdings = HeldMemory(own, Share(shared, lambda _is_over: None), Claim(Pool(10**9, 10**9), ""))
+    for tenant in ("acme", "umbrella", "acme", "acme"):
+        holdings.take(tenant, 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (30, 30)
+    holdings.stuck(True)
+    holdings.sent("umbrella", 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (10, 30), "nothing more is held, but it is there"
+    holdings.stuck(False)
+    assert (own.used, shared.used) == (10, 10)
+    holdings.sent("acme", 10)
+    assert (own.used, shared.used) == (0, 0)
+    holdings.stuck(False)
+    assert shared.used == 0, "it was given back once"
+
+
+def test_frames_that_have_begun_count_as_memory_of_the_client_which_ends_who_begins_too_many() -> None:
+    shared, pool = SharedBudget(300, lambda *_turn: None, lambda: None), Pool(1000, 200)
+    holdings = HeldMemory(Budget(100, lambda _is_full: None), Share(shared, lambda _is_over: None), Claim(pool, "a"))
+    holdings.keep_unfinished(150)
+    with pytest.raises(TooMuchUnfinishedError):
+        holdings.keep_unfinished(51)
+    assert (pool.used, shared.aside) == (150, 150), "what is refused is not counted"
+    holdings.keep_unfinished(-150)
+    assert (pool.used, shared.aside) == (0, 0)
