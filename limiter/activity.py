@@ -11,7 +11,7 @@ would fill an interval with any number of them."""
 
 
 class ActivityNotes(Protocol):
-    """Where a gate notes who did something."""
+    """What is told which streams did something."""
 
     def note(self, stream: "Stream") -> None:
         """`stream`, and with it its limiters, did something."""

@@ -282,8 +282,8 @@ class Registry:
 
     Args:
         policies: The values in force; call `change` or `apply` after changing them.
-        gate: Where the streams pass.
-        observer: Plays the limits that are only observed.
+        scheduler: Where the streams pass.
+        shadow: Plays the limits that are only observed.
         rules: How deliveries are counted and asked for.
         clock: Monotonic nanoseconds, for how long permits are withheld and who has no backlog; needed if the rules
             spare those.
@@ -304,8 +304,8 @@ class Registry:
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
         self,
         policies: Policies,
-        gate: Scheduler,
-        observer: ShadowLimiter,
+        scheduler: Scheduler,
+        shadow: ShadowLimiter,
         rules: DispatchRules = RULES,
         clock: Callable[[], int] | None = None,
         kept: Kept = _nobody_counts,
@@ -316,14 +316,14 @@ class Registry:
         self._is_settled = True
         self.wired: Callable[[Stream, int], None] = lambda _stream, _now: None
         self.tuned: Callable[[Limiter, int], None] = lambda _limiter, _now: None
-        self._gate = gate
-        self._observer = observer
+        self._scheduler = scheduler
+        self._shadow = shadow
         self._live = StreamIndex()
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
         self.relative = RelativeLimits(by_entry=rules.by_entry)
-        self._limiters = LimiterCache(self.relative, gate.journal.retuned, kept, most_debts)
+        self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None
         if rules.spares_caught_up:
@@ -336,13 +336,13 @@ class Registry:
         self._live.put(stream, topic, client)
         self.relative.opened(stream)
         stream.chain, observed = self._chains(stream, now)
-        self._gate.join(stream)
+        self._scheduler.join(stream)
         self._observe(stream, observed, now)
 
     def meter(self, stream: Stream, grant: Callable[[int], None]) -> None:
         """A stream that has been opened is a consumer, whose permits are passed on with `grant`."""
         stream.permits = Permits(
-            stream.usage, grant, partial(self._gate.journal.note, stream), self._rules, self._clock
+            stream.usage, grant, partial(self._scheduler.journal.note, stream), self._rules, self._clock
         )
         stream.permits.rewire(meters_of(stream.chain))
         if self._backlogs is not None:
@@ -370,7 +370,7 @@ class Registry:
         self._live.remove(stream)
         self._to_rewire.pop(stream, None)
         stream.is_open = False
-        dropped = self._gate.leave(stream, now)
+        dropped = self._scheduler.leave(stream, now)
         if stream.observed is not None:
             stream.observed.leave(now)  # it stays: its counts have not all been told yet
         if stream.permits is not None:
@@ -378,7 +378,7 @@ class Registry:
                 self._backlogs.leave(stream)
             stream.permits.close()
         self._rest(_all_of(stream), now)
-        self._gate.journal.ended(stream)
+        self._scheduler.journal.ended(stream)
         return dropped
 
     @property
@@ -520,7 +520,7 @@ class Registry:
 
     def _forget(self, limiters: list[Limiter]) -> None:
         for limiter in limiters:
-            self._gate.journal.forgotten(limiter)
+            self._scheduler.journal.forgotten(limiter)
 
     def _serve(self, limiters: Iterable[Limiter], now: int) -> None:
         """These have another value: whoever waits for them may go, and more may be asked of the broker."""
@@ -534,7 +534,7 @@ class Registry:
     def _wake(self, limiters: Iterable[Limiter], now: int) -> None:
         for limiter in limiters:
             if limiter.waiters:
-                (self._observer.gate if limiter.is_observed else self._gate).serve(limiter, now)
+                (self._shadow.scheduler if limiter.is_observed else self._scheduler).serve(limiter, now)
 
     def _rewire_all(self, streams: Iterable[Stream], now: int) -> None:
         for stream in streams:
@@ -543,11 +543,11 @@ class Registry:
 
     def _follow(self, stream: Stream, now: int) -> None:
         """Policies changed for a stream: what it reports ends here, and that of limiters that nobody is left to."""
-        self._gate.journal.rewired(stream, now)
+        self._scheduler.journal.rewired(stream, now)
         left = self._wire(stream, now)
         for limiter in left:
             if not limiter.streams:
-                self._gate.journal.left(limiter, now)
+                self._scheduler.journal.left(limiter, now)
         self._rest(left, now)
 
     def _rewire(self, stream: Stream, now: int) -> None:
@@ -559,7 +559,7 @@ class Registry:
         chain, observed = self._chains(stream, now)
         self._observe(stream, observed, now)  # first: what goes because its limit is only observed now counts there
         if chain != stream.chain:
-            self._gate.rewire(stream, chain, now)
+            self._scheduler.rewire(stream, chain, now)
         if stream.permits is not None:
             stream.permits.rewire(meters_of(chain))
         self.wired(stream, now)
@@ -568,7 +568,7 @@ class Registry:
     def _observe(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
         """Once observed a stream stays so, be it within no limit: its counts have not all been told yet."""
         if stream.observed is None and chain:
-            stream.observed = self._observer.watch(stream)
+            stream.observed = self._shadow.watch(stream)
         if stream.observed is not None and stream.observed.chain != chain:
             stream.observed.rewire(chain, now)
 

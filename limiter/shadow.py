@@ -1,11 +1,11 @@
 """Limits in mode `observe`: what enforcing them would do, played beside the stream while everything passes.
 
-    passed by the gate ─▶ client or broker
-          └─ the same counts ─▶ a second gate, with the observed limits ─▶ nowhere
+    passed by the scheduler ─▶ client or broker
+          └─ the same counts ─▶ a second scheduler, with the observed limits ─▶ nowhere
 
-The second gate is the same code with entries that hold no bytes, so its numbers are those that enforcing would give for
-the same arrivals. It holds at most as much as the connection might: beyond that enforcing would stop reading, and the
-arrivals would be others. What is over that is counted as dropped.
+The second scheduler is the same code with entries that hold no bytes, so its numbers are those that enforcing would
+give for the same arrivals. It holds at most as much as the connection might: beyond that enforcing would stop
+reading, and the arrivals would be others. What is over that is counted as dropped.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ class ShadowStream:
 
     Args:
         of: The stream.
-        observer: Shared by all.
+        shadow: Shared by all.
     """
 
-    def __init__(self, of: Stream, observer: "ShadowLimiter") -> None:
-        self._gate = observer.gate
-        self._observer = observer
+    def __init__(self, of: Stream, shadow: "ShadowLimiter") -> None:
+        self._scheduler = shadow.scheduler
+        self._shadow = shadow
         self._of = of
         self._holder = of.connection or of, of.name.direction
         self._stream = Stream(of.name, (), self._release, of, by_entry=of.by_entry)
@@ -52,47 +52,47 @@ class ShadowStream:
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
         """Other limits are observed from now on."""
         self._of.is_noted = False  # first: what may pass at once is noted with them
-        self._gate.rewire(self._stream, chain, now)
+        self._scheduler.rewire(self._stream, chain, now)
 
     def leave(self, now: int) -> None:
         """The stream ends."""
         self._stream.is_open = False
-        for entry in self._gate.leave(self._stream, now):
+        for entry in self._scheduler.leave(self._stream, now):
             self._release(self._stream, entry)
 
     def admit(self, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth if nobody would have held any of it; else it must be offered entry by entry."""
-        return self._gate.admit(self._stream, messages, size, now)
+        return self._scheduler.admit(self._stream, messages, size, now)
 
     def withdraw(self, messages: int, size: int) -> None:
         """Undo an `admit` of the same instant."""
-        self._gate.withdraw(self._stream, messages, size)
+        self._scheduler.withdraw(self._stream, messages, size)
 
     def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
         """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
-        self._gate.count_admitted(self._stream, counts, largest)
+        self._scheduler.count_admitted(self._stream, counts, largest)
 
     def offer(self, messages: int, size: int, now: int) -> None:
         """One entry passed the limits that are enforced: what would these do with it?"""
-        stream, gate = self._stream, self._gate
-        gate.count_offered(stream, 1, messages, size)
-        if gate.pass_entry(stream, messages, size, now):
+        stream, scheduler = self._stream, self._scheduler
+        scheduler.count_offered(stream, 1, messages, size)
+        if scheduler.pass_entry(stream, messages, size, now):
             return
-        memory = size + self._observer.overhead
-        if self._observer.take(self._holder, memory):
-            gate.hold(stream, Entry(b"", messages, size, memory, now, charged=stream.charged(1, messages)), now)
+        memory = size + self._shadow.overhead
+        if self._shadow.take(self._holder, memory):
+            scheduler.hold(stream, Entry(b"", messages, size, memory, now, charged=stream.charged(1, messages)), now)
         else:
-            gate.count_dropped(stream, messages, size)
+            scheduler.count_dropped(stream, messages, size)
 
     def _release(self, _stream: Stream, entry: Entry) -> None:
-        self._observer.give(self._holder, entry.memory)
+        self._shadow.give(self._holder, entry.memory)
 
 
 class ShadowLimiter:
-    """The second gate, and the room that there is.
+    """The second scheduler, and the room that there is.
 
     Args:
-        wake_at: As for `Scheduler`, but whom to wake is this one's `gate`.
+        wake_at: As for `Scheduler`, but whom to wake is this one's `scheduler`.
         journal: Told of the streams that are observed.
         budget: Bytes of memory from which on one direction of a connection would not be read; and how many a held
             entry takes besides its metered bytes.
@@ -106,7 +106,7 @@ class ShadowLimiter:
         budget: tuple[int, int],
         room: int = MOST_ENTRIES,
     ) -> None:
-        self.gate = Scheduler(wake_at, _Beside(journal))
+        self.scheduler = Scheduler(wake_at, _Beside(journal))
         self.room = room
         self._most, self.overhead = budget
         self._held: dict[object, int] = {}

@@ -65,7 +65,7 @@ class NearEngine(Engine):
         kept: Told what limiters take, and for which address; the supervisor of workers sets another one.
     """
 
-    gate: Scheduler
+    rate_limiter: Scheduler
     registry: Registry
 
     def __init__(
@@ -78,12 +78,18 @@ class NearEngine(Engine):
     ) -> None:
         super().__init__(config, counters, clock)
         self.journal = ActivitySet(activity)
-        self.gate = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
+        self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         self._shadow = ShadowLimiter(LimiterTimers(clock, counters, self._serve_shadow).wake_at, self.journal, budget)
         self.kept: Kept = self.memory.add
         self.registry = Registry(
-            policies, self.gate, self._shadow, self.dispatch_rules, clock, self._kept, config.client_memory.total // 2
+            policies,
+            self.rate_limiter,
+            self._shadow,
+            self.dispatch_rules,
+            clock,
+            self._kept,
+            config.client_memory.total // 2,
         )
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False
@@ -93,10 +99,10 @@ class NearEngine(Engine):
         return LocalAdmission(self.admission, connection, self.rejects)
 
     def _serve(self, limiter: Limiter, now: int) -> None:
-        self.gate.serve(limiter, now)
+        self.rate_limiter.serve(limiter, now)
 
     def _serve_shadow(self, limiter: Limiter, now: int) -> None:
-        self._shadow.gate.serve(limiter, now)
+        self._shadow.scheduler.serve(limiter, now)
 
     def _kept(self, address: str, more: int) -> None:
         self.kept(address, more)

@@ -1,1 +1,1 @@
-"""One client and its broker connection: legs, relays, streams, and what their commands ask for."""
+"""One client and its broker: two transports, two data paths, streams, and what their commands ask for."""

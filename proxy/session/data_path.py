@@ -323,7 +323,7 @@ class DataPath(Receiver):
         source: Where it is read, and paused.
         writer: Where it goes.
         memory: Counts what is held.
-        gate: Decides what passes.
+        rate_limiter: Decides what passes.
         handle: Takes each command.
         counters: Told of entries of no stream.
         clock: Monotonic nanoseconds.
@@ -340,7 +340,7 @@ class DataPath(Receiver):
         source: Throttled,
         writer: FrameWriter,
         memory: HeldMemory,
-        gate: RateLimiter,
+        rate_limiter: RateLimiter,
         handle: CommandHandler,
         counters: Counters,
         clock: Callable[[], int],
@@ -359,7 +359,7 @@ class DataPath(Receiver):
         self.backlog = b""
         self.is_over = False
         self._source = source
-        self._gate = gate
+        self._rate_limiter = rate_limiter
         self._handle = handle
         self._counters = counters
         self._clock = clock
@@ -461,16 +461,16 @@ class DataPath(Receiver):
             if (
                 stream is None
                 or not stream.is_accepted
-                or not self._gate.admit(stream, _charged(stream, tally), tally.size, now)
+                or not self._rate_limiter.admit(stream, _charged(stream, tally), tally.size, now)
             ):
                 for position, one in enumerate(admitted):
-                    self._gate.withdraw(one, _charged(one, tallies[position]), tallies[position].size)
+                    self._rate_limiter.withdraw(one, _charged(one, tallies[position]), tallies[position].size)
                 return False
             admitted.append(stream)
         delivered: list[tuple[Permits, Tally]] = []
         for position, stream in enumerate(admitted):
             tally = tallies[position]
-            self._gate.count_admitted(
+            self._rate_limiter.count_admitted(
                 stream,
                 (tally.entries, tally.messages, tally.size),
                 (tally.largest_messages, tally.largest_size),
@@ -528,9 +528,9 @@ class DataPath(Receiver):
             self._counters.entries_ignored += 1
             self._is_skipping = not piece.whole
             return
-        self._gate.count_offered(stream, 1, piece.messages, piece.size)
+        self._rate_limiter.count_offered(stream, 1, piece.messages, piece.size)
         may_pass = piece.whole or not self.memory.is_any
-        if may_pass and self._gate.pass_entry(stream, piece.messages, piece.size, now):
+        if may_pass and self._rate_limiter.pass_entry(stream, piece.messages, piece.size, now):
             self._pass(stream, data, piece)
         elif stream.is_rejected and self._refuses(stream, data, piece, now):
             self._is_skipping = not piece.whole
@@ -581,7 +581,7 @@ class DataPath(Receiver):
         if limiter is None:
             rejections.accepted(stream, command)
             return False
-        self._gate.count_rejected(stream, limiter, piece.messages, piece.size)
+        self._rate_limiter.count_rejected(stream, limiter, piece.messages, piece.size)
         rejections.refused(stream, refusal_of(limiter), command)
         return True
 
@@ -595,7 +595,7 @@ class DataPath(Receiver):
             try:
                 self._partial = PartialEntry(stream, entry, self.memory)
             except ProtocolError:
-                self._gate.count_dropped(stream, entry.messages, entry.size)
+                self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
                 raise
 
     # ---- what is held
@@ -638,15 +638,15 @@ class DataPath(Receiver):
             stream, entry = self._partial.stream, self._partial.end()
             self._partial = None
             self._is_skipping = True
-            self._gate.count_dropped(stream, entry.messages, entry.size)
+            self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
 
     def _hold(self, stream: Stream, entry: Entry, now: int) -> None:
         if not stream.is_open:
-            self._gate.count_dropped(stream, entry.messages, entry.size)
+            self._rate_limiter.count_dropped(stream, entry.messages, entry.size)
             return
         entry.memory = ENTRY_OVERHEAD + len(entry.frame)
         self.memory.take(stream.name.tenant, entry.memory)
-        self._gate.hold(stream, entry, now)
+        self._rate_limiter.hold(stream, entry, now)
 
     # ---- deferred responses: another process keeps a producer's limits, and says later what becomes of its messages.
     # Until then these are held; what is heard comes in their order, so the client's answers keep theirs.

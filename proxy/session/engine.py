@@ -60,11 +60,11 @@ class Engine:
         clock: Monotonic nanoseconds.
 
     Attributes:
-        gate: What of their entries passes; a subclass sets it, and the next.
+        rate_limiter: What of their entries passes; a subclass sets it, and the next.
         registry: Told of their streams.
     """
 
-    gate: RateLimiter
+    rate_limiter: RateLimiter
     registry: Enrolment
 
     def __init__(self, config: Config, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -80,7 +80,7 @@ class Engine:
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
         self.broker = split_address(config.broker)
         self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
-        self.dialler = BrokerConnector(config, self.targets)
+        self.connector = BrokerConnector(config, self.targets)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""
         self.blocklist = Blocklist([block.rule() for block in config.blocks], counters, self.sessions)

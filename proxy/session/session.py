@@ -242,14 +242,14 @@ class Forwarding:
         def oversized(messages: int) -> None:
             engine.disbelief.met(messages, connection.client_address)
 
-        to_broker, to_client = FrameWriter(broker.sender), FrameWriter(client.sender, client)
+        to_broker, to_client = FrameWriter(broker.writer), FrameWriter(client.writer, client)
         self.to_client = DataPath(
             MESSAGE,
             session.max_frame,
             broker,
             to_client,
             _held_memory(engine, broker, memory),
-            engine.gate,
+            engine.rate_limiter,
             self._broker_said,
             counters,
             engine.clock,
@@ -264,7 +264,7 @@ class Forwarding:
             client,
             to_broker,
             held,
-            engine.gate,
+            engine.rate_limiter,
             self._client_said,
             counters,
             engine.clock,
@@ -411,7 +411,7 @@ class Session(TransportOwner):
             transport.join(self._engine.shared.reads.group(self.connection.client_network))
             self._engine.sessions.add(self)
             self._log.opened(self.connection)
-            self._engine.dialler.begin(self)
+            self._engine.connector.begin(self)
             self._admittance.connect(self.not_connected)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
@@ -470,7 +470,7 @@ class Session(TransportOwner):
         self._look_whether_it_is_over()
 
     def writable(self, transport: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """Back pressure: who does not take bytes stops the other side's reading."""
+        """Backpressure: while a peer takes no bytes, the other one is not read."""
         if self.forwarding is not None:
             self.forwarding.writable(is_writable, to_client=transport is self.client)
         (self.broker if transport is self.client else self.client).set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
@@ -517,7 +517,7 @@ class Session(TransportOwner):
 
     def greeted(self, max_frame: int) -> None:
         """The broker accepted the client; its frame size, if it says one (else 0), holds on both legs."""
-        self._engine.dialler.finish(self)
+        self._engine.connector.finish(self)
         if max_frame > 0:
             self.max_frame = max_frame
             if self.forwarding is not None:
@@ -568,9 +568,9 @@ class Session(TransportOwner):
             return
         self.state = _DIALLING
         self._log.role_found(self.connection, "data" if greeting.target else "lookup")
-        wanted = self._engine.dialler.wanted(greeting.target)
+        wanted = self._engine.connector.wanted(greeting.target)
         self.connection.broker = wanted.removeprefix("pulsar://")
-        self._engine.dialler.dial(self, wanted, self.broker.protocol)
+        self._engine.connector.dial(self, wanted, self.broker.protocol)
         self._wait_for_broker()
 
     def _wait_for_broker(self) -> None:
@@ -611,9 +611,9 @@ class Session(TransportOwner):
             self.broker.disown()
             self._look_whether_it_is_over()
             return
-        self._engine.dialler.connected(self)
+        self._engine.connector.connected(self)
         self.state = _RELAYING
-        self.broker.sender.write_little(self._connect)
+        self.broker.writer.write_little(self._connect)
         if self._greeting:
             self._hear_first(self.client, self._take_rest())
         self.client.unthrottle(Cause.CONNECTING)
@@ -623,9 +623,9 @@ class Session(TransportOwner):
         max_frame = WELCOMES.read(chunk) if transport is self.broker else None
         if max_frame is not None:
             self.greeted(max_frame)
-            self.client.sender.write_little(chunk)
+            self.client.writer.write_little(chunk)
         elif chunk in _SIGNS_OF_LIFE:
-            (self.client if transport is self.broker else self.broker).sender.write_little(chunk)
+            (self.client if transport is self.broker else self.broker).writer.write_little(chunk)
         else:
             self._forward()
             transport.take(chunk, len(chunk))
@@ -651,7 +651,7 @@ class Session(TransportOwner):
         """It may not stay, or there is no broker for it: end, and tell the client why."""
         refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
         if self.forwarding is None:
-            self.client.sender.write_soon(refusal)
+            self.client.writer.write_soon(refusal)
         else:
             self.forwarding.to_client.writer.insert(refusal)
         self.finish(end)
@@ -676,7 +676,7 @@ class Session(TransportOwner):
         )
         if last_word is not None and (end.cause.is_of_peer or end.cause is CloseReason.HANDSHAKE_TIMEOUT):
             end = last_word
-        self._engine.dialler.give_up(self)
+        self._engine.connector.give_up(self)
         self._greeting = bytearray()
         if self.forwarding is not None:
             self.forwarding.stop()

@@ -351,7 +351,7 @@ class Streams:
             stream: The consumer.
             ask_again: The client still counts on the permits of what is dropped.
         """
-        dropped = self._engine.gate.drop_held(stream, self._engine.clock())
+        dropped = self._engine.rate_limiter.drop_held(stream, self._engine.clock())
         # First the permits: afterwards more may be read, and a judge would take it for part of what is dropped.
         if stream.permits is not None:
             entries = [entry for entry in dropped if not entry.is_free]

@@ -313,14 +313,17 @@ _LONG_PART: Final = 4096
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)  # tests put others in its place; `shut` ends all cycles
 class SocketWriter:
-    """Sends bytes in order. While there is no connection, or none that takes more, it swallows them.
+    """What one transport sends, in order: to the kernel as long as it takes it, the rest is kept by the loop.
+
+    While there is no connection, or none that takes more, it swallows what it is given.
 
     Args:
-        turn_end: Flushes it.
+        coalescer: Flushes it.
         unsent: Looks whether what is sent is taken; None for one that may take as long as it likes.
     """
 
     __slots__ = (
+        "_coalescer",
         "_descriptor",
         "_gathered",
         "_gathered_size",
@@ -328,12 +331,11 @@ class SocketWriter:
         "_pieces",
         "_sent",
         "_transport",
-        "_turn_end",
         "_unsent",
     )
 
-    def __init__(self, turn_end: WriteCoalescer, unsent: UnsentWatch | None) -> None:
-        self._turn_end = turn_end
+    def __init__(self, coalescer: WriteCoalescer, unsent: UnsentWatch | None) -> None:
+        self._coalescer = coalescer
         self._unsent = unsent
         self._is_watched = unsent is None
         self._sent: i64 = 0
@@ -458,7 +460,7 @@ class SocketWriter:
 
     def _gather(self, part: Bytes) -> None:
         if not self._gathered:
-            self._turn_end.await_by(self)
+            self._coalescer.await_by(self)
         self._gathered.append(part)
         self._gathered_size += len(part)
 
@@ -492,18 +494,18 @@ class TransportContext:
         line: Where they wait for their turn to be read.
         buffer: What they are read into.
         reads: Shares the turns of the loop among the addresses of clients.
-        turn_end: When what they gather is sent.
+        coalescer: When what they gather is sent.
         unsent: Looks whether clients take what is sent to them.
     """
 
-    __slots__ = ("buffer", "heap", "line", "reads", "turn_end", "unsent")
+    __slots__ = ("buffer", "coalescer", "heap", "line", "reads", "unsent")
 
     def __init__(self, counters: Counters) -> None:
         self.heap = Heap()
         self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()
-        self.turn_end = WriteCoalescer()
+        self.coalescer = WriteCoalescer()
         self.unsent = UnsentWatch()
 
 
@@ -580,7 +582,7 @@ class PeerTransport(Throttled):
         owner: Told of everything.
         group: All connections for clients of the same address; None before it is connected, and behind its end.
         receiver: Takes what is read, in place of the owner, while there is one.
-        sender: What is to be sent goes there.
+        writer: What is to be sent goes there.
 
     Args:
         side: `client` or `broker`, for people.
@@ -600,8 +602,8 @@ class PeerTransport(Throttled):
         "group",
         "owner",
         "receiver",
-        "sender",
         "side",
+        "writer",
     )
 
     def __init__(self, side: str, owner: TransportOwner, shared: TransportContext) -> None:
@@ -610,7 +612,7 @@ class PeerTransport(Throttled):
         self.bytes_read = 0
         self.receiver: Receiver | None = None
         self.group: AddressGroup | None = None
-        self.sender = SocketWriter(shared.turn_end, shared.unsent if side == "client" else None)
+        self.writer = SocketWriter(shared.coalescer, shared.unsent if side == "client" else None)
         self.owner = owner
         self._line = shared.line
         self._buffer = shared.buffer
@@ -623,7 +625,7 @@ class PeerTransport(Throttled):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
-        self.sender.open(self._transport)
+        self.writer.open(self._transport)
         self.owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -681,7 +683,7 @@ class PeerTransport(Throttled):
 
     def resume_writing(self) -> None:
         """Called by the loop."""
-        self.sender.resumed()
+        self.writer.resumed()
         self.owner.writable(self, True)
 
     def not_taken(self, unsent: int, seconds: float) -> None:
@@ -700,7 +702,7 @@ class PeerTransport(Throttled):
         began = group.clock() if group is not None else 0
         self._leave_group()
         self._transport = None
-        self.sender.shut()
+        self.writer.shut()
         if self._abort_timer is not None:
             self._abort_timer.cancel()
             self._abort_timer = None
@@ -725,9 +727,9 @@ class PeerTransport(Throttled):
 
     def write_eof(self) -> None:
         """Send what is written, then say that no more will come."""
-        self.sender.flush()
+        self.writer.flush()
         if self._transport is not None and not self._transport.is_closing():
-            self.sender.shut()
+            self.writer.shut()
             self._transport.write_eof()
 
     def is_stopped(self) -> bool:
@@ -808,7 +810,7 @@ class PeerTransport(Throttled):
 
     def close(self, patience: float) -> None:
         """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
-        self.sender.flush()
+        self.writer.flush()
         self._line.leave(self)
         self.receiver = None
         transport = self._transport
@@ -820,7 +822,7 @@ class PeerTransport(Throttled):
         """Drop a connection that came after its dial was cancelled; the loop may never say that it is gone."""
         self._leave_group()
         transport, self._transport = self._transport, None
-        self.sender.shut()
+        self.writer.shut()
         if transport is not None:
             transport.abort()
 

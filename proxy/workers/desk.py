@@ -73,7 +73,7 @@ class Desk:
         silent: Callable[[], None],
         kept: Callable[[], list[Kept]] = list,
     ) -> None:
-        self.judge = Judge(engine.registry, engine.gate, self._soon, court)
+        self.judge = Judge(engine.registry, engine.rate_limiter, self._soon, court)
         self._doorkeeper = Doorkeeper(engine.admission, self._soon)
         self.channel: Channel[Up] = Channel(Up, self._heard, self._lost)
         self.ready = asyncio.Event()

@@ -82,7 +82,7 @@ class FarEngine(Engine):
     def __init__(self, config: Config, counters: Counters, deputy: Deputy, far: FarAdmission) -> None:
         super().__init__(config, counters)
         self.registry = FarRegistry(deputy)
-        self.gate = deputy
+        self.rate_limiter = deputy
         self._far = far
 
     def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:

@@ -37,7 +37,7 @@ class Supervisor:
     def __init__(self, engine: NearEngine, access: AccessLog) -> None:
         self._engine = engine
         self._access = access
-        self._court = Court(engine.gate, self._recall)
+        self._court = Court(engine.rate_limiter, self._recall)
         self._posts = [Post(index, engine, self._new_desk) for index in range(engine.config.workers)]
         self._memory = LimiterMemory(engine.config.workers, engine.registry.owes_now, self._tell)
         self._reserved: socket.socket | None = None

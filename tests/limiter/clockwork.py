@@ -37,7 +37,7 @@ class Clockwork(Truths):
     def __init__(self) -> None:
         super().__init__()
         observer = self.world.observer
-        observer.gate = Telling(self.played, self.world.rehearsals.wake_at, observer.gate.journal)
+        observer.scheduler = Telling(self.played, self.world.rehearsals.wake_at, observer.scheduler.journal)
         self.numbers = count()
         self.active: set[Stream | Limiter] = set()
         self.told_early: list[Stream | Limiter] = []
@@ -197,7 +197,7 @@ class Clockwork(Truths):
 
     def ring(self, at: int, limiter: Limiter, gate: Scheduler) -> None:
         self.move_to(max(at, self.now))
-        assert limiter.is_observed == (gate is self.world.observer.gate) or not limiter.waiters
+        assert limiter.is_observed == (gate is self.world.observer.scheduler) or not limiter.waiters
         gate.serve(limiter, self.now)
 
     def move_to(self, at: int) -> None:

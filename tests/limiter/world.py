@@ -148,7 +148,7 @@ class World:
 
     def next_before(self, end: int) -> tuple[int, Limiter, Scheduler] | None:
         """The next alarm of either gate."""
-        both = ((self.alarms, self.gate), (self.rehearsals, self.observer.gate))
+        both = ((self.alarms, self.gate), (self.rehearsals, self.observer.scheduler))
         alarms, gate = min(both, key=lambda each: each[0].soonest())
         found = alarms.next_before(end)
         return None if found is None else (*found, gate)

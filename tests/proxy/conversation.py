@@ -289,7 +289,7 @@ class World:
     def _check_that_nothing_is_left(self) -> None:
         assert len(self.finished) == len(self.sessions), "each session ends once"
         assert self.engine.held.memory == 0, "held bytes are given back"
-        assert self.engine.dialler.under_way == 0, "handshakes and dials are over"
+        assert self.engine.connector.under_way == 0, "handshakes and dials are over"
         assert not self.engine.registry.live(), "streams end with their sessions"
         assert self.engine.lookups.used == 0, "lookups are given back"
         assert self.engine.memory.used == 0, "what was kept is given back"

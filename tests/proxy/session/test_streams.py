@@ -43,7 +43,7 @@ class Opened:
     """The streams of one connection, with both of its relays writing into lists."""
 
     def __init__(self, world: World, address: str = "") -> None:
-        gate = world.engine.gate
+        gate = world.engine.rate_limiter
         self.written = Written()
         self.asked = Written()
         self.told: list[bytes] = []

@@ -32,7 +32,7 @@ class Office:
         self.desk = Desk(
             self.engine,
             cast("AccessLog", None),  # no connection ends
-            Court(self.engine.gate, lambda limiter: self.told.append("recall")),
+            Court(self.engine.rate_limiter, lambda limiter: self.told.append("recall")),
             lambda: self.told.append("lost"),
             lambda: self.told.append("silent"),
         )

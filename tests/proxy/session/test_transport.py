@@ -50,16 +50,16 @@ def test_an_end_is_told_again_to_who_reads_on(wired: Wired) -> None:
 
 def test_the_end_of_one_direction_leaves_the_other_open(wired: Wired) -> None:
     wired.loop.run(wired.transport.receive_eof)
-    wired.leg.sender.write(b"still")
+    wired.leg.writer.write(b"still")
     assert wired.transport.written == b"still"
     assert not wired.transport.is_closing()
 
 
 def test_a_full_write_buffer_is_told_and_so_is_its_end(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.sender.write(bytes(WRITE_BUFFER_HIGH))
+    wired.leg.writer.write(bytes(WRITE_BUFFER_HIGH))
     assert wired.owner.told == [("opened",)]
-    wired.leg.sender.write(b"x")
+    wired.leg.writer.write(b"x")
     assert wired.owner.told[-1] == ("writable", False)
     wired.loop.run(wired.transport.take, WRITE_BUFFER_HIGH - WRITE_BUFFER_LOW)
     assert wired.owner.told[-1] == ("writable", False)
@@ -96,7 +96,7 @@ def test_reasons_pause_the_transport_and_their_end_resumes_it(wired: Wired) -> N
 
 def test_closing_sends_what_is_written_first(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.sender.write(b"last words")
+    wired.leg.writer.write(b"last words")
     wired.loop.run(wired.leg.close, 5)
     assert wired.leg.is_connected
     wired.loop.run(wired.transport.take_all)
@@ -109,7 +109,7 @@ def test_closing_sends_what_is_written_first(wired: Wired) -> None:
 
 def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
     wired.transport.peer_reads = False
-    wired.leg.sender.write(b"last words")
+    wired.leg.writer.write(b"last words")
     wired.loop.run(wired.leg.close, 5)
     wired.loop.run(wired.leg.close, 500)
     wired.loop.advance(5)
@@ -119,11 +119,11 @@ def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
 
 def test_behind_the_end_nothing_is_written_and_nothing_throttled(wired: Wired) -> None:
     wired.leg.write_eof()
-    wired.leg.sender.write(b"too late")
+    wired.leg.writer.write(b"too late")
     wired.loop.run(wired.leg.close, 1)
     for act in (wired.leg.write_eof, wired.leg.resume_reading):
         wired.loop.run(act)
-    wired.leg.sender.write(b"much too late")
+    wired.leg.writer.write(b"much too late")
     wired.leg.throttle(Cause.WRITE_BUFFER)
     assert wired.transport.written == b""
     assert not wired.leg.is_throttled()

@@ -42,7 +42,7 @@ def slow() -> Iterator[Wired]:
 
 def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tuple[Wired, socket.socket]) -> None:
     wired, far = heard
-    wired.leg.sender.write(memoryview(b"abc"))
+    wired.leg.writer.write(memoryview(b"abc"))
     assert far.recv(10) == b"abc"
     assert wired.transport.written == b""
 
@@ -50,13 +50,13 @@ def test_what_the_kernel_takes_at_once_does_not_wait_for_the_transport(heard: tu
 def test_what_the_kernel_does_not_take_goes_through_the_transport_and_so_does_all_behind_it(slow: Wired) -> None:
     def behind() -> None:
         slow.transport.take(50_000)
-        slow.leg.sender.write(b"far behind, though there is room now")
+        slow.leg.writer.write(b"far behind, though there is room now")
 
     data = bytearray(range(256)) * 400
-    slow.leg.sender.write(memoryview(data))
+    slow.leg.writer.write(memoryview(data))
     data[:] = bytes(len(data))
     assert 0 < slow.transport.get_write_buffer_size() < len(data)
-    slow.leg.sender.write(memoryview(b"behind"))
+    slow.leg.writer.write(memoryview(b"behind"))
     slow.loop.run(behind)
     slow.loop.run(slow.transport.take_all)
     assert slow.transport.written == bytes(range(256)) * 400 + b"behind" + b"far behind, though there is room now"
@@ -72,7 +72,7 @@ def test_no_copy_of_what_is_left_is_so_long_that_the_system_gives_memory_for_it_
         write(part)
 
     monkeypatch.setattr(slow.transport, "write", noted)
-    slow.leg.sender.write(memoryview(data))
+    slow.leg.writer.write(memoryview(data))
     assert max(len(part) for part in given) < LARGE < sum(len(part) for part in given)
     slow.loop.run(slow.transport.take_all)
     assert slow.transport.written == data
@@ -84,7 +84,7 @@ def test_what_was_gathered_goes_in_one_call_too(heard: tuple[Wired, socket.socke
 
     def turn() -> None:
         for part in parts:
-            wired.leg.sender.write_soon(part)
+            wired.leg.writer.write_soon(part)
 
     wired.loop.run(turn)
     assert far.recv(200_000) == b"".join(parts)
@@ -95,7 +95,7 @@ def test_what_was_gathered_and_found_no_room_goes_behind(slow: Wired) -> None:
 
     def turn() -> None:
         for part in parts:
-            slow.leg.sender.write_soon(part)
+            slow.leg.writer.write_soon(part)
 
     slow.loop.run(turn)
     assert 0 < slow.transport.get_write_buffer_size() < 120_000
@@ -108,7 +108,7 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
     heard: tuple[Wired, socket.socket], end: str
 ) -> None:
     wired, far = heard
-    wired.leg.sender.write(memoryview(b"in time"))
+    wired.leg.writer.write(memoryview(b"in time"))
     assert far.recv(10) == b"in time"
 
     def ending() -> None:
@@ -118,9 +118,9 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
             wired.leg.close(1)
         else:
             wired.transport.break_off(None)
-        wired.leg.sender.write(memoryview(b"too late"))
+        wired.leg.writer.write(memoryview(b"too late"))
         for part in (bytes(5000), bytes(5000)):  # long ones go in a call of their own
-            wired.leg.sender.write_soon(part)
+            wired.leg.writer.write_soon(part)
 
     wired.loop.run(ending)
     with pytest.raises(BlockingIOError):
@@ -130,7 +130,7 @@ def test_nothing_goes_to_a_descriptor_that_may_be_somebody_elses_by_now(
 def test_a_broken_connection_is_the_transports_to_find() -> None:
     wired = Wired(KernelTransport)
     cast("KernelTransport", wired.transport).vanish()
-    wired.loop.run(wired.leg.sender.write, b"lost")
+    wired.loop.run(wired.leg.writer.write, b"lost")
     (_, (told, error)) = wired.owner.told
     assert told == "lost"
     assert isinstance(error, BrokenPipeError)
@@ -140,21 +140,21 @@ def test_a_broken_connection_is_the_transports_to_find() -> None:
 def test_what_is_written_soon_goes_in_one_call_in_order_when_the_turn_ends(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
         for part in (b"a", b"b", b"c"):
-            wired.leg.sender.write_soon(part)
+            wired.leg.writer.write_soon(part)
         assert calls == []
 
     wired.loop.run(turn)
     assert calls == [b"abc"]
-    wired.loop.run(wired.leg.sender.write_soon, b"d")
+    wired.loop.run(wired.leg.writer.write_soon, b"d")
     assert calls == [b"abc", b"d"]
 
 
 def test_what_is_written_at_once_takes_with_it_what_was_to_go_soon(wired: Wired, calls: list[bytes]) -> None:
     def turn() -> None:
-        wired.leg.sender.write_soon(b"a")
-        wired.leg.sender.write(b"b")
+        wired.leg.writer.write_soon(b"a")
+        wired.leg.writer.write(b"b")
         assert calls == [b"ab"]
-        wired.leg.sender.write(b"c")
+        wired.leg.writer.write(b"c")
 
     wired.loop.run(turn)
     assert calls == [b"ab", b"c"]
@@ -164,11 +164,11 @@ def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_th
     wired: Wired, calls: list[bytes]
 ) -> None:
     def turn() -> None:
-        wired.leg.sender.write_soon(bytes(GATHER_MOST - 1))
+        wired.leg.writer.write_soon(bytes(GATHER_MOST - 1))
         assert not calls
-        wired.leg.sender.write_soon(b"x")
+        wired.leg.writer.write_soon(b"x")
         assert sum(len(call) for call in calls) == GATHER_MOST
-        wired.leg.sender.write_soon(b"y")
+        wired.leg.writer.write_soon(b"y")
 
     wired.loop.run(turn)
     assert calls[1:] == [b"x", b"y"]
@@ -177,7 +177,7 @@ def test_much_does_not_wait_so_the_peer_that_does_not_take_it_is_known_within_th
 @pytest.mark.parametrize("end", ["write_eof", "close"])
 def test_what_was_to_go_soon_goes_before_the_end(wired: Wired, end: str) -> None:
     def turn() -> None:
-        wired.leg.sender.write_soon(b"last")
+        wired.leg.writer.write_soon(b"last")
         wired.leg.write_eof() if end == "write_eof" else wired.leg.close(1)
         assert wired.transport.written == b"last"
 
@@ -188,13 +188,13 @@ def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_o
     wired: Wired, calls: list[bytes]
 ) -> None:
     def turn() -> None:
-        wired.leg.sender.write_little(b"greeting")
+        wired.leg.writer.write_little(b"greeting")
         assert calls == []
 
     def with_more() -> None:
         turn()
         calls.clear()
-        wired.leg.sender.write(b" and more")
+        wired.leg.writer.write(b" and more")
         assert calls == [b"greeting and more"]
 
     wired.loop.run(turn)
@@ -205,7 +205,7 @@ def test_little_goes_when_the_turn_ends_and_what_is_written_behind_it_does_not_o
 
 def test_a_leg_that_is_gone_swallows_what_was_to_go_soon(wired: Wired) -> None:
     def turn() -> None:
-        wired.leg.sender.write_soon(b"late")
+        wired.leg.writer.write_soon(b"late")
         wired.transport.break_off(None)
 
     wired.loop.run(turn)
@@ -231,14 +231,14 @@ def written_in_turns(wired: Wired, turns: list[tuple[int, list[tuple[str, int]]]
             start = len(sent) % (len(STREAM) - size)
             part = STREAM[start : start + size]
             if kind == "soon":
-                wired.leg.sender.write_soon(part)
+                wired.leg.writer.write_soon(part)
             elif kind == "little":
-                wired.leg.sender.write_little(part)
+                wired.leg.writer.write_little(part)
             elif kind == "bytes":
-                wired.leg.sender.write(part)
+                wired.leg.writer.write(part)
             else:
                 memory[:size] = part
-                wired.leg.sender.write(memoryview(memory)[:size])
+                wired.leg.writer.write(memoryview(memory)[:size])
                 memory[:size] = bytes(size)
             sent.extend(part)
 
@@ -272,7 +272,7 @@ def test_each_byte_arrives_once_and_in_order_however_the_peer_reads_and_its_end_
 
 def test_of_what_is_sent_byte_by_byte_and_not_taken_only_so_many_pieces_wait(slow: Wired) -> None:
     """Each takes much more of the transport's memory than the byte that is in it."""
-    write = slow.leg.sender.write
+    write = slow.leg.writer.write
     write(bytes(WRITE_BUFFER_HIGH // 2))
     slow.loop.run(slow.transport.take, WRITE_BUFFER_HIGH // 4)
     for _ in range(MOST_PIECES - 2):
@@ -292,8 +292,8 @@ def test_of_what_is_sent_byte_by_byte_and_not_taken_only_so_many_pieces_wait(slo
 def test_pieces_that_are_taken_stop_nobody(slow: Wired) -> None:
     slow.transport.peer_reads = True
     for _ in range(3 * MOST_PIECES):
-        slow.leg.sender.write(b"x")
+        slow.leg.writer.write(b"x")
         slow.loop.run(slow.transport.take_all)
     slow.transport.peer_reads = False
-    slow.leg.sender.write(bytes(WRITE_BUFFER_HIGH // 2))
+    slow.leg.writer.write(bytes(WRITE_BUFFER_HIGH // 2))
     assert slow.owner.told == [("opened",)]
