@@ -17,17 +17,7 @@ from pyspark.sql.window import Window as Over
 from compliance.clock import rfc3339
 from compliance.figures.levels import LEVELS
 from compliance.figures.scopes import scoped
-from compliance.judging.account import (
-    BUCKETS,
-    Doubt,
-    Judged,
-    Line,
-    Owed,
-    RunNotes,
-    Streams,
-    Window,
-    judged,
-)
+from compliance.judging.account import judged
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
@@ -35,6 +25,8 @@ from compliance.judging.facts import (
     KeptFacts,
     LimiterFacts,
 )
+from compliance.judging.findings import Doubt, Judged, Owed, Window
+from compliance.judging.lines import BUCKETS, Line, RunNotes, Streams
 from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BOOT, LIMITER
 from compliance.strict import BEGIN_OF_1970

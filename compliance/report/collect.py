@@ -17,9 +17,9 @@ from compliance.figures import burn, changes, delays, fairness, headroom, neighb
 from compliance.figures import facts as figures
 from compliance.figures.proposals import Proposal
 from compliance.judging import facts
-from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
 from compliance.judging.judge import MOVES, judged_limiters, outsiders, tables_of, unbalanced, without_effect
+from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD

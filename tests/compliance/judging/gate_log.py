@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from compliance.judging.account import BUCKETS, Line, Streams
+from compliance.judging.lines import BUCKETS, Line, Streams
 from limiter.gate import Gate
 from limiter.journal import Journal
 from limiter.limiter import Limiter, Scope

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
-from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
+from compliance.judging.account import judged
+from compliance.judging.findings import Judged
 from compliance.judging.judge import MOVES, line_of
+from compliance.judging.lines import Line, RunNotes, Streams, excess_tolerance
 from compliance.strict import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")

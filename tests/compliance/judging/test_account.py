@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.judging.account import UNSEEN_S
+from compliance.judging.lines import UNSEEN_S
 from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, replaced, verdicts
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compliance.judging.account import UNSEEN_S, Judged, RunNotes, excess_tolerance, judged
+from compliance.judging.account import judged
+from compliance.judging.findings import Judged
+from compliance.judging.lines import UNSEEN_S, RunNotes, excess_tolerance
 from limiter.gate import Gate
 from limiter.limiter import Limiter
 from limiter.rates import NANOS_PER_SECOND, Limit, rate
