@@ -355,8 +355,9 @@ class Account:
         """
         denied_s, starved_s = besides
         on: list[tuple[int, BalanceBounds]] = []
+        lent = self._before.lent if self._before else (0, 0)
         for bucket, held in enumerate(self._held):
-            held.tune(*in_force(line, bucket), step)
+            held.tune(*in_force(line, bucket), step, lent[bucket % 2])
             if held.is_on:
                 on.append((bucket, held))
         if not on:

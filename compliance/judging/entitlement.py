@@ -39,8 +39,11 @@ class BalanceBounds:
     gap_s: float = 0.0
     made_at: float = 0.0
 
-    def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
-        """What is in force in the next line, and what became of the balance up to its begin."""
+    def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
+        """What is in force in the next line, and what became of the balance up to its begin.
+
+        Workers had been lent so much at the end of the line before.
+        """
         self.gap_s = step.gap_s
         if rate is None or burst is None:
             self.is_on, self.told = False, None
@@ -54,10 +57,10 @@ class BalanceBounds:
             # A debt may be left that was made at any rate.
             self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
         else:
-            self._go_on(rate, burst, step)
+            self._go_on(rate, burst, step, lent)
         self.is_on, self.rate, self.burst = True, rate, burst
 
-    def _go_on(self, rate: float, burst: float, step: "Step") -> None:
+    def _go_on(self, rate: float, burst: float, step: Step, lent: int) -> None:
         if self.told is not None and step.adds_up:
             self.told += rate * step.gap_s
         elif step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
@@ -65,8 +68,9 @@ class BalanceBounds:
         if step.is_unsettled:
             # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
             # stream a limit takes its new value when the next one joins.
-            self.least = -inf if step.is_hidden else min(self.least, 1.0)
-            self.most = burst + 1 if step.is_hidden else self.most
+            # What is lent is no longer in the bucket where the burst has no room for it.
+            self.least = -inf if step.is_hidden else min(self.least - lent, 0.0 if lent else 1.0)
+            self.most = burst + 1 + lent if step.is_hidden else self.most
             # What workers used in the meantime is taken when it counts.
             self.most = inf if step.has_lent else self.most
         elif step.gap_s:
@@ -83,7 +87,8 @@ class BalanceBounds:
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)
-        self.most = self.most if step.has_lent else min(self.most, burst + 1)
+        # What workers used and did not tell yet counts as held, whatever the burst has room for.
+        self.most = self.most if step.has_lent else min(self.most, burst + 1 + lent)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
         """The least and the most that it may hold at the end of a line.
