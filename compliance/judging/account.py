@@ -23,6 +23,9 @@ tells what the bucket holds at its end.
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import NamedTuple
+
+import msgspec
 
 from compliance.judging.containment import ContainmentReplay
 from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s
@@ -34,6 +37,7 @@ from compliance.judging.lines import (
     CONTIGUOUS_S,
     LATE_S,
     OWED_WINDOW_S,
+    REPORT_S,
     Line,
     RunNotes,
     Step,
@@ -46,6 +50,22 @@ from compliance.schema import OBSERVED, REJECTING
 
 _SAME_WAIT_S = 0.002
 _DECISION_S = 0.02
+
+
+class _Besides(NamedTuple):
+    """What the streams of a stretch say of waits; seconds.
+
+    Args:
+        denied_s: For how long streams waited of whom the limiter knows nothing.
+        starved_s: For how long one starved.
+        crossing_s: For how long streams waited that are under other limits, too.
+        elsewhere_s: For how long of them those that wait on another limit last.
+    """
+
+    denied_s: float
+    starved_s: float
+    crossing_s: float
+    elsewhere_s: float
 
 
 class Account:
@@ -66,7 +86,8 @@ class Account:
         self._valued_us: int | None = None
         self._starving: Starvation | None = None
         self._largest_offered = (0, 0)
-        self._has_streams = self._differs = self._is_named = self._overlaps = False
+        self._has_streams = self._differs = self._is_named = self._overlaps = self._has_lent = False
+        self._unconfirmed_s = 0.0
         self._minutes: dict[int, Minute] = {}
         self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
@@ -89,6 +110,10 @@ class Account:
         if differing:
             self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
         denied_s = self._denied(lines, streams)
+        crossing_s, elsewhere_s = (
+            sum(one.crossing_wait_s for one in streams),
+            sum(one.elsewhere_wait_s for one in streams),
+        )
         for line in lines:
             # Of what the two accounts say was served the less.
             served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
@@ -98,7 +123,8 @@ class Account:
             if self._differs:
                 is_last = line is lines[-1]
                 over = self._replay_streams(line, step, said if is_last else (0, 0), streams) or over
-            besides = denied_s, line.duration_s if self._starved(line, streams) else 0.0
+            starved_s = line.duration_s if self._starved(line, streams) else 0.0
+            besides = _Besides(denied_s, starved_s, crossing_s, elsewhere_s)
             self._overlaps = any(not one.is_alone for one in streams)
             self._count(line, over=over, short=self._serve(line, step, served, besides))
             self._before = line
@@ -162,7 +188,7 @@ class Account:
             and perhaps
             and perhaps.whole_deficit_s > max(CLOCK_RESOLUTION_S, owed.whole_deficit_s)
         ):
-            self._perhaps_reserved(self._before)
+            self._doubt_what_is_said(self._before)
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -348,12 +374,8 @@ class Account:
         self._doubt("waits", said, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(self, line: Line, step: Step, passed: tuple[int, ...], besides: tuple[float, float]) -> float | None:
-        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something.
-
-        `besides` is for how long streams waited of whom the limiter knows nothing, and for how long one starved.
-        """
-        denied_s, starved_s = besides
+    def _serve(self, line: Line, step: Step, passed: tuple[int, ...], besides: "_Besides") -> float | None:
+        """Replay a line; None if nobody waited, else the seconds waited in the ten that lack something."""
         on: list[tuple[int, BalanceBounds]] = []
         lent = self._before.lent if self._before else (0, 0)
         for bucket, held in enumerate(self._held):
@@ -362,19 +384,21 @@ class Account:
                 on.append((bucket, held))
         if not on:
             return None
+        self._has_lent = self._has_lent or any(line.lent) or any(line.lost)
         unforeseen = self._unforeseen(line)
         taken = tuple(max(0, passed[bucket % 2] - unforeseen[bucket]) for bucket in range(len(BUCKETS)))
         self._look_at_refusals(line, on, taken)
-        waited_s = min(line.waited_s + denied_s, line.duration_s)
+        waited_s = min(line.waited_s + besides.denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - (line.idle_s or 0.0))
         # What is lent at the end, or was lost, nobody else can have had.
         gone = tuple(taken[bucket] + line.lent[bucket % 2] + line.lost[bucket] for bucket in range(len(BUCKETS)))
         lacking_s = self._lacking(line, on, gone, closed_s)
+        perhaps_s = self._perhaps_lacking(line, on, waited_s, besides)
         vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
         if waited_s <= 0:
             return None
         is_told = line.idle_s is not None
-        unexplained_s = max(min(lacking_s + vanished_s, waited_s), starved_s)
+        unexplained_s = max(min(lacking_s + vanished_s, waited_s), besides.starved_s)
         late_s = self._late(line, on)
         short_s = min(waited_s, unexplained_s + late_s)
         served_s = max(passed[bucket % 2] / held.rate for bucket, held in on)
@@ -384,26 +408,66 @@ class Account:
         entry_s = max(max(line.largest[bucket % 2], 1) / held.rate for bucket, held in on)
         is_suspect = not is_told and len(on) > 1
         surplus_s = waited_s - served_s if is_suspect else -waited_s
-        unexplained_s = unexplained_s if is_told else 0.0
-        one = WaitedLine(line, waited_s, short_s, unexplained_s, surplus_s, passed, late_s)
-        return waited_s if self._owe(one, entry_s, starved_s) else 0.0
+        one = WaitedLine(line, waited_s, short_s, unexplained_s if is_told else 0.0, surplus_s, passed, late_s)
+        perhaps_s = min(waited_s, short_s + perhaps_s)
+        return waited_s if self._owe(one, entry_s, besides.starved_s, perhaps_s) else 0.0
 
-    def _owe(self, one: WaitedLine, entry_s: float, certain_s: float) -> bool:
+    def _owe(self, one: WaitedLine, entry_s: float, certain_s: float, perhaps_s: float) -> bool:
         """Whether something is lacking for certain.
 
-        Older lines do not tell whether tokens were kept for a stream that waited on another limit, too.
+        Older lines do not tell whether tokens were kept for a stream that waited on another limit, too. What newer ones
+        tell of that, and of what is lent and lost, the log may not confirm: then perhaps more is lacking.
         """
-        is_perhaps = self._perhaps.add(one, entry_s)
+        perhaps = one if perhaps_s <= one.short_s else msgspec.structs.replace(one, short_s=perhaps_s)
+        is_perhaps = self._perhaps.add(perhaps, entry_s)
         if one.line.idle_s is None and self._overlaps:
             one = WaitedLine(one.line, one.waited_s, certain_s, 0.0, -one.waited_s, one.passed, 0.0)
         is_certain = self._owing.add(one, entry_s)
         if is_perhaps and not is_certain:
-            self._perhaps_reserved(one.line)
+            self._doubt_what_is_said(one.line)
         return is_certain
 
-    def _perhaps_reserved(self, line: Line) -> None:
-        said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
-        self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
+    def _doubt_what_is_said(self, line: Line) -> None:
+        if line.idle_s is None:
+            said = "it had tokens while somebody waited: perhaps for a stream that waited on another limit, too"
+            self._doubt("reserved", f"{said}, which lines of this version do not tell", (line,))
+            return
+        said = "tokens were reserved, lent or lost while somebody waited, by its own line"
+        self._doubt("unconfirmed", f"{said}, and no other line confirms that", (line,))
+
+    def _perhaps_lacking(
+        self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, besides: "_Besides"
+    ) -> float:
+        """What is lacking besides if only that is true of reserved, lent and lost tokens which the log confirms.
+
+        Reserved is for a stream that waits on another limit: it is at least as long as the time reserved, and names
+        that one if that goes on to the end of the line. Of a full bucket only an entry takes too much that is as large
+        as the burst.
+        More than half a burst, and what workers have passed since they told last, is never lent; and nothing is where
+        somebody waits all the time. Lost is what was lent to a worker that is gone, or behind a change: only the change
+        is in the log.
+        """
+        if line.idle_s is None:
+            return 0.0
+        goes_on = line.reserved_s >= line.duration_s - CONTIGUOUS_S
+        confirmed_s = besides.elsewhere_s if goes_on else besides.crossing_s
+        doubtful_s = max(0.0, line.reserved_s - confirmed_s)
+        busy_s = waited_s - (line.idle_s or 0.0)
+        if not any(self._largest_offered[bucket % 2] >= held.burst for bucket, held in on):
+            full_s = busy_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
+            doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
+        is_settled = not self._is_new(line) and not self._notes.is_behind_change(line)
+        waits_on = line.waited_s >= max(REPORT_S, line.duration_s - CONTIGUOUS_S)
+        for bucket, held in on:
+            lent, lost = line.lent[bucket % 2], line.lost[bucket] if is_settled else 0
+            most = 0.0 if waits_on else held.burst / 2 + REPORT_S * held.rate
+            self._unconfirmed_s = max(self._unconfirmed_s, lost / held.rate)
+            doubtful_s = max(doubtful_s, max(0.0, lent - most) / held.rate)
+        if waited_s <= 0:
+            return 0.0
+        # What was lost while nobody waited is lacking as soon as somebody does.
+        lost_s, self._unconfirmed_s = self._unconfirmed_s, 0.0
+        return min(waited_s, doubtful_s + lost_s)
 
     def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
         """Refused is what finds some bucket without a token, or others waiting."""
@@ -421,13 +485,32 @@ class Account:
             return 0.0
         if len(on) == 1:
             ((bucket, held),) = on
-            kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
+            lost_s = self._without_room(line, on, closed_s)
+            kept = held.least - self._came_back(line, held) + held.owed_rate * closed_s - taken[bucket] - 1
             # Who waits for less than a timer may be late waits no longer than he may, whatever there is: perhaps for
             # what workers have, and give back.
             most_s = inf if line.idle_s is None else closed_s
-            return max(0.0, min(kept / held.rate, most_s) - LATE_S)
-        spans = ((taken[bucket] - held.least + 1) / held.owed_rate for bucket, held in on)
-        return max(0.0, closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans) - LATE_S)
+            return max(lost_s, min(kept / held.rate, most_s) - LATE_S)
+        spans = ((taken[bucket] - held.least + self._came_back(line, held) + 1) / held.owed_rate for bucket, held in on)
+        open_s = closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
+        return max(self._without_room(line, on, closed_s), open_s - LATE_S)
+
+    def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
+        """For how long somebody waited while no bucket had room for what it earned: none of that is a late timer's.
+
+        A bucket that binds is not full. And what it earns until the timer rings it has room for; but for what is lent,
+        which fills it until it has come back.
+        """
+        slack_s = LATE_S if self._may_come_back(line) else CONTIGUOUS_S
+        return max(0.0, closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on) - slack_s)
+
+    def _came_back(self, line: Line, held: BalanceBounds) -> float:
+        """What may have come back from workers with the end of a wait, and was not there before."""
+        return held.burst / 2 if self._may_come_back(line) else 0.0
+
+    def _may_come_back(self, line: Line) -> bool:
+        """Whether workers may have had something within a line: they give it back where a wait begins."""
+        return self._has_lent and line.waited_s < line.duration_s - CONTIGUOUS_S
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
         """For how long the limiter was late by its own account, but for what the proxy's standing still explains."""

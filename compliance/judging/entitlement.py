@@ -28,6 +28,7 @@ class BalanceBounds:
 
     Attributes:
         told: What the line before told, where nothing lies in between.
+        goes_on: Its value is that of the line before, and was so in between.
     """
 
     least: float = -inf
@@ -38,6 +39,7 @@ class BalanceBounds:
     told: float | None = None
     gap_s: float = 0.0
     made_at: float = 0.0
+    goes_on: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
         """What is in force in the next line, and what became of the balance up to its begin.
@@ -45,6 +47,8 @@ class BalanceBounds:
         Workers had been lent so much at the end of the line before.
         """
         self.gap_s = step.gap_s
+        is_same = (rate, burst) == (self.rate, self.burst)
+        self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
         if rate is None or burst is None:
             self.is_on, self.told = False, None
             return
@@ -116,6 +120,15 @@ class BalanceBounds:
     def width_s(self) -> float:
         """Between the least and the most, in seconds of the limit."""
         return (self.most - self.least) / self.rate
+
+    def with_room_s(self, line: Line, bucket: int) -> float:
+        """For how long, at the most, the bucket had room for what it earned in a line, and since the one before.
+
+        Where that is not known, or a late timer finds a burst used up, it is all of that time.
+        """
+        lasts_s = line.duration_s + self.gap_s
+        is_known = self.goes_on and line.tokens[bucket] is not None and self.burst >= self.rate * LATE_S
+        return max(0.0, lasts_s - line.overflow[bucket] / self.rate) if is_known else lasts_s
 
     @property
     def owed_rate(self) -> float:

@@ -218,6 +218,8 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     much. `refused`: it refused something, and had tokens. `change`: it was changed, and its value is as before.
     `stream`: what a stream offered is not what passed, was dropped, was rejected and is held.
 
+    `unconfirmed`: tokens were reserved, lent or lost by its own line, and no other line tells why.
+
     Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
     too. `entries`: whether an entry counts as one. `lent`: whether what passed in debt had been lent to workers."""
     said: str

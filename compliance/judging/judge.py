@@ -352,6 +352,8 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         *(F.max(size).alias(f"largest_offered_{unit}") for unit, size in offered.items()),
         F.coalesce(F.max(F.when(is_alone, waited)), F.lit(0.0)).alias("only_wait_ms"),
         F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
+        F.coalesce(F.sum(F.when(~is_alone, waited)), F.lit(0.0)).alias("crossing_wait_ms"),
+        F.coalesce(F.sum(F.when(~is_alone & ~is_named, waited)), F.lit(0.0)).alias("elsewhere_wait_ms"),
         F.count("*").alias("members"),
         F.sum(least).alias("least_messages"),
         F.bool_and(is_alone).alias("is_alone"),
@@ -498,6 +500,8 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         largest_offered=_both(row, "largest_offered"),
         charged=_both(row, "charged"),
         crossed=_both(row, "crossed"),
+        crossing_wait_s=row["crossing_wait_ms"] / 1e3,
+        elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
         starving=row["starving"] and _starving(row["starving"]),
     )
 

@@ -27,6 +27,8 @@ UNSEEN_S = 0.5
 """Where more could be lacking in ten seconds without showing, the verdict is unknown."""
 BEHIND_CHANGE_S = 1.0
 """So long behind a change of limits workers may tell what they let pass before they heard of it."""
+REPORT_S = 0.1
+"""So often workers tell what they passed of what they were lent."""
 CONTIGUOUS_S = 2e-6
 """Lines without time in between, but for what is cut off below a microsecond."""
 ROUNDING = 1e-6
@@ -109,6 +111,10 @@ class Streams(Struct, array_like=True):
     """What these lines say was charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
     """All that passed, whether or not it was charged; likewise."""
+    crossing_wait_s: float = 0.0
+    """Waits of streams that are under other limits, too, in all."""
+    elsewhere_wait_s: float = 0.0
+    """Of these the waits of streams that name another limit for their last wait."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
     """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
     waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""

@@ -160,11 +160,15 @@ class GateLog:
         )
         alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1 and not self.older]
         named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
+        crossing = [(stream, said["throttled_ms"]) for stream, said in members if not self._is_alone(stream)]
+        elsewhere = [waited for stream, waited in crossing if stream.last_reason != limiter.scope.level]
         return Streams(
             **self._head(span),
             passed=charged if by_entry else crossed,
             charged=charged,
             crossed=crossed,
+            crossing_wait_s=sum(waited for _, waited in crossing) / 1e3,
+            elsewhere_wait_s=sum(elsewhere) / 1e3,
             largest=(largest[0], largest[1]),
             only_wait_s=max(alone, default=0.0) / 1e3,
             named_wait_s=max(named, default=0.0) / 1e3,

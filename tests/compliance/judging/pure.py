@@ -104,6 +104,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         [max(1, counted(line, unit) - max(0, line.passed_entries - 1)) if counted(line, unit) else 0 for line in lines]
         for unit in UNITS
     ]
+    crossing = [line for line, under in members if len(under) > 1]
+    elsewhere = [line for line in crossing if (line.reason, line.reason_name) != (level, name)]
     said = [line for line in lines if line.limit_level == level]
     sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
     crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
@@ -127,6 +129,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
         charged=(charged[0], charged[1]),
         crossed=crossed,
+        crossing_wait_s=sum(line.throttled_ms for line in crossing) / 1e3,
+        elsewhere_wait_s=sum(line.throttled_ms for line in elsewhere) / 1e3,
         starving=starving(level, name, members),
     )
 
