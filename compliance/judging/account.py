@@ -182,13 +182,10 @@ class Account:
         """What came out."""
         windows = [one.worst for one in (*self._over, *self._streams) if one.worst]
         owed, perhaps = self._owing.facts(), self._perhaps.facts()
-        if (
-            self._before
-            and owed
-            and perhaps
-            and perhaps.whole_deficit_s > max(CLOCK_RESOLUTION_S, owed.whole_deficit_s)
-        ):
-            self._doubt_what_is_said(self._before)
+        if self._before and owed and perhaps:
+            is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
+            if is_perhaps_only:
+                self._doubt_what_is_said(self._before)
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -409,16 +406,15 @@ class Account:
         is_suspect = not is_told and len(on) > 1
         surplus_s = waited_s - served_s if is_suspect else -waited_s
         one = WaitedLine(line, waited_s, short_s, unexplained_s if is_told else 0.0, surplus_s, passed, late_s)
-        perhaps_s = min(waited_s, short_s + perhaps_s)
-        return waited_s if self._owe(one, entry_s, besides.starved_s, perhaps_s) else 0.0
+        perhaps = msgspec.structs.replace(one, short_s=min(waited_s, unexplained_s + perhaps_s))
+        return waited_s if self._owe(one, perhaps, entry_s, besides.starved_s) else 0.0
 
-    def _owe(self, one: WaitedLine, entry_s: float, certain_s: float, perhaps_s: float) -> bool:
+    def _owe(self, one: WaitedLine, perhaps: WaitedLine, entry_s: float, certain_s: float) -> bool:
         """Whether something is lacking for certain.
 
         Older lines do not tell whether tokens were kept for a stream that waited on another limit, too. What newer ones
         tell of that, and of what is lent and lost, the log may not confirm: then perhaps more is lacking.
         """
-        perhaps = one if perhaps_s <= one.short_s else msgspec.structs.replace(one, short_s=perhaps_s)
         is_perhaps = self._perhaps.add(perhaps, entry_s)
         if one.line.idle_s is None and self._overlaps:
             one = WaitedLine(one.line, one.waited_s, certain_s, 0.0, -one.waited_s, one.passed, 0.0)
