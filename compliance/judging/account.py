@@ -87,7 +87,8 @@ class Account:
         self._starving: Starvation | None = None
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = self._overlaps = self._has_lent = False
-        self._unconfirmed_s = 0.0
+        self._unconfirmed_s = self._waited_through_s = 0.0
+        self._grant_s = LATE_S
         self._minutes: dict[int, Minute] = {}
         self._when_over, self._when_short = Spelling(), Spelling()
         self._doubts: dict[str, Doubt] = {}
@@ -110,10 +111,8 @@ class Account:
         if differing:
             self._differ(lines, streams, [(BUCKETS[unit], said[unit], passed[unit]) for unit in differing])
         denied_s = self._denied(lines, streams)
-        crossing_s, elsewhere_s = (
-            sum(one.crossing_wait_s for one in streams),
-            sum(one.elsewhere_wait_s for one in streams),
-        )
+        crossing_s = sum(one.crossing_wait_s for one in streams)
+        elsewhere_s = sum(one.elsewhere_wait_s for one in streams)
         for line in lines:
             # Of what the two accounts say was served the less.
             served = tuple(map(min, line.passed, said)) if len(lines) == 1 else line.passed
@@ -127,8 +126,15 @@ class Account:
             besides = _Besides(denied_s, starved_s, crossing_s, elsewhere_s)
             self._overlaps = any(not one.is_alone for one in streams)
             self._count(line, over=over, short=self._serve(line, step, served, besides))
-            self._before = line
+            self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _go_on_from(self, line: Line) -> None:
+        self._before = line
+        if _is_waited_through(line):
+            self._waited_through_s += line.duration_s
+        else:
+            self._waited_through_s, self._grant_s = 0.0, LATE_S
 
     def _said_by_streams(
         self, lines: Sequence[Line], streams: Sequence[Streams], passed: tuple[int, ...]
@@ -453,7 +459,7 @@ class Account:
             full_s = busy_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
             doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
         is_settled = not self._is_new(line) and not self._notes.is_behind_change(line)
-        waits_on = line.waited_s >= max(REPORT_S, line.duration_s - CONTIGUOUS_S)
+        waits_on = _is_waited_through(line) and self._waited_through_s + line.duration_s >= REPORT_S
         for bucket, held in on:
             lent, lost = line.lent[bucket % 2], line.lost[bucket] if is_settled else 0
             most = 0.0 if waits_on else held.burst / 2 + REPORT_S * held.rate
@@ -492,21 +498,30 @@ class Account:
         return max(self._without_room(line, on, closed_s), open_s - LATE_S)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
-        """For how long somebody waited while no bucket had room for what it earned: none of that is a late timer's.
+        """For how long somebody waited while no bucket had room for what it earned, but for a late timer's time a wait.
 
         A bucket that binds is not full. And what it earns until the timer rings it has room for; but for what is lent,
-        which fills it until it has come back.
+        or on its way, which fills it.
         """
-        slack_s = LATE_S if self._may_come_back(line) else CONTIGUOUS_S
-        return max(0.0, closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on) - slack_s)
+        without_s = closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
+        if without_s <= CONTIGUOUS_S:
+            return 0.0
+        if self._may_come_back(line) or not _is_waited_through(line):
+            return max(0.0, without_s - (LATE_S if self._has_lent else 0.0))
+        granted_s = min(without_s, self._grant_s)
+        self._grant_s -= granted_s
+        return without_s - granted_s
 
     def _came_back(self, line: Line, held: BalanceBounds) -> float:
         """What may have come back from workers with the end of a wait, and was not there before."""
         return held.burst / 2 if self._may_come_back(line) else 0.0
 
     def _may_come_back(self, line: Line) -> bool:
-        """Whether workers may have had something within a line: they give it back where a wait begins."""
-        return self._has_lent and line.waited_s < line.duration_s - CONTIGUOUS_S
+        """Whether workers may have had something in a line: they give it back where a wait begins, and then soon."""
+        if not self._has_lent or not _is_waited_through(line):
+            return self._has_lent
+        has_lent = any(line.lent) or (self._before is not None and any(self._before.lent))
+        return has_lent and self._waited_through_s < REPORT_S
 
     def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
         """For how long the limiter was late by its own account, but for what the proxy's standing still explains."""
@@ -597,6 +612,11 @@ def _seconds_of(line: Line, amount: Sequence[int]) -> float:
 
 def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:
     return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
+
+
+def _is_waited_through(line: Line) -> bool:
+    """Whether somebody waited in all of it."""
+    return line.waited_s >= line.duration_s - CONTIGUOUS_S
 
 
 def _is_limited(lines: Sequence[Line], unit: int) -> bool:

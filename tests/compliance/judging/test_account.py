@@ -416,6 +416,24 @@ def test_waits_for_what_workers_give_back_may_be_several_in_a_line():
     assert deficit_s(judged_with(0)) > 0, "without workers a timer was late"
 
 
+def test_what_workers_have_fills_a_bucket_only_at_the_begin_of_a_wait():
+    """A hundredth of a second without room in a tenth; and a late timer's time is granted once in a wait besides."""
+
+    def without_room(times):
+        log = PlantedLog()
+        for line in range(100):
+            at = log.begin + timedelta(milliseconds=100 * line)
+            span = {"start": at, "end": at + timedelta(milliseconds=100), "duration_ms": 100.0}
+            full = line in times
+            own = {"tokens_messages": 5.0, "lent_messages": 5, "overflow_messages": float(full or line == 0)}
+            passed = 15 if line == 0 else 9 if full else 10
+            log.limit(passed - (line == 0), idle_ms=0.0, throttled_ms=0.0 if line == 0 else 100.0, **own, **span)
+        return deficit_s(judged(log))
+
+    assert without_room({1, 5, 50}) < 0
+    assert without_room({5, 50, 90}) > 0
+
+
 # ---- a change that comes into force behind the begin of a line
 
 
