@@ -38,6 +38,7 @@ from compliance.judging.lines import (
     LATE_S,
     OWED_WINDOW_S,
     REPORT_S,
+    ROUNDING,
     Line,
     RunNotes,
     Step,
@@ -165,11 +166,16 @@ class Account:
                 max(self._largest_offered[0], one.largest_offered[0]),
                 max(self._largest_offered[1], one.largest_offered[1]),
             )
-            is_settled = self._before and not self._notes.changes_between(self._before.seq, lines[-1].seq)
-            for unit, said in enumerate(one.said):
-                if said is not None and is_settled and all(in_force(line, unit)[0] is None for line in lines):
-                    text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line none"
-                    self._doubt("value", text, (one, *lines))
+            if self._before is None or self._notes.changes_between(self._before.seq, lines[-1].seq):
+                continue
+            several: tuple[Line | Streams, ...] = (one, *lines)
+            is_calm = not any(self._notes.is_behind_change(near) for near in several)
+            for unit, pair in enumerate(zip(one.said, one.said_least, strict=True)):
+                for said in pair:
+                    if said is not None and not any(_is_as_said(line, unit, said, is_calm=is_calm) for line in lines):
+                        own = in_force(lines[0], unit)[0]
+                        text = f"by its streams' lines {said:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
+                        self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (one, *lines))
 
     def _as_entries(
         self, lines: Sequence[Line], streams: Sequence[Streams], said: tuple[int, ...], passed: tuple[int, ...]
@@ -612,6 +618,17 @@ def _seconds_of(line: Line, amount: Sequence[int]) -> float:
 
 def _sums(lines: Sequence[Line | Streams]) -> tuple[int, ...]:
     return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
+
+
+def _is_as_said(line: Line, unit: int, said: float, *, is_calm: bool) -> bool:
+    """Whether a line has the value that its streams name; one that follows a publish rate has others meanwhile.
+
+    Behind a change it is enough that it has one.
+    """
+    own = in_force(line, unit)[0]
+    if own is None:
+        return False
+    return not is_calm or line.published[unit] is not None or abs(own - said) <= ROUNDING * said
 
 
 def _is_waited_through(line: Line) -> bool:

@@ -97,7 +97,7 @@ class Streams(Struct, array_like=True):
     is_told: bool
     """The lines say that their streams are under this limit; else it is concluded from names."""
     said: tuple[float | None, float | None]
-    """The limit's value as streams have it for which it is the lowest."""
+    """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
     members: int = 0
     """How many streams have a line."""
     least_messages: int | None = None
@@ -111,6 +111,8 @@ class Streams(Struct, array_like=True):
     """What these lines say was charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
     """All that passed, whether or not it was charged; likewise."""
+    said_least: tuple[float | None, float | None] = (None, None)
+    """And the lowest."""
     crossing_wait_s: float = 0.0
     """Waits of streams that are under other limits, too, in all."""
     elsewhere_wait_s: float = 0.0

@@ -1,7 +1,7 @@
 """Lines judged without Spark: what the job's data frames do with them before and behind, in plain Python."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -120,9 +120,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         only_wait_s=max(alone, default=0.0) / 1e3,
         named_wait_s=max(named, default=0.0) / 1e3,
         is_told=any(line.limit_levels is not None for line in lines),
-        said=(said[0].limit_messages, said[0].limit_bytes if said[0].limit_messages is None else None)
-        if said
-        else (None, None),
+        said=said_by(said, max),
+        said_least=said_by(said, min),
         members=len(lines),
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
@@ -133,6 +132,13 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         elsewhere_wait_s=sum(line.throttled_ms for line in elsewhere) / 1e3,
         starving=starving(level, name, members),
     )
+
+
+def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tuple[float | None, float | None]:
+    """The limit of bytes may be another level's, unless no limit counts messages."""
+    messages = [line.limit_messages for line in lines if line.limit_messages is not None]
+    size = [line.limit_bytes for line in lines if line.limit_messages is None and line.limit_bytes is not None]
+    return which(messages, default=None), which(size, default=None)
 
 
 def least_counted(line: IntervalLine) -> int:

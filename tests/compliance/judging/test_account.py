@@ -478,6 +478,34 @@ def test_a_limit_that_its_streams_name_and_its_own_lines_do_not_is_not_known(own
     assert doubts(judged(cross_checked(**own))) == {"value"}
 
 
+def test_a_limit_of_which_a_stream_names_another_value_is_not_known():
+    found = judged(cross_checked(stream={"limit_messages": 150.0}))
+    assert doubts(found) == {"value"}
+    assert found.doubts[0].said == "by its streams' lines 150 messages/s are in force, and by its own line 100"
+    one_of_two = cross_checked()
+    for _ in range(5):
+        one_of_two.interval(0, stream_id=2, limit_levels="topic", limit_messages=50.0)
+        one_of_two.interval(100, limit_levels="topic")
+        one_of_two.limit(100, **CALM)
+        one_of_two.second += 1
+    assert doubts(judged(one_of_two)) == {"value"}
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(1, True), (3, False)])
+def test_within_a_second_behind_a_change_a_stream_may_name_the_value_of_before(seconds, is_known):
+    log = cross_checked()
+    log.change()
+    for _ in range(seconds + 1):
+        log.interval(50, limit_levels="topic", limit_messages=100.0)
+        log.limit(50, rate=50.0, **CALM)
+        log.second += 1
+    assert doubts(judged(log)) == (set() if is_known else {"value"})
+
+
+def test_a_limit_that_follows_a_publish_rate_has_other_values_meanwhile():
+    assert doubts(judged(cross_checked(stream={"limit_messages": 150.0}, published_messages=90.0))) == set()
+
+
 @pytest.mark.parametrize("more", [{"limit_levels": ""}, {"limit_levels": "topic", "exempt": True}])
 def test_a_stream_that_names_a_limit_is_under_it_whatever_else_it_says(more):
     log = PlantedLog()
