@@ -354,11 +354,18 @@ class Account:
         known.entry_s = max(known.entry_s, _seconds_of(line, line.largest))
         known.served_s += _seconds_of(line, line.passed)
         known.waited_s += line.duration_s
+        for one in streams:
+            if one.most_served is not None:
+                other, messages = one.most_served
+                known.served[other] = known.served.get(other, 0) + messages
         share_s = 2 * (known.members + 1) * (known.held_s + known.mine_s + 2 * known.entry_s)
         if known.waited_s < OWED_WINDOW_S or known.served_s < share_s:
             return False
         said = f"{known.who} waited {known.waited_s:,.0f} s on it and passed {known.passed or 'nothing'}"
-        self._doubt("starved", f"{said}, while {known.served_s:,.0f} s' worth of it passed", (*streams, line))
+        meanwhile = f"while {known.served_s:,.0f} s' worth of it passed"
+        most = max(known.served.items(), key=lambda one: one[1], default=("", 0))
+        to_whom = f", {most[1]:,} messages of {most[0]}" if most[1] and most[0] != who else ""
+        self._doubt("starved", f"{said}, {meanwhile}{to_whom}", (*streams, line))
         return True
 
     def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:

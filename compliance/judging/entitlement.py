@@ -1,7 +1,7 @@
 """Entitlement: what each bucket holds at least while somebody waits, and the sums of what was kept back."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from msgspec import Struct
@@ -151,6 +151,8 @@ class Starvation:
     entry_s: float = 0.0
     served_s: float = 0.0
     waited_s: float = 0.0
+    served: dict[str, int] = field(default_factory=dict)
+    """Messages of the streams that got most meanwhile, each in the lines in which it did."""
 
 
 class WaitedLine(Struct, array_like=True):

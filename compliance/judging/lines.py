@@ -111,6 +111,8 @@ class Streams(Struct, array_like=True):
     """What these lines say was charged to all limits of their streams; None: what passed."""
     crossed: tuple[int, int] | None = None
     """All that passed, whether or not it was charged; likewise."""
+    most_served: tuple[str, int] | None = None
+    """The stream of which most messages passed, and how many."""
     said_least: tuple[float | None, float | None] = (None, None)
     """And the lowest."""
     crossing_wait_s: float = 0.0

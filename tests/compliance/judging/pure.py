@@ -122,6 +122,9 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         is_told=any(line.limit_levels is not None for line in lines),
         said=said_by(said, max),
         said_least=said_by(said, min),
+        most_served=max(
+            ((f"{one.connection_id}/{one.stream_id}", one.passed_messages) for one in lines), key=passed_of
+        ),
         members=len(lines),
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
@@ -132,6 +135,10 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         elsewhere_wait_s=sum(line.throttled_ms for line in elsewhere) / 1e3,
         starving=starving(level, name, members),
     )
+
+
+def passed_of(one: tuple[str, int]) -> int:
+    return one[1]
 
 
 def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tuple[float | None, float | None]:

@@ -549,6 +549,11 @@ def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victi
     assert (deficit_s(found) > 0, "starved" in doubts(found)) == (True, True)
 
 
+def test_it_is_told_who_got_most_while_a_stream_starved():
+    (said,) = (doubt.said for doubt in judged(starved(lambda _second: 0)).doubts if doubt.what == "starved")
+    assert said == "1/1 waited 10 s on it and passed nothing, while 10 s' worth of it passed, 500 messages of 1/2"
+
+
 def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():
     assert "starved" not in doubts(judged(starved(lambda _second: 20)))
 
