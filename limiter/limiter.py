@@ -344,6 +344,7 @@ class Limiter:
     Attributes:
         is_rejecting: Whether it refuses what is over it, instead of holding it.
         is_observed: Whether it holds nobody, but says what it would hold.
+        made_at: Since when there is this limiter.
         crossed_at: When somebody last waited here who also waits elsewhere.
         borrowers: Workers that have been lent something of it, which they may use or give back.
         ahead_messages: What they were lent, and is neither counted as passed nor given back: what they used of it is
@@ -354,6 +355,7 @@ class Limiter:
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
         self.scope = scope
         self.source = source
+        self.made_at = now
         self.waiters = FairQueue()
         self.claimant: Stream | None = None
         self.streams: set[Stream] = set()

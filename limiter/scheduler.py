@@ -203,12 +203,15 @@ class WaitLists:
         self._give_up_claims(stream, now)
 
     def _give_up_claims(self, stream: Stream, now: int) -> None:
-        """Others need not leave room any more; a limiter that is due or being served finds out by itself."""
+        """Others need not leave room any more; a limiter that is due or being served finds out by itself.
+
+        Its alarm may have been set for when the claim was to end: that is too late, also where it is not open yet.
+        """
         for limiter in stream.chain:
             if limiter.claimant is not stream:
                 continue
             limiter.claimant = None
-            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now and limiter.is_open(now):
+            if limiter.waiters and limiter.wakes_at is not None and limiter.wakes_at > now:
                 limiter.wakes_at = None
                 self._ask_for_wake_up(limiter, now)
 

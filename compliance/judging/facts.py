@@ -212,11 +212,13 @@ class DoubtFacts(Struct, frozen=True, kw_only=True):
     name: str
     what: str
     """`streams`: its streams' lines say that something else passed than its own line. `no lines`: its streams are under
-    it, and it has no line. `value`: its streams' lines name a limit, and its own none. `outside`: a stream that bears
-    its name says that it is not under it. `waits`: a stream waited on it, and by its own line nobody did. `books`: its
-    bucket does not hold what it should. `starved`: a stream waited and passed next to nothing, while others passed
-    much. `refused`: it refused something, and had tokens. `change`: it was changed, and its value is as before.
-    `stream`: what a stream offered is not what passed, was dropped, was rejected and is held.
+    it, and it has no line. `value`: its streams' lines name a limit, and its own none, or another value. `outside`: a
+    stream that bears its name says that it is not under it. `exempt`: the same, for a topic that is none of Pulsar's
+    own. `waits`: a stream waited on it, and by its own line nobody did. `books`: its bucket does not hold what it
+    should. `starved`: a stream waited and passed next to nothing, while others passed much. `refused`: it refused
+    something, and had tokens. `change`: it was changed, and its value is as before. `stream`: what a stream offered is
+    not what passed, was dropped, was rejected and is held. `vanished`: a stream that held something has no more lines.
+    `unconfirmed`: tokens were reserved, lent or lost by its own line, and no other line tells why.
 
     Of older lines, which tell less: `reserved`: whether tokens were kept for a stream that waited on another limit,
     too. `entries`: whether an entry counts as one. `lent`: whether what passed in debt had been lent to workers."""

@@ -3,7 +3,7 @@
 Lines of one limiter come in the order of their begins, so what is kept at a time is one limiter's balances.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -12,22 +12,9 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window as Over
 
-from compliance.clock import rfc3339
-from compliance.figures.levels import LEVELS
 from compliance.figures.scopes import scoped
-from compliance.judging.account import (
-    BUCKETS,
-    Doubt,
-    Judged,
-    Line,
-    Owed,
-    RunNotes,
-    Streams,
-    Window,
-    judged,
-)
+from compliance.judging.account import judged
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
@@ -35,6 +22,8 @@ from compliance.judging.facts import (
     KeptFacts,
     LimiterFacts,
 )
+from compliance.judging.findings import Doubt, Judged, Owed, Window
+from compliance.judging.lines import BUCKETS, Line, RunNotes, Streams
 from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BOOT, LIMITER
 from compliance.strict import BEGIN_OF_1970
@@ -127,191 +116,6 @@ def under_limits(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     return scoped(lines).where(F.array_contains("under", F.col("level")))
 
 
-def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
-    """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
-
-    What a stream offered passed, was dropped, was rejected, or is held.
-
-    Args:
-        intervals: All lines of streams.
-        limits: All lines of limiters.
-        torn: Runs of which lines are missing: there nothing has to add up.
-    """
-    own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
-    held = {unit: F.col(f"held_{unit}") for unit in _UNITS}
-    over = {
-        unit: F.col(f"offered_{unit}")
-        - F.col(f"passed_{unit}")
-        - F.col(f"dropped_{unit}")
-        - F.coalesce(f"rejected_{unit}", F.lit(0))
-        - held[unit]
-        + F.coalesce(F.lag(held[unit]).over(own), F.lit(0))
-        for unit in _UNITS
-    }
-    lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
-    broken = lines.where((F.col("over_messages") != 0) | (F.col("over_bytes") != 0))
-    for proxy_id, boot_id in torn:
-        broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
-    said = F.format_string(
-        "of what a stream offered, %d messages and %d bytes neither passed nor are accounted for otherwise",
-        "over_messages",
-        "over_bytes",
-    )
-    place = F.struct("file", "seq", "line")
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
-    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
-    each = (
-        under_limits(broken, levels)
-        .groupBy(*LIMITER)
-        .agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    )
-    known = limits.select(*LIMITER).distinct()
-    return each.join(known, on=list(LIMITER), how="left_semi").select(
-        *LIMITER, F.lit("stream").alias("what"), "first.*", "times"
-    )
-
-
-_SET = (
-    ("topic", "topic", "topic"),
-    ("topic_of_namespace", "topic", "namespace"),
-    ("namespace", "namespace", "total"),
-    ("tenant", "tenant", "total"),
-    ("partitioned_topic", "partitioned_topic", "total"),
-    ("proxy", "proxy", "proxy"),
-    ("role", "role", "role"),
-    ("address", "address", "address"),
-)
-"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
-
-
-def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
-    """Of each limiter that goes on as before a change of its own value the first such change, as `DoubtFacts`.
-
-    Its own value it is if its line names the setting as its source, set at run time; or if the value was what stood in
-    the setting before and not what stands there since.
-
-    Args:
-        changes: All lines of changes.
-        limits: All lines of limiters.
-    """
-    settings = F.array(
-        *(F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True))) for row in _SET)
-    )
-    of_setting = Over.partitionBy(*BOOT, "what", "setting", "name").orderBy("seq")
-    neighbours = {
-        "changed_before": F.coalesce(F.lag("seq").over(of_setting), F.lit(-1)),
-        "changed_again": F.coalesce(F.lead("seq").over(of_setting), F.lit(2**63 - 1)),
-    }
-    said = changes.withColumns(neighbours).where(
-        F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after"))
-    )
-    wanted = said.select(
-        *BOOT,
-        F.col("what").alias("direction"),
-        F.col("setting").alias("of_setting"),
-        F.col("name").alias("of"),
-        F.col("seq").alias("at"),
-        F.col("start").alias("changed"),
-        *neighbours,
-        *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
-        F.inline(settings),
-    ).where(F.col("of_setting") == F.col("own_setting"))
-    value = F.struct("source", "mode", *(f"{what}_{unit}" for what in ("limit", "burst") for unit in _UNITS))
-    told = limits.select(*LIMITER, "namespace", "tenant", "seq", "start", "end", "file", "line", value.alias("value"))
-    own = F.when(F.col("of_setting") == "topic_of_namespace", F.concat_ws("/", "tenant", "namespace")).otherwise(
-        F.when(F.col("of_setting") == "topic", F.regexp_replace("name", r"-partition-(0|[1-9]\d{0,9})$", "")).otherwise(
-            F.col("name")
-        )
-    )
-    both = told.join(
-        F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
-    ).where(own == F.col("of"))
-    # Of many changes at once each limiter's line ends when its own value changes: the line at the change may be old.
-    is_before = (F.col("seq") < F.col("at")) | (F.col("start") < F.col("changed"))
-    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") > F.col("changed"))
-    is_before &= F.col("seq") > F.col("changed_before")
-    is_behind &= F.col("seq") < F.col("changed_again")
-    place = F.struct("file", "seq", "line")
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    behind = F.struct("value", *times, place.alias("place"))
-    pairs = both.groupBy(*LIMITER, "at", "before", "after", "own_source").agg(
-        F.max_by("value", F.when(is_before, F.col("seq"))).alias("was"),
-        F.min_by(behind, F.when(is_behind, F.col("seq"))).alias("now"),
-    )
-    numbers = F.coalesce("was.limit_messages", "was.limit_bytes").cast("long").cast("string")
-    stood = F.concat(F.lit(r"(^|\D)"), numbers, F.lit(r"($|\D)"))
-    is_named = F.col("was.source") == F.concat(F.col("own_source"), F.lit(" rest"))
-    was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood)
-    same = pairs.where((F.col("was") == F.col("now.value")) & (is_named | F.coalesce(was_there, F.lit(False))))
-    text = F.concat(
-        F.lit("it was changed from "),
-        F.when(F.col("before") == "", "nothing").otherwise(F.substring("before", 1, 200)),
-        F.lit(" to "),
-        F.when(F.col("after") == "", "nothing").otherwise(F.substring("after", 1, 200)),
-        F.lit(", and its line behind that has the value of before"),
-    )
-    first = F.struct(text.alias("said"), "now.start", "now.end", "now.place")
-    found = same.groupBy(*LIMITER).agg(F.min_by(first, "at").alias("first"), F.count("*").alias("times"))
-    return found.select(
-        *LIMITER,
-        F.lit("change").alias("what"),
-        "first.said",
-        "first.start",
-        "first.end",
-        F.col("first.place").alias("first_line"),
-        F.col("first.place").alias("last_line"),
-        "times",
-    )
-
-
-_OF_ALL = ("proxy", "tenant", "namespace")
-"""Levels whose limits hold all deliveries that bear their names; a consumer may be spared narrower ones."""
-_OF_ALL_PUBLISHED = tuple(level for level in LEVELS if level != "exempt")
-"""Levels whose limits hold all that is published under their names."""
-
-
-def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
-    """Of each limit that some stream of its name says not to be under the first such line, as `DoubtFacts`.
-
-    Args:
-        intervals: All lines of streams, on the axis.
-        limits: All lines of limiters, on the same.
-        changes: All lines of changes: in a span with one, what is said of its end may not be true of all.
-    """
-    told = F.split("limit_levels", " ")
-    said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
-    is_publish = F.col("direction") == "publish"
-    named = scoped(said.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(said.where(~is_publish), _OF_ALL))
-    without = named.where(~F.array_contains(told, F.col("level")))
-    streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
-    is_in_force = (F.col("mode") != "observe") & (
-        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
-    )
-    own = limits.where(is_in_force).select(
-        *LIMITER, "start_us", "end_us", "seq", "start", "end", F.struct("file", "seq", "line").alias("place")
-    )
-    moments = F.broadcast(
-        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start").alias("at"))
-    )
-    is_changed = (
-        (F.col("proxy_id") == F.col("of_proxy_id"))
-        & (F.col("boot_id") == F.col("of_boot_id"))
-        & F.col("at").between(F.col("start"), F.col("end"))
-    )
-    found = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
-    text = F.format_string(
-        "a stream of %s passed %d messages and says that it is not under it", "topic", "passed_messages"
-    )
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
-    each = found.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
-
-
-_SETTING = ("own_setting", "own_level", "own_source")
-
-
 def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
     """What the lines of streams say of each limit that they are under, or may be, in each span.
 
@@ -357,13 +161,17 @@ def stream_sums(intervals: DataFrame, levels: DataFrame) -> DataFrame:
         *(F.sum(f"passed_{unit}").alias(f"crossed_{unit}") for unit in _UNITS),
         *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
+        *(F.min(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"least_limit_{unit}") for unit in _UNITS),
         *(F.max(size).alias(f"largest_offered_{unit}") for unit, size in offered.items()),
         F.coalesce(F.max(F.when(is_alone, waited)), F.lit(0.0)).alias("only_wait_ms"),
         F.coalesce(F.max(F.when(is_named, waited)), F.lit(0.0)).alias("named_wait_ms"),
+        F.coalesce(F.sum(F.when(~is_alone, waited)), F.lit(0.0)).alias("crossing_wait_ms"),
+        F.coalesce(F.sum(F.when(~is_alone & ~is_named, waited)), F.lit(0.0)).alias("elsewhere_wait_ms"),
         F.count("*").alias("members"),
         F.sum(least).alias("least_messages"),
         F.bool_and(is_alone).alias("is_alone"),
         F.min_by(starving, F.when(is_starving, least_served)).alias("starving"),
+        F.max_by(F.struct(who.alias("who"), F.col("passed_messages")), "passed_messages").alias("most_served"),
         F.bool_or(is_told).alias("is_told"),
         F.max(F.when(names_limit, F.col("limit_source"))).alias("source"),
         F.max(F.when(names_limit, F.col("limit_mode"))).alias("named_mode"),
@@ -376,11 +184,18 @@ _SYSTEM_TOPICS = (
     r"|[^/]+/[^/]+/(__change_events|__transaction_(buffer_snapshot(_indexes|_segments)?|pending_ack)))(-partition-.*)?$"
 )
 """Pulsar's own topics, of which lines of older proxies do not say that no limit counts them."""
+_OWN_TOPICS = (
+    r"^persistent://(pulsar/(system|[^/:]+:[0-9]+)/[^/]*"
+    r"|[^/]+/[^/]+/((__change_events|__transaction_buffer_snapshot(_indexes|_segments)?)(-partition-[^-/]+){0,2}"
+    r"|[^/]*__transaction_pending_ack(-partition-[^-/]+)?))$"
+)
+"""The same, of newer proxies. Source: protocol.topic_name.TopicName.is_system"""
 
 
 def is_exempt() -> Column:
-    """Whether ordinary limits do not count a stream: its line says so, or its topic's name."""
-    return F.coalesce("exempt", F.col("topic").rlike(_SYSTEM_TOPICS))
+    """Whether ordinary limits do not count a stream: its topic is one of Pulsar's own, whatever else its line says."""
+    is_own = F.col("topic").rlike(_OWN_TOPICS)
+    return F.when(F.col("exempt").isNull(), F.col("topic").rlike(_SYSTEM_TOPICS)).otherwise(F.col("exempt") & is_own)
 
 
 def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -506,6 +321,10 @@ def streams_of(row: Mapping[str, Any]) -> Streams:
         largest_offered=_both(row, "largest_offered"),
         charged=_both(row, "charged"),
         crossed=_both(row, "crossed"),
+        most_served=(row["most_served"]["who"], row["most_served"]["passed_messages"]),
+        said_least=_both(row, "least_limit"),
+        crossing_wait_s=row["crossing_wait_ms"] / 1e3,
+        elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
         starving=row["starving"] and _starving(row["starving"]),
     )
 

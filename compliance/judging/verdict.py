@@ -12,7 +12,6 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from compliance.judging.account import CLOCK_RESOLUTION_S, OWED_WINDOW_S, SHORT_S, UNSEEN_S, excess_tolerance
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
@@ -22,6 +21,7 @@ from compliance.judging.facts import (
     LimiterFacts,
     RunFacts,
 )
+from compliance.judging.lines import CLOCK_RESOLUTION_S, OWED_WINDOW_S, SHORT_S, UNSEEN_S, excess_tolerance
 from compliance.judging.spells import Spells, together
 from compliance.latest import complete_up_to
 

@@ -17,9 +17,10 @@ from compliance.figures import burn, changes, delays, fairness, headroom, neighb
 from compliance.figures import facts as figures
 from compliance.figures.proposals import Proposal
 from compliance.judging import facts
-from compliance.judging.account import RunNotes
+from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
 from compliance.judging.cut_off import marked
-from compliance.judging.judge import MOVES, judged_limiters, outsiders, tables_of, unbalanced, without_effect
+from compliance.judging.judge import MOVES, judged_limiters, tables_of
+from compliance.judging.lines import RunNotes
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
@@ -148,10 +149,15 @@ class Found:
             tables = self.limits(usage.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
             changed = logs.of("change")
+            # On no axis: where the clock was stepped, nothing is known from them.
+            beats = logs.of("heartbeat").join(logs.clock_steps.select(*BOOT).distinct(), on=list(BOOT), how="left_anti")
+            beats = beats.withColumn("start_us", F.unix_micros("start"))
             broken = (
                 unbalanced(logs.intervals, logs.limits, torn)
                 .unionByName(without_effect(changed, logs.limits))
                 .unionByName(outsiders(logs.intervals, logs.limits, changed))
+                .unionByName(falsely_exempt(logs.intervals, logs.limits))
+                .unionByName(vanished(logs.intervals, logs.limits, beats, torn))
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())

@@ -15,7 +15,6 @@ from compliance.figures.facts import (
     RefusalFacts,
     TenantDayFacts,
 )
-from compliance.judging.account import OWED_WINDOW_S, SHORT_S, UNSEEN_S
 from compliance.judging.facts import (
     ClockStepFacts,
     DoubtFacts,
@@ -28,6 +27,7 @@ from compliance.judging.facts import (
     TopicFacts,
     UsageFacts,
 )
+from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, UNSEEN_S
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from compliance.judging.account import SHORT_S
 from compliance.judging.facts import DoubtFacts
+from compliance.judging.lines import SHORT_S
 from compliance.judging.spells import Spells
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Verdict, gravest
 from compliance.report.numbers import numbered, percent, span

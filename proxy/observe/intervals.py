@@ -83,14 +83,13 @@ class Intervals:
         self._beat(last=False)
 
     def activity(self) -> None:
-        """Something happened: there will be a line at the next boundary."""
+        """Something happens after a rest: there will be a line at the next boundary, and it begins at the last one."""
         if self._timer is None:
             wall, now = self._wall(), self._clock()
             since_boundary = wall % self._interval
             if since_boundary < now - self._ended[1]:
                 self._ended = (wall - since_boundary, now - since_boundary)
-            self._due = now + _to_boundary(wall, self._interval)
-            self._sleep()
+            self._wait_for_boundary()
 
     def flush(self) -> Moment:
         """End the running interval now, because values are about to change: as of the moment that is returned."""
@@ -164,9 +163,16 @@ class Intervals:
         self._go_on()
 
     def _go_on(self) -> None:
+        """Behind an interval: who still waits has the next one from its end on, whatever the time is by now."""
         assert self._registry is not None, "start() comes first"
-        if not self._is_quiet or self._registry.relative.is_moving:
+        if not self._is_quiet:
+            self._wait_for_boundary()
+        elif self._registry.relative.is_moving:
             self.activity()
+
+    def _wait_for_boundary(self) -> None:
+        self._due = self._clock() + _to_boundary(self._wall(), self._interval)
+        self._sleep()
 
     @property
     def _is_quiet(self) -> bool:
@@ -218,9 +224,15 @@ class Intervals:
             self._cut_at[_whose(one)] = end
 
     def _began(self, one: Stream | Limiter) -> Moment:
-        """When his line that is under way began."""
+        """When his line that is under way began; that of a limiter not before it was made.
+
+        It may stand in the place of one that was forgotten, and its bucket knows nothing of the time before.
+        """
         cut_at = self._cut_at.get(_whose(one), self._ended)
-        return cut_at if cut_at[1] > self._ended[1] else self._ended
+        began = cut_at if cut_at[1] > self._ended[1] else self._ended
+        if isinstance(one, Limiter) and began[1] < one.made_at < self._clock():
+            return began[0] + one.made_at - began[1], one.made_at
+        return began
 
     def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[Span, TakenStream | TakenLimiter]:
         """What he counted up to a moment, and since when."""

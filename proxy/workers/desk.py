@@ -215,7 +215,7 @@ class Desk:
             pool.used_elsewhere(more)
         else:
             pool.refused += more
-            if of == "memory":
+            if of == "memory" and more > 0:
                 self._engine.registry.make_room(self._engine.clock())
 
     def _ended(self, letter: Ended) -> None:

@@ -127,7 +127,7 @@ class PlantedLog:
 
     def tick(self, passed, **more):
         """A whole second in which the limiter and one stream passed the same."""
-        self.interval(passed)
+        self.interval(passed, limit_messages=more.get("rate", 100.0))
         self.limit(passed, **more)
         self.beat()
 

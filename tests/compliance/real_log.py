@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from accesslog.record import HeartbeatLine, Kinds
-from compliance.judging.account import UNEXPLAINED_S, UNSEEN_S, Judged
+from compliance.judging.findings import Judged
+from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S
 from compliance.strict import decoder
 from tests.compliance.judging.pure import doubts, excess, verdicts
 

@@ -107,6 +107,22 @@ def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
     assert standing.asked[-1] == (wide, later + LEAST_SLEEP_NS)
 
 
+def test_who_leaves_frees_its_room_also_where_the_tokens_are_used_up_just_then() -> None:
+    """The alarm is set for the end of a claim, a second ahead; the claim ends while no token is there."""
+    standing, wide, narrow = Standing(), used_up(1000, "wide"), used_up(1, "narrow")
+    waits, claims = standing.stream(wide), standing.stream(wide, narrow)
+    standing.lines.join(claims, wide, 0)
+    standing.lines.join(waits, wide, 0)
+    claim(claims, narrow)
+    later = SECOND // 2
+    standing.lines.rest(wide, later, is_due=False)
+    tokens = wide.limit.messages.burst if wide.limit.messages else 0
+    wide.charge(tokens, 0, later)
+    assert not wide.is_open(later)
+    standing.lines.leave(claims, later)
+    assert standing.asked[-1] == (wide, later + SECOND // 1000)
+
+
 def test_after_a_limiter_was_served_the_rest_is_woken_for() -> None:
     standing, one = Standing(), used_up(10)
     standing.lines.join(standing.stream(one), one, 0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from compliance.judging.account import BUCKETS, Line, Streams
+from compliance.judging.lines import BUCKETS, Line, Streams
 from limiter.activity import ActivitySet
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.rates import NANOS_PER_SECOND, Limit, Rate, rate
@@ -159,21 +159,47 @@ class GateLog:
         )
         alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1 and not self.older]
         named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
+        crossing = [(stream, said["throttled_ms"]) for stream, said in members if not self._is_alone(stream)]
+        elsewhere = [waited for stream, waited in crossing if stream.last_reason != limiter.scope.level]
         return Streams(
             **self._head(span),
             passed=charged if by_entry else crossed,
             charged=charged,
             crossed=crossed,
+            crossing_wait_s=sum(waited for _, waited in crossing) / 1e3,
+            elsewhere_wait_s=sum(elsewhere) / 1e3,
             largest=(largest[0], largest[1]),
             only_wait_s=max(alone, default=0.0) / 1e3,
             named_wait_s=max(named, default=0.0) / 1e3,
             is_told=not self.older,
-            said=(None, None),
+            said=self._said(limiter, members, max),
+            said_least=self._said(limiter, members, min),
             members=len(members),
             is_alone=all(self._is_alone(stream) for stream, _ in members),
             largest_offered=(self._largest(members, "messages"), self._largest(members, "bytes")),
             starving=self._starving(limiter, members, span),
         )
+
+    def _said(
+        self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], which: Callable[..., float | None]
+    ) -> tuple[float | None, float | None]:
+        """The limiter's value by the lines of streams of which it is the lowest, of equal ones the outermost."""
+        found: tuple[list[float], list[float]] = ([], [])
+        for stream, _ in members:
+            limits = [(one.limit.messages, one.limit.size) for one in stream.chain if not one.is_observed]
+            for unit in range(2):
+                values = [per_second(limit[unit]) for limit in limits]
+                least = min((value for value in values if value is not None), default=None)
+                if least is None:
+                    continue
+                lowest = next(one for one, value in zip(self._enforced(stream), values, strict=True) if value == least)
+                found[unit].extend([least] if lowest is limiter and not self.older else [])
+                break
+        return which(found[0], default=None), which(found[1], default=None)
+
+    @staticmethod
+    def _enforced(stream: Stream) -> list[Limiter]:
+        return [one for one in stream.chain if not one.is_observed]
 
     @staticmethod
     def _largest(members: list[tuple[Stream, dict[str, Any]]], unit: str) -> int:

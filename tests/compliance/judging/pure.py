@@ -1,15 +1,17 @@
 """Lines judged without Spark: what the job's data frames do with them before and behind, in plain Python."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
-from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
+from compliance.judging.account import judged
+from compliance.judging.findings import Judged
 from compliance.judging.judge import MOVES, line_of
+from compliance.judging.lines import Line, RunNotes, Streams, excess_tolerance
 from compliance.strict import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
@@ -102,6 +104,8 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         [max(1, counted(line, unit) - max(0, line.passed_entries - 1)) if counted(line, unit) else 0 for line in lines]
         for unit in UNITS
     ]
+    crossing = [line for line, under in members if len(under) > 1]
+    elsewhere = [line for line in crossing if (line.reason, line.reason_name) != (level, name)]
     said = [line for line in lines if line.limit_level == level]
     sums, charged = ([sum(of(line, unit) for line in lines) for unit in UNITS] for of in (counted, charged_of))
     crossed = sum(line.passed_messages for line in lines), sum(line.passed_bytes for line in lines)
@@ -116,17 +120,32 @@ def streams_of(level: str, name: str, at: tuple[int, int], members: list[tuple[I
         only_wait_s=max(alone, default=0.0) / 1e3,
         named_wait_s=max(named, default=0.0) / 1e3,
         is_told=any(line.limit_levels is not None for line in lines),
-        said=(said[0].limit_messages, said[0].limit_bytes if said[0].limit_messages is None else None)
-        if said
-        else (None, None),
+        said=said_by(said, max),
+        said_least=said_by(said, min),
+        most_served=max(
+            ((f"{one.connection_id}/{one.stream_id}", one.passed_messages) for one in lines), key=passed_of
+        ),
         members=len(lines),
         least_messages=sum(least_counted(line) for line in lines),
         is_alone=all(len(under) == 1 for _, under in members),
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
         charged=(charged[0], charged[1]),
         crossed=crossed,
+        crossing_wait_s=sum(line.throttled_ms for line in crossing) / 1e3,
+        elsewhere_wait_s=sum(line.throttled_ms for line in elsewhere) / 1e3,
         starving=starving(level, name, members),
     )
+
+
+def passed_of(one: tuple[str, int]) -> int:
+    return one[1]
+
+
+def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tuple[float | None, float | None]:
+    """The limit of bytes may be another level's, unless no limit counts messages."""
+    messages = [line.limit_messages for line in lines if line.limit_messages is not None]
+    size = [line.limit_bytes for line in lines if line.limit_messages is None and line.limit_bytes is not None]
+    return which(messages, default=None), which(size, default=None)
 
 
 def least_counted(line: IntervalLine) -> int:

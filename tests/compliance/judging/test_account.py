@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.judging.account import UNSEEN_S
+from compliance.judging.lines import UNSEEN_S
 from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, replaced, verdicts
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
@@ -284,6 +284,87 @@ def test_tokens_that_were_kept_for_somebody_else_are_owed_to_nobody():
     assert deficit_s(judged(lines(*kept))) < 0
 
 
+def reserved(seconds=60, stream=None, **own):
+    """A full bucket of 100/s that is reserved all the time, by its own lines; and a stream under it."""
+    log = PlantedLog()
+    told = {"idle_ms": 0.0, "reserved_ms": 1000.0, "tokens_messages": 10.0, "overflow_messages": 100.0} | own
+    for second in range(seconds):
+        if stream is not None:
+            held = {"held_messages": 30 * (second + 1), "offered_entries": 1, "throttled_ms": 1000.0}
+            log.interval(0, 30, **(held | {"limit_levels": "tenant topic"} | stream))
+        log.limit(0, **told)
+        log.second += 1
+    return judged(log)
+
+
+def test_reserved_is_only_what_a_stream_that_waits_on_another_limit_explains():
+    elsewhere = {"reason": "tenant", "reason_name": "acme"}
+    assert doubts(reserved(stream=elsewhere)) == set()
+    assert doubts(reserved()) == {"unconfirmed"}, "nobody is under it and another one"
+    assert doubts(reserved(stream={"limit_levels": "topic"})) == {"unconfirmed"}
+    assert doubts(reserved(stream=elsewhere | {"throttled_ms": 0.0})) == {"unconfirmed"}, "nobody waited"
+    assert doubts(reserved(stream={"reason": "topic", "reason_name": TOPIC})) == {"unconfirmed"}, "nor elsewhere"
+
+
+def test_a_full_bucket_is_reserved_only_where_an_entry_is_as_large_as_its_burst():
+    small = {"reason": "tenant", "reason_name": "acme", "offered_entries": 30}
+    assert doubts(reserved(stream=small)) == {"unconfirmed"}
+    assert doubts(reserved(stream=small, burst_messages=1.0, tokens_messages=1.0)) == set()
+
+
+def wasted(percent, interval_ms, seconds=30, **more):
+    """So much of 100/s finds no room while somebody waits, and the rest passes: tokens and overflow add up."""
+    log = PlantedLog()
+    for line in range(seconds * 1000 // interval_ms):
+        at = log.begin + timedelta(milliseconds=line * interval_ms)
+        earned = 100 * interval_ms / 1000
+        before, passed = ((line * earned * (1 - percent / 100)) % 1, line * earned * (1 - percent / 100))
+        passed = int(passed + earned * (1 - percent / 100)) - int(passed)
+        tokens = before + earned * (1 - percent / 100) - passed
+        log.limit(
+            passed + (10 if line == 0 else 0),
+            tokens_messages=tokens,
+            overflow_messages=earned * percent / 100,
+            idle_ms=0.0,
+            throttled_ms=float(interval_ms),
+            start=at,
+            end=at + timedelta(milliseconds=interval_ms),
+            duration_ms=float(interval_ms),
+            **more,
+        )
+    return judged(log)
+
+
+@pytest.mark.parametrize("interval_ms", [100, 1000, 5000])
+def test_two_percent_that_find_no_room_while_somebody_waits_are_found_with_any_interval(interval_ms):
+    assert deficit_s(wasted(2, interval_ms)) > 0
+    assert deficit_s(wasted(15, interval_ms)) > 0
+    assert (deficit_s(wasted(0, interval_ms)) < 0, doubts(wasted(0, interval_ms))) == (True, set())
+
+
+@pytest.mark.parametrize("interval_ms", [100, 1000])
+def test_tokens_that_are_lost_all_the_time_are_not_believed_to_have_been_lent(interval_ms):
+    def lost(more):
+        log, earned = PlantedLog(), 100 * interval_ms // 1000
+        for line in range(30_000 // interval_ms):
+            at = log.begin + timedelta(milliseconds=line * interval_ms)
+            span = {"start": at, "end": at + timedelta(milliseconds=interval_ms), "duration_ms": float(interval_ms)}
+            gone = earned // 5 if more or line == 50 else 0
+            own = {"lost_messages": gone, "tokens_messages": 0.0, "throttled_ms": float(interval_ms)}
+            log.limit(earned - gone + (10 if line == 0 else 0), idle_ms=0.0, **own, **span)
+        return doubts(judged(log))
+
+    assert lost(more=True) == {"unconfirmed"}
+    assert lost(more=False) == set(), "a worker that is killed once had less than a burst"
+
+
+def test_what_is_lent_while_somebody_waits_all_the_time_is_kept_back():
+    """Two of a hundred are lent each second and never come back: the bucket holds ever more, all of it lent."""
+    seconds = [(108, {"tokens_messages": 2.0, "lent_messages": 2})]
+    seconds += [(98, {"tokens_messages": 2.0 + 2 * n, "lent_messages": 2 + 2 * n}) for n in range(1, 60)]
+    assert doubts(judged(lines(*seconds, idle_ms=0.0))) == {"unconfirmed"}
+
+
 def test_behind_missing_lines_nothing_is_known_of_a_bucket():
     log = lines(110, 100, 0, 0, 100)
     assert deficit_s(judged(log)) > 1
@@ -321,6 +402,36 @@ def test_what_is_lent_at_the_end_of_a_line_is_not_kept_back():
     last = {"tokens_messages": 10.0, "overflow_messages": 98.0, "throttled_ms": 30.0}
     assert deficit_s(judged(lines(full, (2, last | {"lent_messages": 8}), idle_ms=0.0))) < 0
     assert deficit_s(judged(lines(full, (2, last), idle_ms=0.0))) > 0
+
+
+def test_waits_for_what_workers_give_back_may_be_several_in_a_line():
+    """Each ends when it has come back, within a late timer's time; by then as much as was lent is there."""
+
+    def judged_with(lent):
+        full = (0, {"tokens_messages": 36.4, "lent_messages": lent, "overflow_messages": 963.6} | CALM)
+        waited = (35, {"tokens_messages": 100.0, "overflow_messages": 901.4, "throttled_ms": 30.6})
+        return judged(lines(full, waited, rate=1000.0, idle_ms=0.0))
+
+    assert (deficit_s(judged_with(36)) < 0, doubts(judged_with(36))) == (True, set())
+    assert deficit_s(judged_with(0)) > 0, "without workers a timer was late"
+
+
+def test_what_workers_have_fills_a_bucket_only_at_the_begin_of_a_wait():
+    """A hundredth of a second without room in a tenth; and a late timer's time is granted once in a wait besides."""
+
+    def without_room(times):
+        log = PlantedLog()
+        for line in range(100):
+            at = log.begin + timedelta(milliseconds=100 * line)
+            span = {"start": at, "end": at + timedelta(milliseconds=100), "duration_ms": 100.0}
+            full = line in times
+            own = {"tokens_messages": 5.0, "lent_messages": 5, "overflow_messages": float(full or line == 0)}
+            passed = 15 if line == 0 else 9 if full else 10
+            log.limit(passed - (line == 0), idle_ms=0.0, throttled_ms=0.0 if line == 0 else 100.0, **own, **span)
+        return deficit_s(judged(log))
+
+    assert without_room({1, 5, 50}) < 0
+    assert without_room({5, 50, 90}) > 0
 
 
 # ---- a change that comes into force behind the begin of a line
@@ -367,6 +478,34 @@ def test_a_limit_that_its_streams_name_and_its_own_lines_do_not_is_not_known(own
     assert doubts(judged(cross_checked(**own))) == {"value"}
 
 
+def test_a_limit_of_which_a_stream_names_another_value_is_not_known():
+    found = judged(cross_checked(stream={"limit_messages": 150.0}))
+    assert doubts(found) == {"value"}
+    assert found.doubts[0].said == "by its streams' lines 150 messages/s are in force, and by its own line 100"
+    one_of_two = cross_checked()
+    for _ in range(5):
+        one_of_two.interval(0, stream_id=2, limit_levels="topic", limit_messages=50.0)
+        one_of_two.interval(100, limit_levels="topic")
+        one_of_two.limit(100, **CALM)
+        one_of_two.second += 1
+    assert doubts(judged(one_of_two)) == {"value"}
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(1, True), (3, False)])
+def test_within_a_second_behind_a_change_a_stream_may_name_the_value_of_before(seconds, is_known):
+    log = cross_checked()
+    log.change()
+    for _ in range(seconds + 1):
+        log.interval(50, limit_levels="topic", limit_messages=100.0)
+        log.limit(50, rate=50.0, **CALM)
+        log.second += 1
+    assert doubts(judged(log)) == (set() if is_known else {"value"})
+
+
+def test_a_limit_that_follows_a_publish_rate_has_other_values_meanwhile():
+    assert doubts(judged(cross_checked(stream={"limit_messages": 150.0}, published_messages=90.0))) == set()
+
+
 @pytest.mark.parametrize("more", [{"limit_levels": ""}, {"limit_levels": "topic", "exempt": True}])
 def test_a_stream_that_names_a_limit_is_under_it_whatever_else_it_says(more):
     log = PlantedLog()
@@ -408,6 +547,11 @@ def starved(victims, backlog=1600, seconds=60):
 def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victims):
     found = judged(starved(victims))
     assert (deficit_s(found) > 0, "starved" in doubts(found)) == (True, True)
+
+
+def test_it_is_told_who_got_most_while_a_stream_starved():
+    (said,) = (doubt.said for doubt in judged(starved(lambda _second: 0)).doubts if doubt.what == "starved")
+    assert said == "1/1 waited 10 s on it and passed nothing, while 10 s' worth of it passed, 500 messages of 1/2"
 
 
 def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():

@@ -5,7 +5,7 @@ from typing import Any
 
 from limiter.levels import Setting
 from limiter.limiter import Stream
-from limiter.rates import Limit
+from limiter.rates import NANOS_PER_SECOND, Limit, rate
 from tests.compliance.judging.governed_log import GovernedLog
 from tests.limiter.workers.together import Workers
 
@@ -84,3 +84,35 @@ class WorkersLog(GovernedLog):
             for _ in range(self.chance.choice((1, 5, 100))):
                 if not (worker.hear_one() | worker.obey_one()):
                     break
+
+
+FLAPPING = (
+    None,
+    Limit(rate(3000, burst=300)),
+    Limit(rate(20, burst=2)),
+    Limit(rate(900, burst=90), rate(20_000, burst=2000)),
+    Limit(None, rate(500_000, burst=50_000)),
+    Limit(rate(1000, burst=1000)),
+    Limit(rate(200, burst=20)),
+)
+
+
+def play_flapping(log: WorkersLog, seconds: int) -> None:
+    """Each 0.3 s a limit has another value, most often one that has no room for what workers have."""
+    chance = log.chance
+    places = [(Setting.TOPIC, "persistent://t/n/a"), (Setting.TOPIC, "persistent://t/n/b"), (Setting.NAMESPACE, "t/n")]
+    for place in places:
+        log.limit(*place, chance.choice(FLAPPING))
+    for worker in log.places:
+        for topic in "ab":
+            log.join(worker, topic)
+    pace_ms = chance.choice((2, 4, 8, 20, 50))
+    for turn in range(seconds * 1000 // pace_ms):
+        for which in log.live:
+            for _ in range(chance.choice((1, 1, 1, 5))):
+                log.send(which, 1, chance.choice((50, 700)))
+        log.advance(pace_ms * 1_000_000)
+        if turn % (300 // pace_ms) == 0:
+            log.limit(*chance.choice(places), chance.choice(FLAPPING))
+    log.advance(NANOS_PER_SECOND)
+    log.write()

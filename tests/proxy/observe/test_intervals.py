@@ -6,6 +6,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from limiter.activity import MOST_ENDED
 from limiter.levels import Setting
@@ -114,6 +116,49 @@ def test_what_follows_a_change_while_all_is_quiet_does_not_begin_before_it(make_
     world.advance(1)
     (line,) = world.lines(LimitLine)
     assert seconds(line) == (10.4, 11.0)
+
+
+def test_the_line_of_who_waits_on_begins_where_the_one_before_ended_however_long_lines_take(make_world: Make) -> None:
+    """A change ends an interval just before a boundary, which passes while the lines are made."""
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    client >> sends(5)
+    world.advance(0.98)
+    tell = world.intervals._tell
+
+    def slowly(*of: Any) -> None:
+        world.clock.now += 15_000_000
+        tell(*of)
+
+    world.intervals._tell = slowly  # type: ignore[method-assign,assignment]
+    world.loop.run(world.intervals.flush)
+    world.intervals._tell = tell  # type: ignore[method-assign]
+    world.advance(2)
+    for kind in (LimitLine, IntervalLine):
+        spans = [seconds(line) for line in world.lines(kind)]
+        assert [begin for begin, _ in spans] == [0.0, *(end for _, end in spans[:-1])], kind
+        assert all(line.throttled_ms <= line.duration_ms for line in world.lines(kind))
+
+
+def test_a_limiter_that_is_made_anew_has_a_line_from_then_on(make_world: Make) -> None:
+    """A full one was forgotten for want of room: the new one's bucket cannot tell what found no room in the old one."""
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 100}}}})
+    client, _ = publisher(world)
+    client >> sends(3)
+    world.advance(1.2)
+    client.leave()
+    world.advance(1.1)
+    (first,) = world.lines(LimitLine)
+    world.loop.run(world.engine.registry.make_room, world.clock.now)
+    world.advance(0.3)
+    client, _ = publisher(world)
+    world.advance(0.1)
+    client >> sends(2)
+    world.advance(1)
+    _, again = world.lines(LimitLine)
+    assert (seconds(first), seconds(again)) == ((0.0, 1.0), (2.6, 3.0))
+    lasts_s = again.duration_ms / 1e3
+    assert again.tokens_messages == pytest.approx(10 + 100 * lasts_s - again.overflow_messages - 2, abs=0.01)
 
 
 def test_a_timer_is_set_only_by_activity(make_world: Make) -> None:

@@ -86,6 +86,8 @@ async def test_a_refusal_for_memory_makes_room_among_the_limiters() -> None:
     office.open(1)
     office.desk._heard(Closed(1))
     assert len(office.engine.registry.limiters) == 1
+    office.desk._heard(Counted({"memory_used": 0}, {}, []))
+    assert len(office.engine.registry.limiters) == 1, "nobody is refused"
     office.desk._heard(Counted({"memory_refused": 1}, {}, []))
     assert office.engine.registry.limiters == {}
     assert office.engine.memory.refused == 1

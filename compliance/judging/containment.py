@@ -1,0 +1,135 @@
+"""Containment of one bucket: what passed is held against a bucket that is replayed from full."""
+
+from dataclasses import dataclass
+from math import inf
+
+from compliance.judging.findings import Window
+from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, Streams, excess_tolerance, place_of
+
+
+@dataclass
+class ContainmentReplay:
+    """Containment of one bucket, by one account."""
+
+    unit: int
+    is_peak: bool
+    basis: str
+    room: float = 0.0
+    rate: float = 0.0
+    burst: float = 0.0
+    made_at: float = 0.0
+    unpaid_s: float = 0.0
+    is_on: bool = False
+    begin: Line | Streams | None = None
+    begin_passed: int = 0
+    passed: int = 0
+    record: float = -inf
+    worst: Window | None = None
+    meanwhile: float = 0.0
+    """Earned between the lines, where workers may have used it: that counts in the next line."""
+    extra: float = 0.0
+    """Earned in the next line besides, before a change came into force."""
+    is_unclear: bool = False
+    """Workers may have been lent what passed in the last line, or it was too much: the lines do not tell."""
+
+    def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
+        """What is in force in the next line."""
+        if rate is None or burst is None:
+            self.is_on = False
+            return
+        self.meanwhile = max(self.rate, rate) * step.gap_s if step.has_lent else 0.0
+        if not self.is_on or step.is_unknown or step.is_hidden:
+            self.room, self.record, self.made_at, self.unpaid_s = burst + self.meanwhile, -inf, rate, 0.0
+        else:
+            # When the value changed in a gap is not known: what is best for the limiter.
+            self.room += max(self.rate, rate) * step.gap_s
+            self.extra = max(0.0, self.rate - rate) * step.late_s
+            self.unpaid_s -= step.gap_s
+            if rate != self.rate or burst != self.burst:
+                self._change(rate, follows=step.follows)
+        self.is_on, self.rate, self.burst = True, rate, burst
+
+    def _change(self, rate: float, *, follows: bool) -> None:
+        """A debt stays in tokens at any rate above the one that it was made at, and in seconds at any below.
+
+        One that follows from what was measured stays in tokens.
+
+        Source: limiter.token_bucket.TokenBucket.change and follow
+        """
+        if follows:
+            self.made_at = rate
+        else:
+            if self.unpaid_s <= 0:
+                self.made_at = self.rate
+            if self.room < 0:
+                self.room *= min(rate, self.made_at) / min(self.rate, self.made_at)
+        self.unpaid_s = max(0.0, -self.room / rate)
+
+    def add(
+        self, line: Line | Streams, earned_s: float, passed: int, largest: int, lent: tuple[float, bool] = (0, True)
+    ) -> bool:
+        """Replay a line; whether it drives what passed further above what is allowed.
+
+        Args:
+            line: The line.
+            earned_s: So long it is.
+            passed: What it passed.
+            largest: The largest entry.
+            lent: What workers may have passed of it by what they were lent before, and whether that is known.
+        """
+        self.is_unclear = False
+        if not self.is_on:
+            return False
+        self.unpaid_s -= earned_s
+        # What workers used of a loan is back in the bucket before it counts.
+        full = self.burst + self.meanwhile + (lent[0] if lent[1] else 0)
+        if self.begin is None or self.room >= full:
+            self.begin, self.begin_passed, self.room = line, self.passed, full
+        self.passed += passed
+        self.room += self.rate * earned_s + self.extra - passed
+        self.extra = 0.0
+        if passed <= 0:
+            return False
+        excess = -self.room - largest
+        if passed <= lent[0]:
+            # It was taken from the bucket before: so it may pass while others' entry is paid for.
+            self.is_unclear = not lent[1] and excess > excess_tolerance(self.rate)
+            if self.is_unclear:
+                self.room = max(self.room, float(-largest))
+            return False
+        tolerance = excess_tolerance(self.rate)
+        window_passed = self.passed - self.begin_passed
+        if self.worst is None or excess > self.worst.excess + ROUNDING:
+            self.worst = Window(
+                unit=BUCKETS[self.unit],
+                is_peak=self.is_peak,
+                basis=self.basis,
+                start_us=self.begin.wall_us[0],
+                end_us=line.wall_us[1],
+                passed=float(window_passed),
+                allowed=window_passed - excess,
+                limit=self.rate,
+                excess=excess,
+                first_line=place_of(self.begin),
+                last_line=place_of(line),
+            )
+        is_over = excess > max(tolerance, self.record + ROUNDING)
+        self.record = max(self.record, excess) if excess > tolerance else -inf
+        return is_over
+
+    def go_on_from(self, other: "ContainmentReplay") -> None:
+        """Up to here the two accounts are the same."""
+        for name in (
+            "room",
+            "rate",
+            "burst",
+            "made_at",
+            "unpaid_s",
+            "is_on",
+            "begin",
+            "begin_passed",
+            "passed",
+            "record",
+            "extra",
+        ):
+            setattr(self, name, getattr(other, name))

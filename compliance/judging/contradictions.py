@@ -1,0 +1,380 @@
+"""What the lines of limits, streams and changes say of each other and cannot all be true: each as `DoubtFacts`.
+
+These are found between lines on Spark; what one limiter's own replay finds is in `account.py`.
+"""
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window as Over
+
+from compliance.clock import rfc3339
+from compliance.figures.levels import LEVELS
+from compliance.figures.scopes import scoped
+from compliance.judging.judge import is_exempt, under_limits
+from compliance.judging.lines import BUCKETS
+from compliance.schema import BOOT, LIMITER
+
+_UNITS = BUCKETS[:2]
+
+
+def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[str, str]]) -> DataFrame:
+    """Of each limit whose streams' lines do not add up the first such line, as `DoubtFacts`.
+
+    What a stream offered passed, was dropped, was rejected, or is held.
+
+    Args:
+        intervals: All lines of streams.
+        limits: All lines of limiters.
+        torn: Runs of which lines are missing: there nothing has to add up.
+    """
+    own = Over.partitionBy(*BOOT, "connection_id", "direction", "stream_id", "topic").orderBy("seq")
+    held = {unit: F.col(f"held_{unit}") for unit in _UNITS}
+    over = {
+        unit: F.col(f"offered_{unit}")
+        - F.col(f"passed_{unit}")
+        - F.col(f"dropped_{unit}")
+        - F.coalesce(f"rejected_{unit}", F.lit(0))
+        - held[unit]
+        + F.coalesce(F.lag(held[unit]).over(own), F.lit(0))
+        for unit in _UNITS
+    }
+    lines = intervals.withColumns({f"over_{unit}": amount for unit, amount in over.items()})
+    broken = lines.where((F.col("over_messages") != 0) | (F.col("over_bytes") != 0))
+    for proxy_id, boot_id in torn:
+        broken = broken.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
+    said = F.format_string(
+        "of what a stream offered, %d messages and %d bytes neither passed nor are accounted for otherwise",
+        "over_messages",
+        "over_bytes",
+    )
+    return _doubts_of("stream", said, broken, limits)
+
+
+_SET = (
+    ("topic", "topic", "topic"),
+    ("topic_of_namespace", "topic", "namespace"),
+    ("topic_of_broker", "topic", "broker"),
+    ("namespace", "namespace", "total"),
+    ("tenant", "tenant", "total"),
+    ("partitioned_topic", "partitioned_topic", "total"),
+    ("proxy", "proxy", "proxy"),
+    ("role", "role", "role"),
+    ("address", "address", "address"),
+    ("subscription", "subscription", "subscription"),
+    ("subscription_of_topic", "subscription", "topic"),
+    ("subscription_of_namespace", "subscription", "namespace"),
+    ("subscription_of_broker", "subscription", "broker"),
+    ("producer", "producer", "producer"),
+    ("resource_group", "resource_group", "group"),
+)
+"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
+_SETTING = ("own_setting", "own_level", "own_source")
+_ALL_BUT_ONE = {
+    "topic": ("topic", "namespace", "broker"),
+    "subscription": ("subscription", "topic", "namespace", "broker"),
+}
+"""Of levels whose value may be written in several places the sources, the narrowest first."""
+_KEYS = {
+    "brokerPublisherThrottlingMax": ("publish", "proxy"),
+    "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
+    "dispatchThrottlingRateIn": ("dispatch", "proxy"),
+    "dispatchThrottlingRatePerTopic": ("dispatch", "topic_of_broker"),
+    "dispatchThrottlingRatePerSubscription": ("dispatch", "subscription_of_broker"),
+}
+"""Of keys of the broker's dynamic configuration, by how they begin, what they are a setting of."""
+_PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
+_NO_RATE = r'"(ratePeriodInSecond|[a-zA-Z]*[pP]eriod[a-zA-Z]*)"\s*:\s*"?\d+'
+_SOME_RATE = r"(^|[^\w.-])[1-9]\d*"
+
+
+_WHEN = ("before", "after")
+_ORIGINS = ("file", "rest", "dynamic", "global")
+_LIMITS = tuple(f"limits_{when}" for when in _WHEN)
+
+
+def _rates_of(direction: str, when: str) -> Column:
+    return F.concat_ws(" ", F.regexp_extract_all(when, F.lit(rf'"{direction}Rate[^"]*"\s*:\s*"?(-?\d+)'), F.lit(1)))
+
+
+def _changed_settings(changes: DataFrame) -> DataFrame:
+    """Lines of changes that set limits, with `direction`, `of_setting`, `of` and the `origin` that limits name then."""
+    same = changes.withColumns(
+        {
+            "of": F.col("name"),
+            "origin": F.lit("rest"),
+            **{f"rates_{when}": F.regexp_replace(when, _NO_RATE, "") for when in _WHEN},
+        }
+    )
+    limits = same.where(F.col("what").isin("publish", "dispatch")).withColumns(
+        {"direction": F.col("what"), "of_setting": F.col("setting")}
+    )
+    groups = [
+        same.where(F.col("what") == "group").withColumns(
+            {
+                "direction": F.lit(direction),
+                "of_setting": F.lit("resource_group"),
+                # One text has the rates of both directions.
+                **{f"rates_{when}": _rates_of(direction, when) for when in _WHEN},
+            }
+        )
+        for direction in ("publish", "dispatch")
+    ]
+    keys = [
+        same.where((F.col("what") == "dynamic") & F.col("name").startswith(key)).withColumns(
+            {
+                "direction": F.lit(direction),
+                "of_setting": F.lit(setting),
+                "of": F.lit(""),
+                "origin": F.lit("dynamic"),
+            }
+        )
+        for key, (direction, setting) in _KEYS.items()
+    ]
+    found = limits
+    for more in (*groups, *keys):
+        found = found.unionByName(more)
+    return found
+
+
+def _has_rate(text: Column) -> Column:
+    return F.coalesce(text.rlike(_SOME_RATE), F.lit(False))
+
+
+def _named_in_setting() -> Column:
+    """How a setting calls what a limiter is of."""
+    setting, whole = F.col("of_setting"), F.regexp_replace("name", _PARTITION, "")
+    before, behind = (F.regexp_extract(whole, r"^(.*)@([^@]*)$", group) for group in (1, 2))
+    return (
+        F.when(F.col("of") == "*", F.lit("*"))
+        .when(setting.isin("topic_of_broker", "subscription_of_broker"), F.lit(""))
+        .when(setting.isin("topic_of_namespace", "subscription_of_namespace"), F.concat_ws("/", "tenant", "namespace"))
+        .when(setting == "producer", before)
+        .when(setting == "subscription_of_topic", behind)
+        .when(setting.isin("topic", "subscription"), whole)
+        .otherwise(F.col("name"))
+    )
+
+
+def _hidden_by(own: Column, level: Column) -> Column:
+    """The sources, as limiters' lines name them, of which none is in force while the setting has a value."""
+    found = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
+    found = F.array_union(found, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
+    for several, sources in _ALL_BUT_ONE.items():
+        for place, source in enumerate(sources):
+            wider = [
+                f"{one} {origin}" for one in sources[place + 1 :] for origin in ("file", "rest", "dynamic", "global")
+            ]
+            others = F.array(*(F.lit(one) for one in wider)) if wider else F.array().cast("array<string>")
+            found = F.when((level == several) & (own == source), F.array_union(found, others)).otherwise(found)
+    return found
+
+
+def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
+    """Of each limiter that goes on as before a change of its own value the first such change, as `DoubtFacts`.
+
+    Its own value it is if its line names the setting as its source, set at run time; if the value was what stood in
+    the setting before and not what stands there since; or if something is set now, and its line names what that hides:
+    a file, or a wider setting.
+
+    Args:
+        changes: All lines of changes.
+        limits: All lines of limiters.
+    """
+    settings = F.array(
+        *(F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True))) for row in _SET)
+    )
+    of_setting = Over.partitionBy(*BOOT, "what", "setting", "name").orderBy("seq")
+    neighbours = {
+        "changed_before": F.coalesce(F.lag("seq").over(of_setting), F.lit(-1)),
+        "changed_again": F.coalesce(F.lead("seq").over(of_setting), F.lit(2**63 - 1)),
+    }
+    said = changes.withColumns(neighbours).where(
+        F.col("before").isNull() | F.col("after").isNull() | (F.col("before") != F.col("after"))
+    )
+    wanted = (
+        _changed_settings(said)
+        .select(
+            *BOOT,
+            *("direction", "of_setting", "of", "origin", *neighbours),
+            *(
+                F.coalesce(F.col(f"rates_{when}").rlike(_SOME_RATE), F.lit(False)).alias(f"limits_{when}")
+                for when in _WHEN
+            ),
+            F.col("seq").alias("at"),
+            F.col("start").alias("changed"),
+            *(F.coalesce(name, F.lit("")).alias(name) for name in ("before", "after")),
+            F.inline(settings),
+        )
+        .where(F.col("of_setting") == F.col("own_setting"))
+    )
+    value = F.struct("source", "mode", *(f"{what}_{unit}" for what in ("limit", "burst") for unit in _UNITS))
+    told = limits.select(*LIMITER, "namespace", "tenant", "seq", "start", "end", "file", "line", value.alias("value"))
+    both = told.join(
+        F.broadcast(wanted.withColumnRenamed("own_level", "level")), on=[*BOOT, "direction", "level"], how="inner"
+    ).where(_named_in_setting() == F.col("of"))
+    # Of many changes at once each limiter's line ends when its own value changes: the line at the change may be old.
+    is_before = (F.col("seq") < F.col("at")) | (F.col("start") < F.col("changed"))
+    is_behind = (F.col("seq") > F.col("at")) & (F.col("start") > F.col("changed"))
+    is_before &= F.col("seq") > F.col("changed_before")
+    is_behind &= F.col("seq") < F.col("changed_again")
+    place = F.struct("file", "seq", "line")
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    behind = F.struct("value", *times, place.alias("place"))
+    pairs = both.groupBy(
+        *LIMITER, "at", "before", "after", "own_source", "of", "origin", *(f"limits_{when}" for when in _WHEN)
+    ).agg(
+        F.max_by("value", F.when(is_before, F.col("seq"))).alias("was"),
+        F.min_by(behind, F.when(is_behind, F.col("seq"))).alias("now"),
+    )
+    numbers = F.coalesce("was.limit_messages", "was.limit_bytes").cast("long").cast("string")
+    stood = F.concat(F.lit(r"(^|\D)"), numbers, F.lit(r"($|\D)"))
+    own = F.concat(F.when(F.col("of") == "*", F.lit("each ")).otherwise(F.lit("")), F.col("own_source"))
+    is_named = F.col("was.source") == F.concat(own, F.lit(" "), F.col("origin"))
+    matters = F.col("limits_before") | F.col("limits_after")
+    is_hidden = F.col("limits_after") & F.array_contains(_hidden_by(own, F.col("level")), F.col("was.source"))
+    was_there = F.regexp_like("before", stood) & ~F.regexp_like("after", stood)
+    is_own = (is_named & matters) | is_hidden | F.coalesce(was_there, F.lit(False))
+    same = pairs.where((F.col("was") == F.col("now.value")) & is_own)
+    text = F.concat(
+        F.lit("it was changed from "),
+        F.when(F.col("before") == "", "nothing").otherwise(F.substring("before", 1, 200)),
+        F.lit(" to "),
+        F.when(F.col("after") == "", "nothing").otherwise(F.substring("after", 1, 200)),
+        F.lit(", and its line behind that has the value of before"),
+    )
+    first = F.struct(text.alias("said"), "now.start", "now.end", "now.place")
+    found = same.groupBy(*LIMITER).agg(F.min_by(first, "at").alias("first"), F.count("*").alias("times"))
+    return found.select(
+        *LIMITER,
+        F.lit("change").alias("what"),
+        "first.said",
+        "first.start",
+        "first.end",
+        F.col("first.place").alias("first_line"),
+        F.col("first.place").alias("last_line"),
+        "times",
+    )
+
+
+_OF_ALL = ("proxy", "tenant", "namespace")
+"""Levels whose limits hold all deliveries that bear their names; a consumer may be spared narrower ones."""
+_OF_ALL_PUBLISHED = tuple(level for level in LEVELS if level != "exempt")
+"""Levels whose limits hold all that is published under their names."""
+
+
+def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
+    """Of each limit that some stream of its name says not to be under the first such line, as `DoubtFacts`.
+
+    Args:
+        intervals: All lines of streams, on the axis.
+        limits: All lines of limiters, on the same.
+        changes: All lines of changes: in a span with one, what is said of its end may not be true of all.
+    """
+    told = F.split("limit_levels", " ")
+    said = intervals.where(F.col("limit_levels").isNotNull() & ~is_exempt() & (F.col("passed_messages") > 0))
+    is_publish = F.col("direction") == "publish"
+    named = scoped(said.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(said.where(~is_publish), _OF_ALL))
+    without = named.where(~F.array_contains(told, F.col("level")))
+    streams = without.select(*LIMITER, "start_us", "end_us", "topic", "passed_messages")
+    is_in_force = (F.col("mode") != "observe") & (
+        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    )
+    own = limits.where(is_in_force).select(
+        *LIMITER, "start_us", "end_us", "seq", "start", "end", F.struct("file", "seq", "line").alias("place")
+    )
+    moments = F.broadcast(
+        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start").alias("at"))
+    )
+    is_changed = (
+        (F.col("proxy_id") == F.col("of_proxy_id"))
+        & (F.col("boot_id") == F.col("of_boot_id"))
+        & F.col("at").between(F.col("start"), F.col("end"))
+    )
+    found = streams.join(own, on=[*LIMITER, "start_us", "end_us"]).join(moments, on=is_changed, how="left_anti")
+    text = F.format_string(
+        "a stream of %s passed %d messages and says that it is not under it", "topic", "passed_messages"
+    )
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
+    each = found.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
+
+
+def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
+    """Of each limit that bears the name of a stream which is said to be exempt, and is not, as `DoubtFacts`.
+
+    Args:
+        intervals: All lines of streams.
+        limits: All lines of limiters.
+    """
+    said = intervals.where(F.coalesce("exempt", F.lit(False)) & ~is_exempt() & (F.col("passed_messages") > 0))
+    ordinary = tuple(level for level in LEVELS if level != "exempt")
+    named = scoped(said.withColumn("exempt", F.lit(False)), ordinary)
+    known = limits.where(F.col("mode") != "observe").select(*LIMITER).distinct()
+    text = F.format_string(
+        "a stream of %s passed %d messages and is said to be exempt, and that is no topic of Pulsar's own",
+        "topic",
+        "passed_messages",
+    )
+    place = F.struct("file", "seq", "line")
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    first = F.struct(text.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
+    each = named.join(known, on=list(LIMITER), how="left_semi").groupBy(*LIMITER)
+    found = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    return found.select(*LIMITER, F.lit("exempt").alias("what"), "first.*", "times")
+
+
+_LONGEST_BEAT_S = 60.0
+"""The proxy writes a heartbeat each 30 s at the least; the second one behind a line is of another interval."""
+
+
+def vanished(
+    intervals: DataFrame, limits: DataFrame, heartbeats: DataFrame, torn: Collection[tuple[str, str]]
+) -> DataFrame:
+    """Of each limit of a stream that holds something by its last line, though the run goes on, as `DoubtFacts`.
+
+    Who holds something has a line in every interval; and one that says what became of it, when it ends.
+
+    Args:
+        intervals: All lines of streams, on the axis.
+        limits: All lines of limiters, on the same.
+        heartbeats: All of them, on the same.
+        torn: Runs of which lines are missing.
+    """
+    stream = (*BOOT, "connection_id", "direction", "stream_id", "topic")
+    last = intervals.groupBy(*stream).agg(
+        F.max("seq").alias("seq"), F.max_by(F.col("held_messages"), "seq").alias("held_at_last")
+    )
+    last = last.where(F.col("held_at_last") > 0)
+    for proxy_id, boot_id in torn:
+        last = last.where((F.col("proxy_id") != proxy_id) | (F.col("boot_id") != boot_id))
+    counted = [lines.select(*BOOT, "start_us", "duration_ms") for lines in (intervals, limits)]
+    goes_on = counted[0].unionByName(counted[1]).groupBy(*BOOT)
+    # An interval is about as long as the longest line: what begins later by more is of another one.
+    until = goes_on.agg(F.max("start_us").alias("last_us"), F.max("duration_ms").alias("longest_ms"))
+    beats = heartbeats.groupBy(*BOOT).agg(F.max("start_us").alias("beat_us"))
+    known = until.join(beats, on=list(BOOT), how="left")
+    both = intervals.join(last.select(*BOOT, "seq", "held_at_last"), on=[*BOOT, "seq"]).join(known, on=list(BOOT))
+    behind_us = 1e3 * F.greatest(F.col("longest_ms") * 1.2, F.lit(1000.0))
+    is_gone = (F.col("last_us") >= F.col("end_us") + behind_us) | (
+        F.col("beat_us") >= F.col("end_us") + F.greatest(behind_us, F.lit(_LONGEST_BEAT_S * 1e6))
+    )
+    lost = both.where(F.coalesce(is_gone, F.lit(False)))
+    said = F.format_string("a stream of %s held %d messages, and has no more lines", "topic", "held_at_last")
+    return _doubts_of("vanished", said, lost, limits)
+
+
+def _doubts_of(what: str, said: Column, lines: DataFrame, limits: DataFrame) -> DataFrame:
+    """The first of some lines of streams for each limit that its stream is under."""
+    place = F.struct("file", "seq", "line")
+    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
+    first = F.struct(said.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
+    levels = F.broadcast(limits.select(*BOOT, "direction", "level").distinct())
+    each = under_limits(lines, levels).groupBy(*LIMITER)
+    found = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
+    known = limits.select(*LIMITER).distinct()
+    return found.join(known, on=list(LIMITER), how="left_semi").select(
+        *LIMITER, F.lit(what).alias("what"), "first.*", "times"
+    )

@@ -1,0 +1,244 @@
+"""Entitlement: what each bucket holds at least while somebody waits, and the sums of what was kept back."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+
+from msgspec import Struct
+
+from compliance.judging.findings import Owed
+from compliance.judging.lines import (
+    CLOCK_RESOLUTION_S,
+    CONTIGUOUS_S,
+    LATE_S,
+    OWED_WINDOW_S,
+    ROUNDING,
+    SHORT_S,
+    SHORT_SHARE,
+    UNEXPLAINED_S,
+    Line,
+    Step,
+    place_of,
+)
+
+
+@dataclass
+class BalanceBounds:
+    """What one bucket holds, at least and at most.
+
+    Attributes:
+        told: What the line before told, where nothing lies in between.
+        goes_on: Its value is that of the line before, and was so in between.
+    """
+
+    least: float = -inf
+    most: float = inf
+    rate: float = 0.0
+    burst: float = 0.0
+    is_on: bool = False
+    told: float | None = None
+    gap_s: float = 0.0
+    made_at: float = 0.0
+    goes_on: bool = False
+
+    def tune(self, rate: float | None, burst: float | None, step: Step, lent: int) -> None:
+        """What is in force in the next line, and what became of the balance up to its begin.
+
+        Workers had been lent so much at the end of the line before.
+        """
+        self.gap_s = step.gap_s
+        is_same = (rate, burst) == (self.rate, self.burst)
+        self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
+        if rate is None or burst is None:
+            self.is_on, self.told = False, None
+            return
+        if not self.is_on or step.is_unknown:
+            # Full, unless it was made with another value: a change fills no bucket.
+            full = min(burst, 1.0) if step.is_unsettled else burst
+            # What passed before the change may count behind it, and was not taken from this bucket.
+            self.most, self.told = (inf if step.is_unsettled else burst + 1), None
+            self.least = -inf if step.is_unknown or step.is_hidden else full
+            # A debt may be left that was made at any rate.
+            self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
+        else:
+            self._go_on(rate, burst, step, lent)
+        self.is_on, self.rate, self.burst = True, rate, burst
+
+    def _go_on(self, rate: float, burst: float, step: Step, lent: int) -> None:
+        if self.told is not None and step.adds_up:
+            self.told += rate * step.gap_s
+        elif step.gap_s or step.is_unsettled or rate != self.rate or burst != self.burst:
+            self.told = None
+        if step.is_unsettled:
+            # It may have been any other value meanwhile: what is positive was clipped to that one's burst. Without a
+            # stream a limit takes its new value when the next one joins.
+            # What is lent is no longer in the bucket where the burst has no room for it.
+            self.least = -inf if step.is_hidden else min(self.least - lent, 0.0 if lent else 1.0)
+            self.most = burst + 1 + lent if step.is_hidden else self.most
+            # What workers used in the meantime is taken when it counts.
+            self.most = inf if step.has_lent else self.most
+        elif step.gap_s:
+            slow, fast = sorted((rate, self.rate))
+            self.least = max(self.least, min(self.least + slow * step.gap_s, self.burst))
+            self.most += fast * step.gap_s
+        if self.most < 0 and rate < self.rate:
+            self.most *= rate / self.rate
+        self.most += max(0.0, self.rate - rate) * step.late_s
+        # A debt that was made at a higher rate stays in seconds up to that one.
+        self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
+        if self.least < 0 and rate > self.rate:
+            self.least *= min(rate, self.made_at) / self.rate
+        self.least -= max(0.0, rate - self.rate) * step.late_s
+        if rate != self.rate or burst != self.burst:
+            self.least = min(self.least, burst)
+        # What workers used and did not tell yet counts as held, whatever the burst has room for.
+        self.most = self.most if step.has_lent else min(self.most, burst + 1 + lent)
+
+    def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:
+        """The least and the most that it may hold at the end of a line.
+
+        Args:
+            line: The line.
+            passed: What it passed.
+            largest: The largest entry.
+            closed_s: For so long it had less than a token; None: it or another bucket.
+        """
+        earned = self.rate * line.duration_s
+        least = min(self.burst, self.least + earned) - passed
+        most = min(self.burst + 1, self.most + earned - passed)
+        if closed_s:
+            # What is more than a token and a late timer's worth was kept back, and is counted as such.
+            kept = min(self.least + self.owed_rate * closed_s - passed, 1 + self.rate * LATE_S)
+            least = max(least, kept)
+            if closed_s > max(LATE_S, line.duration_s - CONTIGUOUS_S):
+                most = min(most, 1 + self.rate * LATE_S)
+        if passed > 0:
+            least = max(least, 1.0 - max(largest, 1))
+        return least, max(least, most)
+
+    @property
+    def width_s(self) -> float:
+        """Between the least and the most, in seconds of the limit."""
+        return (self.most - self.least) / self.rate
+
+    def with_room_s(self, line: Line, bucket: int) -> float:
+        """For how long, at the most, the bucket had room for what it earned in a line, and since the one before.
+
+        Where that is not known, or a late timer finds a burst used up, it is all of that time.
+        """
+        lasts_s = line.duration_s + self.gap_s
+        is_known = self.goes_on and line.tokens[bucket] is not None and self.burst >= self.rate * LATE_S
+        return max(0.0, lasts_s - line.overflow[bucket] / self.rate) if is_known else lasts_s
+
+    @property
+    def owed_rate(self) -> float:
+        """What a burst that is smaller than a late timer's worth lets pass at the least."""
+        return min(self.rate, max(self.burst, 1.0) / LATE_S)
+
+
+@dataclass
+class Starvation:
+    """A stream that waits and passes little, for as long as that is so; seconds, and seconds of the limit.
+
+    `held_s` is as large as its first entry may be; `mine_s` is what it passed.
+    """
+
+    who: str
+    held_s: float
+    mine_s: float = 0.0
+    passed: int = 0
+    members: int = 0
+    entry_s: float = 0.0
+    served_s: float = 0.0
+    waited_s: float = 0.0
+    served: dict[str, int] = field(default_factory=dict)
+    """Messages of the streams that got most meanwhile, each in the lines in which it did."""
+
+
+class WaitedLine(Struct, array_like=True):
+    """A line in which somebody waited, for the windows of entitlement."""
+
+    line: Line
+    waited_s: float
+    short_s: float
+    unexplained_s: float
+    surplus_s: float
+    passed: tuple[int, ...]
+    late_s: float
+
+
+class OwedSums:
+    """Sums over ten seconds and over all."""
+
+    def __init__(self) -> None:
+        self._recent: deque[WaitedLine] = deque()
+        self._all = [0.0, 0.0, 0.0]
+        self._sums = [0.0, 0.0, 0.0, 0.0]
+        self._worst: tuple[float, list[WaitedLine]] | None = None
+        self._entry_s = 0.0
+        self.unseen_s = 0.0
+        self.still_s = 0.0
+
+    def add(self, waited: WaitedLine, entry_s: float) -> bool:
+        """One more; whether the ten seconds that end with it lack something."""
+        recent, sums = self._recent, self._sums
+        recent.append(waited)
+        self._entry_s = max(self._entry_s, entry_s)
+        for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s, waited.surplus_s)):
+            sums[place] += value
+            if place < 3:
+                self._all[place] += value
+        begin_us = waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
+        while recent[0].line.at_us[1] <= begin_us:
+            old = recent.popleft()
+            for place, value in enumerate((old.waited_s, old.short_s, old.unexplained_s, old.surplus_s)):
+                sums[place] -= value
+        if SHORT_SHARE * sums[0] + self._entry_s < sums[3]:
+            self.unseen_s = OWED_WINDOW_S
+        deficit = max(sums[1] - SHORT_S, sums[2] - UNEXPLAINED_S)
+        if self._worst is None or deficit > self._worst[0] + ROUNDING:
+            self._worst = deficit, list(recent)
+        return deficit > CLOCK_RESOLUTION_S
+
+    def facts(self) -> Owed | None:
+        """The worst ten seconds and the whole; None if nobody waited."""
+        if self._worst is None:
+            return None
+        deficit, window = self._worst
+        waited, short, unexplained = self._all
+        lacking = sum(one.short_s for one in window)
+        first, last = window[0].line, window[-1].line
+        passed = [sum(one.passed[unit] for one in window) for unit in range(2)]
+        return Owed(
+            start_us=first.wall_us[0],
+            end_us=last.wall_us[1],
+            waited_s=sum(one.waited_s for one in window),
+            served_s=sum(one.waited_s for one in window) - lacking,
+            deficit_s=deficit,
+            late_s=sum(one.late_s for one in window),
+            passed_messages=passed[0],
+            passed_bytes=passed[1],
+            owed_messages=_owed(window, passed, 0),
+            owed_bytes=_owed(window, passed, 1),
+            first_line=place_of(first),
+            last_line=place_of(last),
+            whole_waited_s=waited,
+            whole_served_s=waited - short,
+            whole_deficit_s=max(short - SHORT_SHARE * waited - SHORT_S, unexplained - UNEXPLAINED_S),
+            unseen_s=min(OWED_WINDOW_S, self.unseen_s + SHORT_S),
+            still_s=self.still_s,
+        )
+
+
+def _owed(window: list[WaitedLine], passed: list[int], unit: int) -> float | None:
+    if all(one.line.rates[unit] is None for one in window):
+        return None
+    return passed[unit] + sum((one.line.rates[unit] or 0) * one.short_s for one in window)
+
+
+def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
+    """What a bucket had no room for, or still holds at the end: tokens that only came late are not lost."""
+    told = line.tokens[bucket]
+    if told is None:
+        return inf
+    return (line.overflow[bucket] + max(0.0, told - 1 - held.rate * LATE_S)) / held.rate

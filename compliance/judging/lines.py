@@ -1,0 +1,230 @@
+"""What is replayed of one limiter: its lines, what its streams' lines say, and what is known of the run."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from msgspec import Struct
+
+from compliance.judging.facts import LinePlace
+from compliance.schema import OBSERVED
+
+BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
+"""A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
+CLOCK_RESOLUTION_S = 1e-6
+"""The record's times are exact to a microsecond: so much of a limit is no excess."""
+LATE_S = 0.02
+"""By so much a timer may be late: the proxy tells what exceeds it."""
+OWED_WINDOW_S = 10.0
+SHORT_S = 0.1
+"""So many seconds' worth of a limit may be lacking in ten seconds of the log ..."""
+SHORT_SHARE = 0.01
+"""... and of a whole run such a share of the time waited, besides."""
+UNEXPLAINED_S = 0.005
+"""What the proxy itself does not tell to be late timers is no more than rounding."""
+UNSEEN_S = 0.5
+"""Where more could be lacking in ten seconds without showing, the verdict is unknown."""
+BEHIND_CHANGE_S = 1.0
+"""So long behind a change of limits workers may tell what they let pass before they heard of it."""
+REPORT_S = 0.1
+"""So often workers tell what they passed of what they were lent."""
+CONTIGUOUS_S = 2e-6
+"""Lines without time in between, but for what is cut off below a microsecond."""
+ROUNDING = 1e-6
+
+
+def excess_tolerance(limit: float) -> float:
+    """Half a message or byte, and a microsecond's worth of the limit."""
+    return 0.5 + CLOCK_RESOLUTION_S * limit
+
+
+class Line(Struct, array_like=True):
+    """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
+
+    Values stand in the order of `BUCKETS`; None is no limit, or not told.
+    """
+
+    seq: int
+    place: tuple[str, int | None]
+    at_us: tuple[int, int]
+    wall_us: tuple[int, int]
+    duration_s: float
+    mode: str
+    rates: tuple[float | None, ...]
+    bursts: tuple[float | None, ...]
+    published: tuple[float | None, float | None]
+    passed: tuple[int, int]
+    largest: tuple[int, int]
+    waited_s: float
+    idle_s: float | None
+    """None: the line tells neither this nor balances."""
+    reserved_s: float
+    tokens: tuple[float | None, ...]
+    overflow: tuple[float, ...]
+    lent: tuple[int, ...] = (0, 0)
+    """What workers had been lent at its end, and may have passed already."""
+    left: tuple[int, int] = (0, 0)
+    """What passed of streams that had left it by then."""
+    lost: tuple[int, ...] = (0, 0, 0, 0)
+    """What was lent and will never be counted."""
+    unforeseen: tuple[int, ...] = (0, 0, 0, 0)
+    """What passed before its worker knew that the bucket is there."""
+    rejected: int = 0
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether somebody was held to it."""
+        return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
+
+
+class Streams(Struct, array_like=True):
+    """What the lines of the streams under the limiter say of one span, together."""
+
+    seq: int
+    place: tuple[str, int | None]
+    at_us: tuple[int, int]
+    wall_us: tuple[int, int]
+    duration_s: float
+    passed: tuple[int, int]
+    """What counts against limits."""
+    largest: tuple[int, int]
+    """No entry was larger."""
+    only_wait_s: float
+    """Longest wait of a stream that is under no other limit."""
+    named_wait_s: float
+    """Longest wait of a stream that names this limit for its last wait."""
+    is_told: bool
+    """The lines say that their streams are under this limit; else it is concluded from names."""
+    said: tuple[float | None, float | None]
+    """The limit's value as streams have it for which it is the lowest: the highest that one of them has."""
+    members: int = 0
+    """How many streams have a line."""
+    least_messages: int | None = None
+    """So many messages count at the least: lines of older proxies do not tell whether entries count as one. None: all
+    that passed."""
+    is_alone: bool = True
+    """Each of these streams is under no other limit."""
+    largest_offered: tuple[int, int] = (0, 0)
+    """No entry that came was larger."""
+    charged: tuple[int, int] | None = None
+    """What these lines say was charged to all limits of their streams; None: what passed."""
+    crossed: tuple[int, int] | None = None
+    """All that passed, whether or not it was charged; likewise."""
+    most_served: tuple[str, int] | None = None
+    """The stream of which most messages passed, and how many."""
+    said_least: tuple[float | None, float | None] = (None, None)
+    """And the lowest."""
+    crossing_wait_s: float = 0.0
+    """Waits of streams that are under other limits, too, in all."""
+    elsewhere_wait_s: float = 0.0
+    """Of these the waits of streams that name another limit for their last wait."""
+    starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
+    """Of the streams that waited on it in all of the span the one that passed least, and of these the one that has
+    waited longest: which, messages and bytes that it holds, that it passed, and whether it is under no other limit."""
+
+
+@dataclass(frozen=True)
+class RunNotes:
+    """What is to be known of a run besides.
+
+    Args:
+        has_begin: No line before its first is missing.
+        changes: Numbers of the lines that tell of a change, ascending; limits may be others behind them.
+        changed_us: And when, microseconds since 1970: up to then what was before may have been in force.
+        moved_us: When streams may have come under limits that were there before: by another file, or another group.
+        holes: Numbers of the lines behind missing ones, ascending.
+        still_us: From when until when the proxy did nothing, microseconds since 1970, ascending.
+    """
+
+    has_begin: bool = True
+    changes: Sequence[int] = ()
+    changed_us: Sequence[int] = ()
+    moved_us: Sequence[int] = ()
+    holes: Sequence[int] = ()
+    still_us: Sequence[tuple[int, int]] = ()
+
+    def still_s(self, line: Line) -> float:
+        """For how long the proxy did nothing within a line."""
+        if not self.still_us:
+            return 0.0
+        begin_us, end_us = line.wall_us
+        first = bisect_right(self.still_us, begin_us, key=lambda one: one[1])
+        last = bisect_left(self.still_us, end_us, key=lambda one: one[0])
+        within = (min(end, end_us) - max(begin, begin_us) for begin, end in self.still_us[first:last])
+        return sum(within) / 1e6
+
+    def changes_between(self, after: int, until: int) -> int:
+        """How many lines between the two tell of a change."""
+        return _between(self.changes, after, until)
+
+    def late_s(self, after: int, line: Line) -> float:
+        """For how long of a line, at the most, what was before a change was in force."""
+        known = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
+        late_us = max((at_us - line.wall_us[0] for at_us in known), default=0)
+        return min(line.duration_s, max(0.0, late_us / 1e6))
+
+    def is_behind_change(self, one: "Line | Streams") -> bool:
+        """Whether limits were changed within a line, or so shortly before that workers may not have known it."""
+        return _is_behind(self._times, one)
+
+    def is_behind_move(self, one: "Line | Streams") -> bool:
+        """The same of changes that move streams."""
+        return _is_behind(self._moves, one)
+
+    @cached_property
+    def _times(self) -> list[int]:
+        return sorted(self.changed_us)
+
+    @cached_property
+    def _moves(self) -> list[int]:
+        return sorted(self.moved_us)
+
+    def is_torn(self, after: int, until: int) -> bool:
+        """Whether lines between the two are missing."""
+        return _between(self.holes, after, until) > 0
+
+
+def _is_behind(times: Sequence[int], one: Line | Streams) -> bool:
+    begin_us, end_us = one.wall_us
+    place = bisect_right(times, end_us) - 1
+    return place >= 0 and times[place] >= begin_us - round(BEHIND_CHANGE_S * 1e6)
+
+
+def _between(numbers: Sequence[int], after: int, until: int) -> int:
+    return bisect_right(numbers, until) - bisect_right(numbers, after) if numbers else 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one line of a limiter to the next.
+
+    Args:
+        gap_s: Time in between; 0 is none.
+        is_unsettled: The value changed in between.
+        is_hidden: And not at a known moment, or to a value that no line has: it may have been none.
+        is_unknown: What the buckets hold is not known.
+        follows: The measured part of a relative limit is another one.
+        late_s: For so long of the next line the value of before was in force, at the most.
+        has_lent: Workers had been lent something, and may have used it in between.
+        adds_up: The value is the same, and so it was in between: the balances tell.
+    """
+
+    gap_s: float = 0.0
+    is_unsettled: bool = False
+    is_hidden: bool = False
+    is_unknown: bool = False
+    follows: bool = False
+    late_s: float = 0.0
+    has_lent: bool = False
+    adds_up: bool = False
+
+
+def place_of(line: Line | Streams) -> LinePlace:
+    """Where it stands in the log."""
+    return LinePlace(file=line.place[0], seq=line.seq, line=line.place[1])
+
+
+def in_force(line: Line, bucket: int) -> tuple[float | None, float | None]:
+    """Rate and burst of one of `BUCKETS` that somebody is held to."""
+    return (None, None) if line.mode == OBSERVED else (line.rates[bucket], line.bursts[bucket])

@@ -1,0 +1,138 @@
+"""What lines say of each other across a run, on Spark: changes in vain, false exemption, streams that vanish."""
+
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import functions as F
+
+from compliance.judging.clocks import with_axis
+from compliance.judging.contradictions import falsely_exempt, vanished, without_effect
+from tests.compliance.planted import TOPIC, PlantedLog, frame
+
+pytestmark = pytest.mark.spark
+
+RATES = '{"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": -1}'
+PERIOD = '{"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}'
+GROUP = '{"publishRateInMsgs": 50, "publishRateInBytes": -1, "dispatchRateInMsgs": -1, "dispatchRateInBytes": -1}'
+NEW = {"before": None, "after": RATES}
+PER_TOPIC = {"what": "dynamic", "setting": "", "name": "maxPublishRatePerTopicInMessages"}
+OF_GROUP = {"what": "group", "setting": "", "name": "gold", "before": None, "after": GROUP}
+GOLD = {"level": "resource_group", "name": "gold"}
+PRODUCER = {"level": "producer", "name": f"p@{TOPIC}"}
+SUBSCRIPTION = {"level": "subscription", "name": f"s@{TOPIC}-partition-3", "direction": "dispatch"}
+DISPATCHED = '{"dispatchThrottlingRateInMsg": 50, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}'
+
+IN_VAIN = {
+    "the first value over a file's": ({"source": "topic file"}, NEW),
+    "over a wider setting": ({"source": "namespace rest"}, NEW),
+    "over what is set for each": (
+        {"source": "each total file", "level": "tenant", "name": "acme"},
+        {"setting": "tenant", "name": "acme"} | NEW,
+    ),
+    "a key of the broker's over the file": ({"source": "broker file"}, PER_TOPIC | {"before": None, "after": "50"}),
+    "a key of the broker's again": ({"source": "broker dynamic"}, PER_TOPIC | {"before": "70", "after": "50"}),
+    "a group": (GOLD | {"source": "group file"}, OF_GROUP),
+    "a producer": (PRODUCER | {"source": "producer file"}, {"setting": "producer", "name": "p"} | NEW),
+    "each producer": (PRODUCER | {"source": "each producer file"}, {"setting": "producer", "name": "*"} | NEW),
+    "a subscription": (
+        SUBSCRIPTION | {"source": "subscription file"},
+        {"what": "dispatch", "setting": "subscription", "name": f"s@{TOPIC}", "before": None, "after": DISPATCHED},
+    ),
+    "all subscriptions of a topic": (
+        SUBSCRIPTION | {"source": "namespace file"},
+        {"what": "dispatch", "setting": "subscription_of_topic", "name": TOPIC, "before": None, "after": DISPATCHED},
+    ),
+}
+AS_IT_SHOULD = {
+    "a narrower one goes before": (
+        {"source": "topic file"},
+        {"setting": "topic_of_namespace", "name": "acme/orders"} | NEW,
+    ),
+    "what is set limits nothing": (
+        {"source": "topic file", "direction": "dispatch"},
+        {"what": "dispatch", "before": None, "after": PERIOD},
+    ),
+    "a key that is of nothing": ({"source": "broker dynamic"}, PER_TOPIC | {"before": None, "after": "0"}),
+    "the other direction of a group": (GOLD | {"source": "group file", "direction": "dispatch"}, OF_GROUP),
+    "another producer": (PRODUCER | {"source": "producer file"}, {"setting": "producer", "name": "other"} | NEW),
+    "it has effect": ({"source": "topic file"}, NEW, {"source": "topic rest", "rate": 50.0}),
+    "the same value from elsewhere": ({"source": "topic file"}, NEW, {"source": "topic rest"}),
+}
+
+
+def changed(name, own, change, behind=None):
+    """A limit of one proxy, which is changed after five seconds; behind that its lines may say something else."""
+    log = PlantedLog(proxy_id=name)
+    for second in range(10):
+        if second == 5:
+            log.change(**change)
+        log.limit(10, throttled_ms=0.0, **(own | (behind or {} if second >= 5 else {})))
+        log.second += 1
+    return log
+
+
+def test_a_change_after_which_a_limit_goes_on_as_before_is_told_whatever_it_is_of(spark):
+    logs = [changed(name, *of) for name, of in (IN_VAIN | AS_IT_SHOULD).items()]
+    found = without_effect(frame(spark, logs, "change"), frame(spark, logs, "limit")).collect()
+    assert {row.proxy_id for row in found} == set(IN_VAIN)
+    assert {row.what for row in found} == {"change"}
+
+
+def exempt(name, topic=TOPIC, **more):
+    log = PlantedLog(proxy_id=name, topic=topic)
+    for _ in range(5):
+        log.interval(500, exempt=True, limit_level="", limit_messages=None, limit_levels="exempt", **more)
+        log.limit(10, level="namespace", name="acme/orders", throttled_ms=0.0)
+        log.second += 1
+    return log
+
+
+def test_only_pulsars_own_topics_are_exempt_whatever_lines_say(spark):
+    own = [
+        exempt("events", "persistent://acme/orders/__change_events-partition-0"),
+        exempt("acknowledgements", "persistent://acme/orders/new-s__transaction_pending_ack"),
+        exempt("nothing passed", passed_messages=0),
+    ]
+    false = [
+        exempt("ordinary"),
+        exempt("like one", "persistent://acme/orders/__change_events_too"),
+        exempt("not persistent", "non-persistent://acme/orders/__change_events"),
+    ]
+    found = falsely_exempt(frame(spark, own + false, "interval"), frame(spark, own + false, "limit")).collect()
+    assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "namespace") for log in false}
+    assert found[0].times == 5
+
+
+def holding(name, seconds, *, ends=False, beats=0):
+    """A stream that holds ten messages has lines for some of ten seconds, and perhaps one that drops them."""
+    log = PlantedLog(proxy_id=name)
+    for second in range(10):
+        held = {"held_messages": 10, "held_bytes": 1000, "throttled_ms": 1000.0, "limit_levels": "topic"}
+        if second < seconds:
+            log.interval(0, 10 if second == 0 else 0, **held)
+        elif second == seconds and ends:
+            log.interval(0, 0, dropped_messages=10, dropped_bytes=1000, held_messages=0, held_bytes=0)
+        log.interval(5, stream_id=2, limit_levels="topic") if not beats else None
+        log.limit(5)
+        log.beat()
+    for beat in range(beats):
+        start = log._head["start"] + timedelta(seconds=30 * beat)
+        log.beat(start=start, end=start + timedelta(seconds=30), duration_ms=30_000.0)
+    return log
+
+
+def test_a_stream_that_holds_something_does_not_vanish(spark):
+    gone = [holding("gone", 5), holding("gone while all rest", 10, beats=4)]
+    there = [
+        holding("to the end", 10),
+        holding("in the last interval but one", 9),
+        holding("dropped", 5, ends=True),
+        holding("long intervals", 10, beats=2),
+    ]
+    logs = gone + there
+    lines, limits = (with_axis(frame(spark, logs, kind), []) for kind in ("interval", "limit"))
+    beats = frame(spark, logs, "heartbeat").withColumn("start_us", F.unix_micros("start"))
+    found = vanished(lines, limits, beats, ()).collect()
+    assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "topic") for log in gone}
+    assert found[0].said == f"a stream of {TOPIC} held 10 messages, and has no more lines"
+    assert vanished(lines, limits, beats, [(log.proxy_id, log.boot_id) for log in gone]).collect() == []
