@@ -6,8 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from loadgen.real.jars import available
-from loadgen.real.java import OLDEST_JAVA, find_java
+from loadgen.real.jars import OLDEST_JAVA, available, find_java
 
 
 def _prometheus() -> str | None:

@@ -7,7 +7,7 @@ from typing import Self
 
 from loadgen.bench.errors import BenchError
 from loadgen.bench.peers.plan import Peer, Plan, running
-from loadgen.real.errors import RealPulsarError
+from loadgen.real.jars import RealPulsarError
 from loadgen.real.standalone import StandaloneBroker
 
 

@@ -18,8 +18,7 @@ from loadgen.bench_limits.rows.dispatch import backlog, batches, beside, gap, gr
 from loadgen.bench_limits.rows.row import Row
 from loadgen.bench_limits.table import Found, PageError, missed, put_into, table
 from loadgen.load.clients import ClientError
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.jars import available
+from loadgen.real.jars import RealPulsarError, available
 
 ROWS = {
     "publish": (sustained, neighbour, shares, raised, patience),

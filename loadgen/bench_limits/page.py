@@ -5,7 +5,7 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
-from loadgen.real.pom import VERSION
+from loadgen.real.jars import VERSION
 
 COMMAND = "make bench-limits"
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")

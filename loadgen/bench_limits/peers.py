@@ -11,8 +11,8 @@ from pathlib import Path
 
 from loadgen.bench_limits.errors import BenchError
 from loadgen.bench_limits.rest import TENANT, Rest
+from loadgen.real.process import TetheredProcess
 from loadgen.real.standalone import StandaloneBroker
-from loadgen.real.tethered_process import TetheredProcess
 
 READY_TIMEOUT_S = 30.0
 GROUP = "bench"

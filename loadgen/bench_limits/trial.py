@@ -25,7 +25,7 @@ from loadgen.bench_limits.peers import Peer
 from loadgen.bench_limits.rest import TENANT, Rest
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess
 
 POLL_S = 0.005
 START_S = 60.0

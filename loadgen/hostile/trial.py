@@ -17,8 +17,7 @@ from loadgen.bench.frames import send_frame
 from loadgen.bench.scrape import scrape
 from loadgen.bench.stage import CpuClock, settle
 from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, Kind
-from loadgen.real.ports import free_ports
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_ports
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size

@@ -15,8 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from loadgen.bench.proc import children
-from loadgen.real.ports import free_port
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import encode_with_payload
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandSend, MessageMetadata

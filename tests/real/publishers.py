@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pulsar
 
-from loadgen.real.jars import cache_folder, jars
-from loadgen.real.java import require_java
+from loadgen.real.jars import cache_folder, jars, require_java
 from tests.real.traffic import quiet_client
 
 _HERE = Path(__file__).parent

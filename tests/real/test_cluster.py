@@ -59,7 +59,7 @@ def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
     """Both of its brokers run, whatever the test before did to them."""
     for broker in started_cluster.brokers:
         if not broker.is_running:
-            broker.restart()
+            broker.start()
     return started_cluster
 
 

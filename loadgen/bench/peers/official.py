@@ -4,10 +4,8 @@ from functools import partial
 
 from loadgen.bench.errors import BenchError
 from loadgen.bench.peers.plan import Command, Place, Plan
-from loadgen.real.broker_config import write_properties
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.jars import available
-from loadgen.real.part import Program
+from loadgen.real.jars import RealPulsarError, available
+from loadgen.real.process import Program, write_properties
 
 ZERO_COPY, COPYING, PARSING = (f"official proxy, {way}" for way in ("zero copy", "copying", "parsing"))
 """By default it splices sockets; without that it copies; with proxyLogLevel=1 it reads every frame."""

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from loadgen.bench.client import wait_listening
 from loadgen.bench.errors import BenchError, last_line
-from loadgen.real.ports import free_ports
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_ports
 
 _START_S = 180.0
 

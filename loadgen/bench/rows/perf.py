@@ -9,7 +9,7 @@ from loadgen.bench.figures import Figure, Goal, Sample
 from loadgen.bench.peers import bare, official, sluice
 from loadgen.bench.rows.row import Row
 from loadgen.bench.stage import CpuClock, Stage
-from loadgen.real.errors import RealPulsarError
+from loadgen.real.jars import RealPulsarError
 from loadgen.real.perf import OUTSTANDING, Traffic, pass_through
 
 PEERS = (bare.NAME, official.PARSING, sluice.NAME)

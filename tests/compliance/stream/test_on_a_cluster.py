@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from compliance.java import find_java
-from loadgen.real.ports import free_port
+from loadgen.real.process import free_port
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.stream.job_process import wait_until
 from tests.compliance.stream.recount import assert_all_there

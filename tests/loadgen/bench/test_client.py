@@ -6,7 +6,7 @@ from loadgen.bench import client, sink
 from loadgen.bench.errors import BenchError
 from loadgen.bench.sink import CONNECTED, answer_to
 from loadgen.bench.stage import Beside
-from loadgen.real.ports import free_ports
+from loadgen.real.process import free_ports
 from protocol.commands import body_of, encode, split
 from protocol.pulsar_pb2 import BaseCommand, CommandError, MetadataError
 

@@ -6,7 +6,7 @@ from loadgen.bench import real
 from loadgen.bench.errors import BenchError
 from loadgen.bench.peers import bare
 from loadgen.bench.real import RealBroker
-from loadgen.real.errors import JarsError
+from loadgen.real.jars import JarsError
 
 
 class Broker:

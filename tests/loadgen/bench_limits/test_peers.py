@@ -7,7 +7,7 @@ import pytest
 from loadgen.bench_limits.errors import BenchError
 from loadgen.bench_limits.peers import _sluice, _wait_ready
 from loadgen.bench_limits.rest import Rest
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess
 
 
 def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, service_url):

@@ -11,7 +11,7 @@ from loadgen.bench_limits.publisher import WARM_UP
 from loadgen.bench_limits.rest import Rest
 from loadgen.bench_limits.trial import Stage, by_lane
 from loadgen.load.payload import Stamp, make_payload
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess
 
 RUN = b"this run"
 ORDER = Order("", RUN, [LaneOrder(client="c", topic="t", index=index, end_s=1) for index in (1, 2)], 0.0)

@@ -7,7 +7,7 @@ import pytest
 from loadgen.bench.errors import BenchError
 from loadgen.bench.peers import bare
 from loadgen.bench.rows import perf
-from loadgen.real.errors import ProcessFailed
+from loadgen.real.jars import ProcessFailed
 from loadgen.real.perf import Traffic
 
 TRAFFIC = Traffic(rate=1000, size=100, is_batched=False, messages=500)

@@ -4,9 +4,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.ports import free_ports
-from loadgen.real.rest import call
+from loadgen.admin_rest import AdminRest, AdminRestError
+from loadgen.real.process import free_ports
 
 MOVED = {"/moved": "/done", "/round": "/round"}
 
@@ -42,24 +41,29 @@ def url() -> Iterator[str]:
 
 
 def test_the_answer_is_its_text(url: str) -> None:
-    assert call("GET", f"{url}/lookup") == '{"brokerUrl": "pulsar://h:1"}'
+    assert AdminRest(url).text("GET", "/lookup") == '{"brokerUrl": "pulsar://h:1"}'
 
 
 def test_a_change_is_sent_on_to_whoever_has_to_make_it(url: str) -> None:
-    assert call("PUT", f"{url}/moved") == ""
+    assert AdminRest(url).text("PUT", "/moved") == ""
 
 
 def test_a_refusal_is_told_with_its_words(url: str) -> None:
-    with pytest.raises(RealPulsarError, match=r"PUT .*/refused: 412 namespace bundle is not owned"):
-        call("PUT", f"{url}/refused")
+    with pytest.raises(AdminRestError, match=r"PUT .*/refused: 412 namespace bundle is not owned"):
+        AdminRest(url).text("PUT", "/refused")
 
 
 def test_brokers_that_send_us_round_and_round_are_left(url: str) -> None:
-    with pytest.raises(RealPulsarError, match=r"PUT .*/round: redirected 5 times"):
-        call("PUT", f"{url}/round")
+    with pytest.raises(AdminRestError, match=r"PUT .*/round: redirected 5 times"):
+        AdminRest(url).text("PUT", "/round")
 
 
 def test_a_broker_that_is_gone_is_named() -> None:
     (port,) = free_ports(0)
-    with pytest.raises(RealPulsarError, match=rf"GET http://127.0.0.1:{port}/: no answer: .*refused"):
-        call("GET", f"http://127.0.0.1:{port}/")
+    with pytest.raises(AdminRestError, match=rf"GET http://127.0.0.1:{port}/: no answer: .*refused"):
+        AdminRest(f"http://127.0.0.1:{port}").text("GET", "/")
+
+
+def test_a_health_page_says_yes_or_no(url: str) -> None:
+    assert AdminRest(url).is_ready("/anything")
+    assert not AdminRest(f"http://127.0.0.1:{free_ports(0)[0]}").is_ready()

@@ -1,4 +1,4 @@
-"""Only what needs no Java; `tests/real` runs the cluster itself."""
+"""Only what needs no Java; `tests/real` runs the brokers themselves."""
 
 import sys
 import threading
@@ -10,8 +10,33 @@ from types import SimpleNamespace
 import pytest
 
 from loadgen.real.cluster import PulsarCluster
-from loadgen.real.errors import ProcessFailed, RealPulsarError
+from loadgen.real.jars import ProcessFailed, RealPulsarError
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
+
+
+def test_a_broker_that_ends_at_once_is_told_with_its_last_lines(tool: Tool, tmp_path: Path) -> None:
+    tool("mvn", MAVEN_THAT_WORKS)
+    tool("java", f"{java_that_says('17')}\necho 'the disk is full'; exit 4")
+    with pytest.raises(ProcessFailed, match=r"the broker ended with code 4(.|\n)*the disk is full"):
+        StandaloneBroker(tmp_path / "broker").start()
+
+
+def test_a_broker_that_never_gets_healthy_is_killed_in_time(tool: Tool, tools: Path, tmp_path: Path) -> None:
+    (tools / "sleep").symlink_to("/bin/sleep")
+    tool("mvn", MAVEN_THAT_WORKS)
+    tool("java", f"{java_that_says('17')}\ncase $1 in -version) exit;; esac\necho $$; exec sleep 60")
+    with pytest.raises(ProcessFailed, match="not healthy within 0 s"):
+        StandaloneBroker(tmp_path / "broker").start(timeout_s=0)
+
+
+def test_its_addresses_are_known_before_it_starts(tmp_path: Path) -> None:
+    broker = StandaloneBroker(tmp_path, BrokerSettings())
+    assert broker.service_url.startswith("pulsar://127.0.0.1:")
+    assert broker.admin_url.startswith("http://127.0.0.1:")
+    broker.stop()
+    broker.kill()
+
 
 TOPIC = "persistent://public/default/t"
 ZOOKEEPER = """
@@ -22,7 +47,7 @@ time.sleep(60)
 """
 
 
-class Broker(BaseHTTPRequestHandler):
+class FakeBroker(BaseHTTPRequestHandler):
     """Owns what it is told to own, and moves it when asked."""
 
     calls: list[str]
@@ -32,10 +57,10 @@ class Broker(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         is_bundle = self.path.endswith("/bundle")
-        self.wfile.write(b"0x00_0x40" if is_bundle else f'{{"brokerUrl": "{Broker.owner}"}}'.encode())
+        self.wfile.write(b"0x00_0x40" if is_bundle else f'{{"brokerUrl": "{FakeBroker.owner}"}}'.encode())
 
     def do_PUT(self) -> None:
-        Broker.calls.append(self.path)
+        FakeBroker.calls.append(self.path)
         self.send_response(204)
         self.end_headers()
 
@@ -46,9 +71,9 @@ class Broker(BaseHTTPRequestHandler):
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PulsarCluster]:
     """One whose first broker does not run and whose second one is an HTTP server."""
-    Broker.calls = []
+    FakeBroker.calls = []
     cluster = PulsarCluster(tmp_path)
-    with HTTPServer(("127.0.0.1", 0), Broker) as server:
+    with HTTPServer(("127.0.0.1", 0), FakeBroker) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         address = f"127.0.0.1:{server.server_port}"
@@ -87,17 +112,17 @@ def test_a_start_that_fails_half_way_names_the_part_and_leaves_nothing_running(t
 
 
 def test_the_owner_is_asked_of_a_broker_that_runs(cluster: PulsarCluster) -> None:
-    Broker.owner = "pulsar://b:1"
+    FakeBroker.owner = "pulsar://b:1"
     assert cluster.owner_of(TOPIC) == 1
-    Broker.owner = "pulsar://elsewhere:1"
+    FakeBroker.owner = "pulsar://elsewhere:1"
     with pytest.raises(RealPulsarError, match=f"{TOPIC} is said to be owned by pulsar://elsewhere:1"):
         cluster.owner_of(TOPIC)
 
 
 def test_a_topic_is_moved_by_its_bundle(cluster: PulsarCluster) -> None:
-    Broker.owner = "pulsar://b:1"
+    FakeBroker.owner = "pulsar://b:1"
     cluster.unload(TOPIC, to=1)
-    (asked,) = Broker.calls
+    (asked,) = FakeBroker.calls
     path = "/admin/v2/namespaces/public/default/0x00_0x40/unload"
     assert asked == f"{path}?destinationBroker={cluster.brokers[1].web_address}"
 
@@ -105,15 +130,15 @@ def test_a_topic_is_moved_by_its_bundle(cluster: PulsarCluster) -> None:
 def test_a_topic_that_somebody_else_took_meanwhile_is_moved_again(
     cluster: PulsarCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Broker.owner = cluster.brokers[0].service_url
-    monkeypatch.setattr("time.sleep", lambda _: setattr(Broker, "owner", "pulsar://b:1"))
+    FakeBroker.owner = cluster.brokers[0].service_url
+    monkeypatch.setattr("time.sleep", lambda _: setattr(FakeBroker, "owner", "pulsar://b:1"))
     cluster.unload(TOPIC, to=1)
-    assert len(Broker.calls) == 2
+    assert len(FakeBroker.calls) == 2
 
 
 def test_a_topic_that_does_not_move_is_told(cluster: PulsarCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadgen.real.cluster._MOVE_TIMEOUT_S", 0)
-    Broker.owner = "pulsar://b:1"
+    FakeBroker.owner = "pulsar://b:1"
     with pytest.raises(RealPulsarError, match=f"{TOPIC} did not move to broker 0 within 0 s: it went to broker 1"):
         cluster.unload(TOPIC, to=0)
 
