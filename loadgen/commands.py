@@ -31,7 +31,7 @@ def broker(
     ] = None,
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
-    from loadgen.standin.options import MB, BrokerOptions, parse_address, parse_partitions
+    from loadgen.standin.broker import MB, BrokerOptions, parse_address, parse_partitions
     from loadgen.standin.server import run
 
     try:
