@@ -69,6 +69,6 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
     Exit code 0: every message offered has its receipt and, with --verify-url, arrived once, in order and intact.
     1: not so. 2: the scenario is wrong or nobody answers.
     """
-    from loadgen.load.main import Request, main
+    from loadgen.load.run import Request, main
 
     raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from loadgen.bench_limits.figures import Figure, Goal, Samples
 from loadgen.bench_limits.measures import pair_means, per_second, worst_deviation
-from loadgen.load.line import Line, max_excess
+from loadgen.load.results import Line, max_excess
 
 LIMIT = 500
 BURST_S = 0.1

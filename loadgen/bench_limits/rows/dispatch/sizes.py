@@ -10,7 +10,7 @@ from loadgen.bench_limits.rows.evenness import BURST_S, SETTLED_S, SLACK_S
 from loadgen.bench_limits.rows.row import Row, by_turns
 from loadgen.bench_limits.trial import Stage
 from loadgen.load.clients import SharedConsumer
-from loadgen.load.line import Line, max_excess
+from loadgen.load.results import Line, max_excess
 
 UNIT = 100
 """Bytes; what is measured is counted in these."""
