@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from loadgen.bench.proc import children
+from loadgen.bench.meters import children
 from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import encode_with_payload
 from protocol.frames import FrameCutter
