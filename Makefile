@@ -16,7 +16,7 @@ HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
 MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
 BROKER ?= standin
 
-.PHONY: help env demo bench bench-short bench-limits bench-compliance test lint format types imports unit locks proto clean
+.PHONY: help env demo bench bench-short bench-limits bench-compliance test lint format types imports unit locks proto references clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -89,6 +89,13 @@ locks: env ## Resolve the pinned versions anew (names, versions and hashes; no a
 	$(LOCK) --extra report --extra load --extra build --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-proxy.lock pyproject.toml
 	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
+
+references: env ## Make the pages of docs/ that are generated from the code anew
+	$(BIN)/python -m proxy.config.reference > docs/configuration.md
+	$(BIN)/python -m proxy.config.reference --yaml > docs/sluice.yaml
+	$(BIN)/python -m accesslog.reference > docs/access-log.md
+	$(BIN)/python -m proxy.admin.metrics_reference > docs/metrics.md
+	$(BIN)/python -m sluice.reference > docs/commands.md
 
 clean: ## Remove the environment and all that was made
 	rm -rf $(VENV) $(MACHINE_CODE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html
