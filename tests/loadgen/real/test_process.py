@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -25,16 +24,9 @@ from loadgen.real.process import (
     wait_ready,
 )
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
-
-
-def wait_for(condition: object, timeout_s: float = 10) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
