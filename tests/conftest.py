@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ def _compiler() -> str | None:
     return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
 
 
+HERE = Path(__file__).parent
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "real": ("a real Pulsar broker", available),
     "jdk": ("a Java client of its own", _compiler),
@@ -30,10 +32,29 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
 }
 """By marker: what such tests need, and who says what to do to have it (None: it is there)."""
 
+WHOLE_ONLY = (
+    # processes of their own, measured or killed
+    "compliance/bench", "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
+    "compliance/test_java.py", "compliance/test_job.py", "demo", "deploy", "docs/test_examples.py",
+    "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
+    "loadgen/standin/official", "loadgen/standin/test_server.py",
+    "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
+    "proxy/workers/test_admission_apart.py", "proxy/workers/test_post.py", "proxy/workers/test_post_rules.py",
+    "proxy/workers/test_supervisor.py", "proxy/workers/test_supervisor_reject.py", "real", "sluice/test_cli.py",
+    "test_left_out.py", "test_wheel.py",
+    # thousands of examples, of models and of requests
+    "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",
+    "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
+)  # fmt: skip
+"""What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""
+
 _REASON = re.compile(r"no (?P<what>.+?) here: (?P<remedy>.+)", re.DOTALL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY):
+            item.add_marker(pytest.mark.whole)
     for marker, (what, remedy_for) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(marker)]
         remedy = remedy_for() if marked else None
