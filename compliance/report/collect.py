@@ -13,9 +13,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 
 from accesslog.record import Kinds
 from compliance.clock import rfc3339
-from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
-from compliance.figures.proposals import Proposal
+from compliance.figures import rates, trends, waiting, what_if
+from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
 from compliance.judging.cut_off import marked
@@ -123,7 +123,7 @@ class Found:
         missing = gap_facts(kept.gaps, logs.lines)
         is_gapped = any(run.missing for run in runs)
         order = (F.desc("lines"), "file", "reason")
-        changed = changes.change_facts(logs.of("change"), logs.limits)
+        changed = trends.change_facts(logs.of("change"), logs.limits)
         return {
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
@@ -136,7 +136,7 @@ class Found:
             ],
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
             "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
-            "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
+            "losses": self.rows("losses", trends.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
             "changes": self.rows("changes", changed, figures.ChangeFacts, "at", "name"),
         }
 
@@ -145,7 +145,7 @@ class Found:
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
             found = judged.where(F.col("facts").isNotNull())
-            tables = self.limits(usage.limiter_facts(logs.limits), found)
+            tables = self.limits(rates.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
             changed = logs.of("change")
             broken = (
@@ -155,7 +155,7 @@ class Found:
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
-            burned = burn.burn_facts(minutes, objective)
+            burned = trends.burn_facts(minutes, objective)
             return tables | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
         finally:
             judged.unpersist()
@@ -183,8 +183,8 @@ class Found:
 
     def totals(self, intervals: DataFrame) -> Tables:
         """Topics and days."""
-        topics, days = usage.topic_facts(intervals), usage.usage_facts(intervals)
-        tenants = usage.tenant_day_facts(intervals)
+        topics, days = rates.topic_facts(intervals), rates.usage_facts(intervals)
+        tenants = rates.tenant_day_facts(intervals)
         busiest = (F.desc("throttled_s"), F.desc("passed_messages"), "topic", "direction")
         by_day = ("day", "tenant", "namespace", "topic", "direction")
         return {
@@ -232,43 +232,43 @@ class Found:
         tables: Tables = {
             "episodes": self.rows(
                 "episodes",
-                delays.episode_facts(limits),
+                waiting.episode_facts(limits),
                 figures.EpisodeFacts,
                 F.desc(F.round("throttled_s", 9)),
                 "name",
             ),
             "delays_by_reason": self.rows(
                 "delays_by_reason",
-                delays.delay_facts(intervals, by_topic=False),
+                waiting.delay_facts(intervals, by_topic=False),
                 figures.DelayFacts,
                 "direction",
                 "reason",
             ),
             "delays_by_topic": self.rows(
                 "delays_by_topic",
-                delays.delay_facts(intervals, by_topic=True),
+                waiting.delay_facts(intervals, by_topic=True),
                 figures.DelayFacts,
                 F.desc("delay_sum_ms"),
                 F.desc("delay_max_ms"),
                 "topic",
             ),
-            "pauses": self.rows("pauses", delays.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
+            "pauses": self.rows("pauses", waiting.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
             "refusals": self.rows(
-                "refusals", delays.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
+                "refusals", waiting.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
             ),
             "neighbours": self.rows(
                 "neighbours",
-                neighbours.neighbour_facts(intervals, pauses),
+                waiting.neighbour_facts(intervals, pauses),
                 figures.NeighbourFacts,
                 F.desc("ratio"),
                 "offender",
             ),
             "headroom": self.rows(
-                "headroom", headroom.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
+                "headroom", trends.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
             ),
         }
         if asked.proposals:
-            replayed = replay.replay_facts(intervals, list(asked.proposals))
+            replayed = what_if.replay_facts(intervals, list(asked.proposals))
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
@@ -279,7 +279,7 @@ class Found:
             return {}
         units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]
         wanted = local_frame(logs.lines.sparkSession, units, _KEYS | {"unit": "string"})
-        members = fairness.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
+        members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
         order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from compliance.figures.facts import LimitKey, PeakFacts
-from compliance.figures.proposals import Proposal
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import EntitlementFacts
 from compliance.judging.verdict import LimiterVerdict
 from compliance.report.charts import charts

@@ -18,7 +18,7 @@ from compliance.figures.facts import (
     LossFacts,
     ReplayFacts,
 )
-from compliance.figures.proposals import Proposal
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import GapFacts, RunFacts
 from compliance.latest import SILENT, end_of_log
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from compliance.figures.levels import SHARED
+from compliance.figures.rates import SHARED
 from compliance.judging.facts import TopicFacts
 from compliance.judging.verdict import LimiterVerdict
 

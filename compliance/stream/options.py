@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compliance.log_folder import show
 from compliance.place import on_this_machine
-from compliance.stream.window_table import TABLES, WindowTable
+from compliance.stream.windows import TABLES, WindowTable
 
 SOURCES = ("files", "kafka", "pulsar")
 SINKS = ("parquet", "delta", "iceberg")

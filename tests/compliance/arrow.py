@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from compliance.columns import Columns
 from compliance.stream import runs
-from compliance.stream.seen import Seen, gap_table
+from compliance.stream.runs import Seen, gap_table
 
 
 def lines_of(*logs):

@@ -16,7 +16,7 @@ from compliance.figures.facts import (
     LossFacts,
     ReplayFacts,
 )
-from compliance.figures.proposals import Proposal
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import GapFacts
 from compliance.report.sections import (
     added,
