@@ -7,8 +7,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
+
+# Two processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
+settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("untimed")
 
 
 def _prometheus() -> str | None:

@@ -35,8 +35,7 @@ from compliance.judging.facts import (
     LimiterFacts,
 )
 from compliance.judging.spells import Spelling, Spells
-from compliance.schema import BOOT, LIMITER
-from compliance.strict import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
 MOVES = ("attachment", "group", "file")
 """Changes (`what`) by which streams may come under limits that are there already."""

@@ -1,7 +1,8 @@
 """Runs the sums of every section on Spark and hands back plain values, never more of them than one machine can hold."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -18,15 +19,82 @@ from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.account import RunNotes
+from compliance.judging.clocks import step_facts, steps_of, with_axis
 from compliance.judging.cut_off import marked
 from compliance.judging.judge import MOVES, judged_limiters, outsiders, tables_of, unbalanced, without_effect
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.local_frame import local_frame
-from compliance.report.logs import Logs
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
-from compliance.schema import BOOT, LIMITER
+from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.tables import LogTables
+
+_LARGE = ("interval", "limit")
+_SMALL = ("change", "heartbeat", "loss", "reject", "standstill", "throttle")
+_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What is reported on.
+
+    Args:
+        tables: What a job has kept.
+        lines: Each line once, of all kinds: what they all have.
+        limits: Lines of limiters, on the axis of `clocks.with_axis`.
+        intervals: Lines of streams, likewise.
+        others: Lines of the other kinds that are counted.
+        clock_steps: As `clocks.step_facts`.
+    """
+
+    tables: LogTables
+    lines: DataFrame
+    limits: DataFrame
+    intervals: DataFrame
+    others: DataFrame
+    clock_steps: DataFrame
+
+    def of(self, kind: str) -> DataFrame:
+        """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
+        return self.others.where(F.col("kind") == kind).select(*_columns(kind))
+
+
+@contextlib.contextmanager
+def opened(tables: LogTables) -> Iterator[Logs]:
+    """Keeps in memory (or on disk, where it does not fit) what all sections read."""
+    rows = tables.rows
+    # Nobody waits longer than the line is long. One that says so would owe what nobody was owed.
+    waited = F.least("throttled_ms", "duration_ms")
+    kept = [
+        rows.where(F.col("kind") == kind).select(*_columns(kind)).withColumn("throttled_ms", waited) for kind in _LARGE
+    ]
+    is_small = F.col("kind").isin(*_SMALL)
+    kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
+    intervals, limits, others = kept
+    frames = [frame.persist() for frame in (intervals, limits, others)]
+    try:
+        lines = rows.select(*_EVERY)
+        beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
+        found = step_facts(beats, tables.gaps)
+        steps = steps_of(found)
+        yield Logs(
+            tables,
+            lines,
+            with_axis(limits, steps),
+            with_axis(intervals, steps),
+            others,
+            found.drop("to_seq", "since_us", "until_us"),
+        )
+    finally:
+        for frame in frames:
+            frame.unpersist()
+
+
+def _columns(kind: str) -> dict[str, None]:
+    fields = (*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind))
+    return dict.fromkeys(("kind", "file", "line", "day", *fields))
+
 
 MOST_LIMITS = 20_000
 MOST_TOPICS = 20_000

@@ -31,7 +31,6 @@ from compliance.judging.facts import (
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs
-from compliance.report.numbers import numbered, percent, span, whole
 from compliance.report.sections import (
     CENSORED,
     Burn,
@@ -49,8 +48,8 @@ from compliance.report.sections import (
     unmatched,
     what_ifs,
 )
-from compliance.report.tenants import Tenant, tenants
-from compliance.report.words import clock, doubted
+from compliance.report.subjects import Tenant, tenants
+from compliance.report.words import clock, doubted, numbered, percent, span, whole
 
 REPORT_VERSION = 2
 

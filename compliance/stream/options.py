@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compliance.log_folder import show
-from compliance.place import on_this_machine
+from compliance.log_folder import on_this_machine, show
 from compliance.stream.windows import TABLES, WindowTable
 
 SOURCES = ("files", "kafka", "pulsar")

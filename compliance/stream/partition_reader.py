@@ -20,9 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compliance.columns import Columns
-from compliance.fault import LONGEST_QUARANTINED, fault
-from compliance.schema import BOOT
+from compliance.schema import BOOT, LONGEST_QUARANTINED, Columns, fault
 from compliance.stream import runs
 from compliance.stream.runs import Run, Seen, Span
 from compliance.stream.windows import WindowTable, by_day, codes_of, parquet, windows_of

@@ -15,12 +15,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from compliance.cause import cause
-from compliance.disk import disk_trouble
 from compliance.java import JavaNotFoundError
-from compliance.log_folder import look_into
-from compliance.place import NOT_WITHIN, is_within, on_this_machine
-from compliance.session import spark_session
+from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_machine
+from compliance.session import cause, disk_trouble, spark_session
 from compliance.stream.batch import BatchWriter
 from compliance.stream.options import Job, JobError, Sink, checked
 from compliance.stream.sinks import tables_of

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from compliance import latest
 from compliance.latest import RunEnd
-from compliance.schema import BOOT, TIME
-from compliance.strict import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970, BOOT, TIME
 
 Longs = npt.NDArray[np.int64]
 Run = tuple[str, str]

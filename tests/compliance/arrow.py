@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from compliance.columns import Columns
+from compliance.schema import Columns
 from compliance.stream import runs
 from compliance.stream.runs import Seen, gap_table
 

@@ -10,7 +10,7 @@ import msgspec
 from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import Judged, Line, RunNotes, Streams, excess_tolerance, judged
 from compliance.judging.judge import MOVES, line_of
-from compliance.strict import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
 Key = tuple[str, str, str]

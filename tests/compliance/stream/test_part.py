@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from compliance.fault import LONGEST_QUARANTINED
+from compliance.schema import LONGEST_QUARANTINED
 from compliance.stream import partition_reader as module
 from compliance.stream.partition_reader import FOUND, QUARANTINE, ROWS, WINDOWS, Found, Known, Part, decoded
 from compliance.stream.runs import Seen
