@@ -16,7 +16,7 @@ HOT    := $(shell sed -n 's|^ *"/\(.*\.py\)",$$|\1|p' pyproject.toml)
 MACHINE_CODE := $(addsuffix *.so,$(sort $(dir $(HOT)))) ./*__mypyc*.so
 BROKER ?= standin
 
-.PHONY: help env demo bench bench-short bench-limits bench-compliance test lint format types imports unit locks proto clean
+.PHONY: help env check demo bench bench-short bench-limits bench-compliance test lint format types imports quick unit locks proto references clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -40,11 +40,13 @@ $(BUILT): $(STAMP) $(HOT) hatch_build.py
 demo: env ## The whole job end to end in a minute or two (BROKER=real for a real Pulsar)
 	$(BIN)/python -m demo --broker $(BROKER)
 
-test: env format-check lint types imports unit ## Everything that CI checks
+check: env format-check lint types imports quick ## Format, lint, types, imports, unit and conversation tests (three minutes)
+
+test: env format-check lint types imports unit ## Everything that CI checks (a quarter of an hour)
 
 .PHONY: format-check
 # While Sluice is built, pyproject.toml is elsewhere: whoever reads it waits.
-format-check format lint types imports unit: | $(BUILT)
+format-check format lint types imports quick unit: | $(BUILT)
 format-check:
 	$(BIN)/ruff format --check .
 
@@ -69,11 +71,18 @@ types:
 imports:
 	$(BIN)/lint-imports
 
+# Two processes; who shares a broker or a Spark session stays in one of them (tests/conftest.py).
+IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder
+QUICK  := not whole and not real and not spark and not slow and not prometheus and not jdk
+
+quick:
+	$(BIN)/pytest -q $(IN_TWO) -m "$(QUICK)"
+
 unit:
 	@echo "what is compiled, interpreted; then everything"
-	$(BIN)/pytest -q -p tests.interpreted tests/protocol tests/limiter tests/proxy/session tests/proxy/test_*budget.py \
-	  tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
-	$(BIN)/pytest
+	$(BIN)/pytest -q $(IN_TWO) -p tests.interpreted -m "$(QUICK)" tests/protocol tests/limiter tests/proxy/session \
+	  tests/proxy/test_*budget.py tests/proxy/test_admission.py tests/proxy/workers/test_far_admission.py tests/proxy/brokers
+	$(BIN)/pytest $(IN_TWO)
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .
@@ -89,6 +98,13 @@ locks: env ## Resolve the pinned versions anew (names, versions and hashes; no a
 	$(LOCK) --extra report --extra load --extra build --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-proxy.lock pyproject.toml
 	$(LOCK) --only-build-deps --all-build-deps --output-file requirements-build.lock pyproject.toml
+
+references: env ## Make the pages of docs/ that are generated from the code anew
+	$(BIN)/python -m proxy.config.reference > docs/configuration.md
+	$(BIN)/python -m proxy.config.reference --yaml > docs/sluice.yaml
+	$(BIN)/python -m accesslog.reference > docs/access-log.md
+	$(BIN)/python -m proxy.admin.metrics_reference > docs/metrics.md
+	$(BIN)/python -m sluice.reference > docs/commands.md
 
 clean: ## Remove the environment and all that was made
 	rm -rf $(VENV) $(MACHINE_CODE) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo/out demo/report.html

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compliance.place import on_this_machine
+from compliance.log_folder import on_this_machine
 
 STRICT_EXIT = 3
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from compliance.judging.facts import Facts
-from compliance.report.collect import Asked, collect
-from compliance.report.logs import opened
+from compliance.report.collect import Asked, collect, opened
 from compliance.tables import LogTables
 
 LINES_A_PARTITION = 250_000

@@ -12,13 +12,12 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from compliance.gather import gather
-from compliance.log_folder import look_into
-from compliance.place import NOT_WITHIN, is_url, is_within, on_this_machine
+from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import Asked
 from compliance.report.export import report_json, tables
 from compliance.report.page import render, tenant_pages
 from compliance.report.report import Report, make_report
-from compliance.report.tenants import FOLDER
+from compliance.report.subjects import FOLDER
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
 from compliance.tables import LogTables, read_log, read_tables

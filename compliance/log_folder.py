@@ -1,15 +1,39 @@
-"""What is in a folder of the access log: files that are read, and what is passed over and told.
-
-Spark is shown a folder of links to the files that are to be read: one name that Hadoop cannot take makes the listing of
-a whole folder fail, and a pipe or device among the files would be waited for.
-"""
+"""The folder of an access log: where it is, which of its files are closed, and what else lies there."""
 
 import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+# As Hadoop writes them: nothing in them is escaped, and one slash will do.
+_FILE_URL = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)(.*)", re.IGNORECASE | re.DOTALL)
+
+NOT_WITHIN = "where Spark would come upon its tables when it looks for log files; give a folder outside of it"
+"""Why `--out` may not be in the folder of the log."""
+
+
+def is_url(place: str) -> bool:
+    """Whether it is a URL, be it of a folder of this machine, and not a plain path."""
+    return "://" in place or _FILE_URL.fullmatch(place) is not None
+
+
+def on_this_machine(place: str) -> Path | None:
+    """The folder that a plain path or a `file:` URL names; None if it is on another storage."""
+    if url := _FILE_URL.fullmatch(place):
+        return Path("/", url[1])
+    return None if is_url(place) else Path(place)
+
+
+def is_within(place: str, folder: str) -> bool:
+    """Whether one is the other, or lies in it, as far as their names tell; links of this machine are followed."""
+    here, there = on_this_machine(place), on_this_machine(folder)
+    if here and there:
+        return here.resolve().is_relative_to(there.resolve())
+    return not here and not there and f"{place.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
+
 
 HIDDEN = "names that begin with . or _"
 ODD = "names that Hadoop cannot take"

@@ -8,15 +8,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from compliance.cause import cause
 from compliance.commands import STRICT_EXIT, Wanted
-from compliance.disk import disk_trouble
-from compliance.figures.proposals import ProposalError, read_proposals
+from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.job import Origin, ReportError, links_of, run
 from compliance.log_folder import look_into
 from compliance.report.collect import Asked
 from compliance.report.report import Report
+from compliance.session import cause, disk_trouble
 from compliance.stream.options import JobError, pairs
 
 

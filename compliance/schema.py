@@ -1,19 +1,196 @@
-"""The access log's schema for Arrow and Spark, derived from the record's types so that the two cannot drift apart.
+"""The log's lines: what each may hold, as Spark reads them, and what is wrong with one that is malformed."""
 
-All kinds share one wide row: the union of their fields. What a kind does not have is null.
-"""
-
-from datetime import datetime
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial, reduce
+from operator import or_
 from types import UnionType
-from typing import Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import pyarrow as pa
+from msgspec import Meta, Struct
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from accesslog.record import Kinds
-from compliance.strict import is_always_said, plain
+from accesslog.delays import BUCKETS
+from accesslog.record import SCHEMA_VERSION, Kinds
+
+LARGEST = 2**63 - 1
+"""Numbers are 64 bits wide."""
+MOST = 2**48 - 1
+"""No line tells of more messages or bytes; so sums of 30,000 lines at the least are numbers, too."""
+
+_MOST_TIMES = 100_000
+BEGIN_OF_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
+"""All that decoding may raise, whatever stands in a line (`ValueError`: bytes that are no text)."""
+
+_NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id"})
+"""Numbers that are no amounts: nobody adds them up."""
+_LIMITS = frozenset(
+    f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
+)
+"""No limiter has one of nothing: where there is none, null stands."""
+_BALANCES = frozenset(f"tokens_{bucket}" for bucket in ("messages", "bytes", "peak_messages", "peak_bytes"))
+"""Below 0 they are a debt."""
+_RULES: dict[Any, Any] = {
+    bool: bool,
+    str: str,
+    int: Annotated[int, Meta(ge=0, le=MOST)],
+    float: Annotated[float, Meta(ge=0)],
+    datetime: Annotated[datetime, Meta(tz=True)],
+    tuple[int, ...]: Annotated[tuple[Annotated[int, Meta(ge=0, le=MOST)], ...], Meta(max_length=BUCKETS)],
+}
+
+
+class Micros(int):
+    """A time, microseconds since 1970."""
+
+
+class _Times:
+    """Reads times; each way to write one, once: lines of one second have the same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, Micros] = {}
+
+    def read(self, wanted: type, said: object) -> Micros:  # noqa: ARG002 - there is no other type that needs help
+        """What a time says.
+
+        Raises:
+            ValidationError: If it is none.
+        """
+        known = self._known.get(said) if type(said) is str else None
+        return self._new(said) if known is None else known
+
+    def _new(self, said: object) -> Micros:
+        if len(self._known) > _MOST_TIMES:
+            self._known.clear()
+        found = self._known[said] = micros_of(said)
+        return found
+
+
+def micros_of(said: object) -> Micros:
+    """What a time says.
+
+    Raises:
+        ValidationError: If it is none.
+        OverflowError: If it is before the year 1 or behind 9999 in UTC.
+    """
+    time: datetime = msgspec.convert(said, strict(datetime))
+    return Micros((time.astimezone(UTC) - BEGIN_OF_1970) // _MICROSECOND)
+
+
+def plain(python_type: Any) -> Any:
+    """The type without its null."""
+    if isinstance(python_type, UnionType):
+        (python_type,) = (part for part in get_args(python_type) if part is not type(None))
+    return python_type
+
+
+def is_always_said(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether each line of the field's kind has it; others are left out where they have their default."""
+    return field.default is msgspec.NODEFAULT
+
+
+def strict(python_type: Any, name: str = "") -> Any:
+    """The type with the rule for its values, without its null; `name` is the field's."""
+    bare = plain(python_type)
+    if bare is int and name in _NAMES:
+        return Annotated[int, Meta(ge=0, le=LARGEST)]
+    if name in _LIMITS:
+        return Annotated[float, Meta(gt=0)]
+    if name in _BALANCES:
+        return float
+    return bare if get_origin(bare) is Literal else _RULES[bare]
+
+
+def _record(kind: str, *, is_lenient: bool = False) -> type[Struct]:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(Kinds.BY_NAME[kind]):
+        rule = Micros if plain(field.type) is datetime else strict(field.type, field.name)
+        if field.encode_name == "v":
+            rule = Annotated[int, Meta(ge=0, le=SCHEMA_VERSION)]
+        if is_always_said(field):
+            fields.append((field.name, rule | None if isinstance(field.type, UnionType) else rule))
+        else:
+            fields.append((field.name, rule | None, None))
+    rules = {"__post_init__": _check_bursts} if kind == "limit" else {}
+    # Scalars all: nothing for the collector to find.
+    return msgspec.defstruct(
+        kind,
+        fields,
+        tag_field="kind",
+        tag=kind,
+        kw_only=True,
+        gc=False,
+        namespace=rules,
+        forbid_unknown_fields=not is_lenient,
+    )
+
+
+def without_burst(said: Callable[[str], Any]) -> list[str]:
+    """The bursts that a limit line should have and has not, given the value of each field."""
+    units = ("messages", "bytes")
+    return [f"burst_{unit}" for unit in units if said(f"limit_{unit}") is not None and said(f"burst_{unit}") is None]
+
+
+def _check_bursts(line: Any) -> None:
+    # Asked of each line: the long way only where it has something to say.
+    lacks_messages = line.burst_messages is None and line.limit_messages is not None
+    if lacks_messages or (line.burst_bytes is None and line.limit_bytes is not None):
+        raise ValueError(", ".join(without_burst(partial(getattr, line))))
+
+
+RECORDS: dict[str, type[Struct]] = {kind: _record(kind) for kind in Kinds.BY_NAME}
+"""Of each kind its type; its fields stand in the order of the record's own."""
+
+
+_LENIENT = {kind: _record(kind, is_lenient=True) for kind in Kinds.BY_NAME}
+UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
+"""How msgspec says that it knows a field not."""
+
+
+class Head(Struct, kw_only=True, gc=False):
+    """What every line has, whatever its kind and version."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=100)]
+    v: Annotated[int, Meta(ge=0, le=LARGEST)]
+    proxy_id: str
+    boot_id: str
+    seq: Annotated[int, Meta(ge=0, le=LARGEST)]
+    start: Micros
+    end: Micros
+    duration_ms: Annotated[float, Meta(ge=0)]
+
+
+def is_text(data: bytes) -> bool:
+    """Whether these bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def decoder(*, is_lenient: bool = False) -> msgspec.json.Decoder[Struct]:
+    """Decodes a line of any kind; whatever breaks a rule is an error. Times are `Micros`.
+
+    Args:
+        is_lenient: Fields that this version does not know are passed over.
+    """
+    records = _LENIENT if is_lenient else RECORDS
+    return msgspec.json.Decoder(reduce(or_, records.values()), dec_hook=_Times().read)
+
+
+def head_decoder() -> msgspec.json.Decoder[Head]:
+    """Decodes what every line has."""
+    return msgspec.json.Decoder(Head, dec_hook=_Times().read)
+
 
 BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
@@ -87,3 +264,171 @@ def nullable_fields(kind: str) -> list[str]:
 def defaulted_fields(kind: str) -> list[str]:
     """Fields of a kind that are left out where they have their default, as in lines of proxies that knew them not."""
     return [name for name in _fields(kind) if name not in _always(kind)]
+
+
+_LONGEST_FIELD = 100
+Malformed = list[int]
+"""Places of lines that are no records, in what was given."""
+
+
+class Columns:
+    """Decodes lines of all kinds.
+
+    Of lines that a newer proxy wrote, what this version does not know is passed over: a field, or all but the head of a
+    line of another kind or version. Such a line is kept under its kind, with its version if that is newer.
+
+    Attributes:
+        schema: Of what it gives.
+        newer: How often which fields were there that this version does not know.
+    """
+
+    def __init__(self) -> None:
+        self._decode: Callable[[bytes], Any] = decoder().decode
+        self._decode_leniently: Callable[[bytes], Any] = decoder(is_lenient=True).decode
+        self._decode_head = head_decoder().decode
+        self.schema = arrow_schema()
+        self.newer: Counter[str] = Counter()
+
+    def decoded(self, lines: Sequence[bytes]) -> tuple[dict[str, tuple[list[int], list[Any]]], Malformed]:
+        """Of each kind where its lines stand and what they hold; and where those stand that are no records."""
+        found: dict[str, tuple[list[int], list[Any]]] = {kind: ([], []) for kind in RECORDS}
+        of_type = {RECORDS[kind]: (places.append, values.append) for kind, (places, values) in found.items()}
+        malformed: Malformed = []
+        # The decoder passes over what it does not know, whatever that is. Whole lines begin and end in ASCII, so none
+        # can lend another the rest of a character.
+        are_text = is_text(b"".join(lines))
+        decode, values_of = self._decode, msgspec.structs.astuple
+        for place, line in enumerate(lines):
+            try:
+                record = decode(line)
+            except REFUSALS as error:
+                kind, record = self._newer(line, error)
+                if record is None or (not are_text and not is_text(line)):
+                    malformed.append(place)
+                    continue
+                places, values = found.setdefault(kind, ([], []))
+                places.append(place)
+                values.append(values_of(record))
+                continue
+            if not are_text and not is_text(line):
+                malformed.append(place)
+                continue
+            add_place, add_values = of_type[type(record)]
+            add_place(place)
+            add_values(values_of(record))
+        return {kind: both for kind, both in found.items() if both[0]}, malformed
+
+    def _newer(self, line: bytes, error: Exception) -> tuple[str, Any]:
+        """Kind and record of a line that a newer proxy may have written; None if it is malformed."""
+        if unknown := UNKNOWN_FIELD.match(str(error)):
+            try:
+                record = self._decode_leniently(line)
+            except REFUSALS:
+                return "", None
+            kind = str(record.__struct_config__.tag)
+            self.newer[f"{kind}.{unknown[1][:_LONGEST_FIELD]}"] += 1
+            return kind, record
+        try:
+            head = self._decode_head(line)
+        except REFUSALS:
+            return "", None
+        if head.v > SCHEMA_VERSION:
+            return f"{head.kind} (version {head.v})", head
+        return (head.kind, head) if head.kind not in RECORDS else ("", None)
+
+    def batches(self, found: dict[str, tuple[list[int], list[Any]]]) -> Iterator[tuple[str, list[int], pa.RecordBatch]]:
+        """What `decoded` found as rows, kind by kind, with their places."""
+        for kind, (places, records) in found.items():
+            count = len(places)
+            fields = RECORDS.get(kind, Head).__struct_fields__
+            columns = dict(zip(fields, zip(*records, strict=True), strict=True))
+            arrays = [
+                pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+                for field in self.schema
+            ]
+            arrays[0] = pa.array([kind] * count, pa.string())
+            yield kind, places, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+LONGEST_QUARANTINED = 100_000
+"""Characters of a malformed line that are kept."""
+_LONGEST_NAMED = 100
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:?\d\d)")
+
+
+def fault(line: bytes) -> str:
+    """The first rule that the line breaks."""
+    if not is_text(line):
+        return "not UTF-8 text"
+    if not line.decode().strip():
+        return "empty line"
+    fields = _object(line)
+    if fields is None:
+        return "not exactly one complete JSON object"
+    return _of_head(fields) or _of_fields(fields["kind"], fields) or _of_decoder(line)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        fields = msgspec.json.decode(line)
+    except REFUSALS:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _of_head(fields: dict[str, Any]) -> str | None:
+    kind, version = fields.get("kind"), fields.get("v")
+    if kind is None:
+        return "missing: kind"
+    if not isinstance(kind, str) or kind not in Kinds.BY_NAME:
+        return f"unknown kind: {str(kind)[:_LONGEST_NAMED]}"
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        return f"newer schema version: {version}"
+    return None
+
+
+def _of_fields(kind: str, fields: dict[str, Any]) -> str | None:
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
+    said = {name: fields[name] for name in types if fields.get(name) is not None}
+    # A null limit means "none", so it must be written: a lost field must not lift a limit.
+    absent = (set(required_fields(kind)) - said.keys()) | (set(nullable_fields(kind)) - fields.keys())
+    faults = {
+        "wrong type": [name for name, value in said.items() if not _is_of(value, types[name])],
+        "missing": [name for name in types if name in absent],
+        "impossible value": [*_impossible(said, types), *(without_burst(said.get) if kind == "limit" else ())],
+    }
+    return next((f"{what}: {', '.join(names)}" for what, names in faults.items() if names), None)
+
+
+def _is_of(value: object, python_type: Any) -> bool:
+    """Whether it is written as such values are; a time that is none is an impossible value."""
+    bare = plain(python_type)
+    if bare is datetime:
+        return True
+    if bare is int:
+        return type(value) is int and abs(value) <= LARGEST
+    if bare is float:
+        return type(value) in (int, float)
+    if bare == tuple[int, ...]:
+        return isinstance(value, list)
+    return isinstance(value, bool if bare is bool else str)
+
+
+def _impossible(said: dict[str, Any], types: dict[str, Any]) -> Iterator[str]:
+    for name, value in said.items():
+        is_time = plain(types[name]) is datetime
+        if is_time and not (isinstance(value, str) and _RFC3339.fullmatch(value)):
+            yield name
+            continue
+        try:
+            _ = micros_of(value) if is_time else msgspec.convert(value, strict(types[name], name))
+        except (msgspec.ValidationError, OverflowError):
+            yield name
+
+
+def _of_decoder(line: bytes) -> str:
+    try:
+        decoder().decode(line)
+    except REFUSALS as error:
+        return f"not a record: {error}"
+    return "not a record"

@@ -1,15 +1,19 @@
-"""The Spark session: `local[*]` on any machine, whatever `spark-submit` says elsewhere."""
+"""The Spark session of this process, and in a line what went wrong in it: its cause, or the disk."""
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from compliance.java import find_java
+from compliance.log_folder import on_this_machine
 
 # Every batch of the stream has few rows a partition; 200, Spark's default, costs three times the time here.
 SHUFFLE_PARTITIONS = 2
@@ -87,3 +91,99 @@ def _standard_error_to(log: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CALL_OF_JAVA = ": An error occurred while calling "
+_CAUSED = "Caused by: "
+_SAYS_NOTHING = (
+    "Exception thrown in awaitResult",
+    "Job aborted due to stage failure",
+    "Encountered error while reading",
+)
+"""What Spark says of the causes below; the innermost of these has the reason."""
+_READING = re.compile(r"while reading file (\S+)\.(?:\s|$)")
+
+
+def cause(error: Exception) -> str:
+    """The cause, as Python or Java put it; with the file at which it came up, where that is not in it."""
+    said = _of_java(error) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line for line in said.splitlines() if line.strip()]
+    if _TRACEBACK in said:
+        lines = _below_traceback(lines) or lines
+    elif isinstance(error, StreamingQueryException):
+        lines = [line for line in lines if line.startswith(_CAUSED.strip())] or lines
+    return _innermost(lines) if lines else type(error).__name__
+
+
+def _of_java(error: Py4JJavaError) -> str:
+    # Py4J's own first line names an object number, Java's names the cause.
+    said = str(error.java_exception.toString())
+    return f"{said}\n{error}" if _says_nothing(said) else said
+
+
+def _below_traceback(lines: list[str]) -> list[str]:
+    """What a batch fails at is raised in Python, which Java calls, and tells with all that was called."""
+    (*_, last) = (number for number, line in enumerate(lines) if _TRACEBACK in line)
+    below = [line for line in lines[last + 1 :] if not line.startswith((" ", "\t"))]
+    is_javas = bool(below) and _CALL_OF_JAVA in below[0]
+    return [line.removeprefix(": ") for line in below[is_javas:]]
+
+
+def _innermost(lines: list[str]) -> str:
+    first = lines[0].strip()
+    if not _says_nothing(first):
+        return first
+    causes = [line.removeprefix(_CAUSED).strip() for line in lines if line.startswith(_CAUSED)]
+    if not causes:
+        return first
+    named = next(filter(None, map(_READING.search, [first, *causes])), None)
+    file = named[1] if named else ""
+    return causes[-1] if file.removeprefix("file://") in causes[-1] else f"{file}: {causes[-1]}"
+
+
+def _says_nothing(said: str) -> bool:
+    return any(words in said for words in _SAYS_NOTHING)
+
+
+_ROOM = "make room there"
+_RIGHT = "let this user read and write there"
+_REMEDIES = {
+    "No space left on device": _ROOM,
+    "Disk quota exceeded": _ROOM,
+    "Permission denied": _RIGHT,
+    "Operation not permitted": _RIGHT,
+    "Read-only file system": "have it mounted for writing",
+    "Relative path in absolute URI": "rename the file: no name that Hadoop reads may have a colon",
+}
+"""As the system says it; Java and Python pass that on. The last: Hadoop, of names that are legal elsewhere."""
+_MAY_READ = "let this user read there"
+_LOG = "--access-log"
+_UNNAMED = "--out or Spark's own folder (--spark spark.local.dir=DIR)"
+
+
+def disk_trouble(said: str, folders: Mapping[str, str]) -> str | None:
+    """What to say of an error that a folder is the reason for; None if it is another one.
+
+    Args:
+        said: The cause, as Java or Python put it, most often with the file.
+        folders: Those that the user named, paths or URLs, by their options.
+    """
+    remedy = next((remedy for reason, remedy in _REMEDIES.items() if reason in said), None)
+    if remedy is None:
+        return None
+    # The longest: one may lie in the other.
+    named = max(
+        ((option, folder) for option, folder in folders.items() if _is_in(folder, said)), key=_length, default=None
+    )
+    if named and named[0] == _LOG and remedy == _RIGHT:
+        remedy = _MAY_READ
+    return f"{' '.join(named) if named else _UNNAMED}: {said}; {remedy}"
+
+
+def _is_in(folder: str, said: str) -> bool:
+    return bool(folder) and str(on_this_machine(folder) or folder) in said
+
+
+def _length(named: tuple[str, str]) -> int:
+    return len(named[1])

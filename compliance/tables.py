@@ -15,12 +15,11 @@ from compliance.local_frame import local_frame
 from compliance.log_folder import TOLD
 from compliance.schema import placed_schema
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.query import sink_of, start
-from compliance.stream.runs import SCHEMA as RUNS
-from compliance.stream.seen import GAPS
+from compliance.stream.run import sink_of, start
+from compliance.stream.runs import GAPS
+from compliance.stream.runs import RUNS_SCHEMA as RUNS
 from compliance.stream.sinks import tables_of
-from compliance.stream.state import State
-from compliance.stream.storage import Storage
+from compliance.stream.state import State, Storage
 
 _QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "string"}
 

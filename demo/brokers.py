@@ -1,15 +1,13 @@
 """The two brokers that the demo can run against: the stand-in, or a real Pulsar standalone."""
 
 import json
-import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
 from demo.processes import DemoError, Processes, sluice
-from loadgen.real.ports import free_port
+from loadgen.admin_rest import AdminRest, AdminRestError
+from loadgen.real.process import free_port, is_listening
 from protocol.topic_name import parse_topic
 
 STANDIN_START_S = 20.0
@@ -23,10 +21,10 @@ NAME = "broker"
 
 def start_standin(processes: Processes) -> str:
     """Start `sluice broker`; returns its service URL once it accepts connections."""
-    address = f"127.0.0.1:{free_port()}"
-    processes.start(NAME, sluice("broker", "--listen", address))
-    processes.wait_until(NAME, lambda: _accepts(address), STANDIN_START_S)
-    return f"pulsar://{address}"
+    port = free_port()
+    processes.start(NAME, sluice("broker", "--listen", f"127.0.0.1:{port}"))
+    processes.wait_until(NAME, lambda: is_listening(port), STANDIN_START_S)
+    return f"pulsar://127.0.0.1:{port}"
 
 
 def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str:
@@ -36,10 +34,14 @@ def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str
     processes.wait_until(NAME, listen_file.exists, REAL_START_S)
     urls = json.loads(listen_file.read_text(encoding="utf-8"))
     names = [parse_topic(topic) for topic in topics]
-    for tenant in sorted({name.tenant for name in names}):
-        _put(f"{urls['admin_url']}/admin/v2/tenants/{tenant}", {"allowedClusters": ["standalone"]})
-    for namespace in sorted({name.namespace_name for name in names}):
-        _put(f"{urls['admin_url']}/admin/v2/namespaces/{namespace}", {})
+    rest = AdminRest(urls["admin_url"])
+    try:
+        for tenant in sorted({name.tenant for name in names}):
+            rest.make_tenant(tenant)
+        for namespace in sorted({name.namespace_name for name in names}):
+            rest.make_namespace(namespace)
+    except AdminRestError as error:
+        raise DemoError(f"{NAME}: {error}") from error
     return str(urls["service_url"])
 
 
@@ -49,21 +51,3 @@ def warm_up(processes: Processes, folder: Path, service_url: str) -> None:
     options += ["--seconds", str(WARM_UP_S), "--out", str(folder / "warm-up.json")]
     processes.start("warm-up", sluice("load", *options))
     processes.wait_for_end("warm-up", WARM_UP_LONGEST_S, lambda: None)
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _put(url: str, body: object) -> None:
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="PUT")  # noqa: S310 - http
-    try:
-        urllib.request.urlopen(request, timeout=20).close()  # noqa: S310 - the broker's own admin address
-    except urllib.error.URLError as error:
-        raise DemoError(f"{NAME}: PUT {url}: {error}") from error

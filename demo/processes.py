@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess
 
 POLL_S = 0.1
 STOP_S = 15.0

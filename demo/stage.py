@@ -3,8 +3,6 @@
 import csv
 import json
 import shutil
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +17,8 @@ from demo.processes import DemoError, Processes, sluice
 from demo.rates import RateMeter
 from demo.verdict import Check, all_checks
 from demo.watch import Watch
-from loadgen.real.ports import free_port
+from loadgen.admin_rest import AdminRest
+from loadgen.real.process import free_port
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
@@ -95,7 +94,7 @@ class Demo:
         options = ["--config", str(HERE / "sluice.yaml"), "--listen", address, "--broker", broker_url]
         options += ["--admin", admin, "--access-log", str(self._plan.out / "access-log")]
         processes.start("sluice", sluice("serve", *options))
-        processes.wait_until("sluice", lambda: _answers(f"http://{admin}/readyz"), READY_S)
+        processes.wait_until("sluice", AdminRest(f"http://{admin}", 2).is_ready, READY_S)
         self._note(f"clients connect to pulsar://{address}; metrics are on http://{admin}/metrics")
         return address, admin
 
@@ -141,11 +140,3 @@ class Demo:
 
     def _note(self, text: str) -> None:
         self._console.print(f"   {text}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own admin address
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, TimeoutError, ConnectionError):
-        return False

@@ -1,11 +1,10 @@
 """What Sluice says on `GET /sluice/streams`, summed up by topic."""
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from loadgen.admin_rest import AdminRest, AdminRestError
 
 TIMEOUT_S = 2.0
 
@@ -39,10 +38,10 @@ class TopicState:
 def fetch_streams(admin: str) -> list[dict[str, Any]] | None:
     """The streams of the Sluice whose admin address is `admin`; None if it gives no answer just now."""
     try:
-        with urllib.request.urlopen(f"http://{admin}/sluice/streams", timeout=TIMEOUT_S) as answer:
-            streams: list[dict[str, Any]] = json.load(answer)["streams"]
-    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        answer = AdminRest(f"http://{admin}", TIMEOUT_S).call("GET", "/sluice/streams")
+    except AdminRestError:
         return None
+    streams: list[dict[str, Any]] = answer["streams"]
     return streams
 
 

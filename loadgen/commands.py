@@ -31,7 +31,7 @@ def broker(
     ] = None,
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
-    from loadgen.standin.options import MB, BrokerOptions, parse_address, parse_partitions
+    from loadgen.standin.broker import MB, BrokerOptions, parse_address, parse_partitions
     from loadgen.standin.server import run
 
     try:
@@ -69,6 +69,6 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
     Exit code 0: every message offered has its receipt and, with --verify-url, arrived once, in order and intact.
     1: not so. 2: the scenario is wrong or nobody answers.
     """
-    from loadgen.load.main import Request, main
+    from loadgen.load.run import Request, main
 
     raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live)))

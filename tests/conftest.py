@@ -1,13 +1,19 @@
 """What all tests share: tests that need what this machine has not are left out, loudly."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-from loadgen.real.jars import available
-from loadgen.real.java import OLDEST_JAVA, find_java
+from loadgen.real.jars import OLDEST_JAVA, available, find_java
+
+# Two processes share the machine: how long one example takes says nothing (CI's own profile has no deadline either).
+settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("untimed")
 
 
 def _prometheus() -> str | None:
@@ -23,6 +29,7 @@ def _compiler() -> str | None:
     return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
 
 
+HERE = Path(__file__).parent
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "real": ("a real Pulsar broker", available),
     "jdk": ("a Java client of its own", _compiler),
@@ -30,19 +37,58 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
 }
 """By marker: what such tests need, and who says what to do to have it (None: it is there)."""
 
-_LEFT_OUT = pytest.StashKey[dict[str, tuple[str, list[str]]]]()
+WHOLE_ONLY = (
+    # processes of their own, measured or killed
+    "compliance/bench", "compliance/stream", "compliance/test_chaos.py", "compliance/test_commands.py",
+    "compliance/test_java.py", "compliance/test_job.py", "demo", "deploy", "docs/test_examples.py",
+    "loadgen/bench", "loadgen/bench_limits", "loadgen/hostile", "loadgen/load/test_clients.py", "loadgen/real",
+    "loadgen/standin/official", "loadgen/standin/test_server.py",
+    "proxy/blocking/test_kept.py", "proxy/observe/test_real_disks.py", "proxy/test_running.py", "proxy/test_runtime.py",
+    "proxy/workers/test_admission_apart.py", "proxy/workers/test_post.py", "proxy/workers/test_post_rules.py",
+    "proxy/workers/test_supervisor.py", "proxy/workers/test_supervisor_reject.py", "real", "sluice/test_cli.py",
+    "test_left_out.py", "test_wheel.py",
+    # thousands of examples, of models and of requests
+    "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/identity", "proxy/policies/test_applying.py",
+    "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
+)  # fmt: skip
+"""What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""
+
+_REASON = re.compile(r"no (?P<what>.+?) here: (?P<remedy>.+)", re.DOTALL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = config.stash[_LEFT_OUT] = {}
+    for item in items:
+        if item.path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY):
+            item.add_marker(pytest.mark.whole)
     for marker, (what, remedy_for) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(marker)]
         remedy = remedy_for() if marked else None
-        if remedy is None:
-            continue
-        for item in marked:
+        for item in marked if remedy else []:
             item.add_marker(pytest.mark.skip(reason=f"no {what.removeprefix('a ')} here: {remedy}"))
-        left_out[what] = remedy, [item.nodeid for item in marked]
+    if hasattr(config, "workerinput"):
+        _share_out(items)
+
+
+def _share_out(items: list[pytest.Item]) -> None:
+    """For two processes: what shares something stays in one of them, and so does each module.
+
+    The real broker's tests come first, and beside them what needs one core only; Spark's come last, in two halves.
+    """
+    groups = {path: _group_of([item for item in items if item.path == path]) for path in {item.path for item in items}}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[item.path] or str(item.path)))
+    order = {"real": 0, "": 1, "slow": 2, "planted": 3, "spark": 4}
+    items.sort(key=lambda item: order[groups[item.path] or ("slow" if item.get_closest_marker("slow") else "")])
+
+
+def _group_of(module: list[pytest.Item]) -> str:
+    """Of a module; empty if it is one of its own."""
+    if any(item.get_closest_marker("real") for item in module):
+        return "real"
+    if any("planted_logs" in getattr(item, "fixturenames", ()) for item in module):
+        return "planted"
+    is_spark = any("spark" in getattr(item, "fixturenames", ()) for item in module)
+    return "spark" if is_spark else ""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -52,9 +98,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:
         return
-    for what, (remedy, names) in session.config.stash.get(_LEFT_OUT, {}).items():
+    left_out: dict[tuple[str, str], list[str]] = {}
+    for report in reporter.stats.get("skipped", ()):
+        found = _REASON.search(str(report.longrepr[2])) if isinstance(report.longrepr, tuple) else None
+        if found:
+            left_out.setdefault((found["what"], found["remedy"]), []).append(report.nodeid.partition("@")[0])
+    for (what, remedy), names in left_out.items():
         reporter.write_line("")
-        reporter.write_line(f"LEFT OUT: {len(names)} tests against {what}", red=True, bold=True)
+        reporter.write_line(f"LEFT OUT: {len(names)} tests against a {what}", red=True, bold=True)
         for name in names:
             reporter.write_line(f"  {name}")
         reporter.write_line(f"To run them {remedy}.", red=True, bold=True)

@@ -35,9 +35,11 @@ def placed(page: str, made: str) -> str:
     return before + made + rest.partition(END)[2]
 
 
-_HEAD = ("lines", "MB", "bare", "the job", "job, lines/s", "bare ÷ job", "job's time a line, ÷ that of the first row")
-_HOW = """Made by `make bench-compliance`, which writes this section itself. *The job* is `sluice compliance run --once`
-on an empty folder: parse, check of every rule, rows as Parquet, duplicates, gaps, windows of five lengths. *Bare* is
-Spark's own JSON source with the same schema on the same files: every field parsed and its values counted, nothing
-checked, nothing written. By turns, each in a process of its own that has just started Spark (its start is not counted,
-its warming up is); the least of the runs."""
+_HEAD = ("lines", "MB", "bare", "the job", "job, lines/s", "bare ÷ job", "time a line ÷ first row's")
+_HOW = """\
+Made by `make bench-compliance`, which writes this section itself. *The job* is `sluice compliance
+run --once` on an empty folder: parse, check of every rule, rows as Parquet, duplicates, gaps,
+windows of five lengths. *Bare* is Spark's own JSON source with the same schema on the same files:
+every field parsed and its values counted, nothing checked, nothing written. By turns, each in a
+process of its own that has just started Spark (its start is not counted, its warming up is); the
+least of the runs."""

@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from compliance.schema import row_schema
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.query import start
+from compliance.stream.run import start
 
 
 def bare(spark: SparkSession, log: str, out: str) -> None:  # noqa: ARG001 - it writes nothing

@@ -1,4 +1,4 @@
-"""Rates over time: each line's counts spread evenly over the steps that it touches."""
+"""How much passed, step by step and in all: of limits of every level, of topics, of tenants."""
 
 from collections.abc import Collection
 
@@ -6,9 +6,81 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance.clock import rfc3339, seconds
-from compliance.figures.levels import LEVELS
-from compliance.figures.scopes import of_limiters
 from compliance.judging.clocks import STEP_S
+from compliance.schema import BOOT, LIMITER, OBSERVED
+
+SHARED = ("proxy", "tenant", "namespace", "resource_group", "partitioned_topic", "topic", "role", "address", "exempt")
+"""Those that several streams may share."""
+LEVELS = (*SHARED, "subscription", "producer")
+
+
+_HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
+"""As `proxy.observe.log_lines` writes it."""
+
+
+def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+    """Each line once for each of these levels: adds `level`, `name`, and `member`, who shares the limit of that name.
+
+    The members of a proxy's limit are tenants, of a tenant's and a resource group's namespaces, of a namespace's,
+    role's and address's topics; of all others the streams' own names. Topics of Pulsar's own are under their own level
+    only; lines of older proxies do not tell them.
+    """
+    is_exempt = F.coalesce("exempt", F.lit(False)) if "exempt" in interval_lines.columns else F.lit(False)
+    scopes = F.array(*(_scope(is_exempt, *names) for names in _names() if names[0] in levels))
+    # A stream without a producer name or role has no limit of that level.
+    kept = interval_lines.withColumn("scope", F.explode(scopes)).where(F.col("scope.name").isNotNull())
+    return kept.withColumns({name: F.col(f"scope.{name}") for name in ("level", "name", "member")}).drop("scope")
+
+
+def _names() -> tuple[tuple[str, Column, Column], ...]:
+    namespace = F.concat_ws("/", "tenant", "namespace")
+    whole_topic = F.regexp_replace("topic", r"-partition-(0|[1-9]\d{0,9})$", "")
+    is_publish = F.col("direction") == "publish"
+    who = F.when(is_publish, F.col("producer_name")).otherwise(F.col("subscription"))
+    stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
+    subscribed = F.when(F.col("subscription") != "", F.concat_ws("@", "subscription", "topic"))
+    produced = F.when(F.col("producer_name") != "", F.concat_ws("@", F.col("producer_name"), whole_topic))
+    role, group, network = (
+        F.nullif(F.col(name), F.lit("")) for name in ("client_role", "resource_group", "client_network")
+    )
+    return (
+        ("proxy", F.lit(""), F.col("tenant")),
+        ("tenant", F.col("tenant"), namespace),
+        ("namespace", namespace, F.col("topic")),
+        ("resource_group", group, namespace),
+        ("partitioned_topic", whole_topic, F.col("topic")),
+        ("topic", F.col("topic"), stream),
+        ("subscription", subscribed, stream),
+        ("producer", produced, stream),
+        ("role", role, F.col("topic")),
+        ("address", F.coalesce(network, _address()), F.col("topic")),
+        ("exempt", whole_topic, stream),
+    )
+
+
+def _address() -> Column:
+    """A client's address without its port; a keyed hash has none, though its end may look like one."""
+    text = F.col("client_address")
+    return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
+
+
+def _scope(is_exempt: Column, level: str, name: Column, member: Column) -> Column:
+    own = F.when(is_exempt if level == "exempt" else ~is_exempt, name)
+    return F.struct(F.lit(level).alias("level"), own.alias("name"), member.alias("member"))
+
+
+def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:
+    """The lines of the streams under some limiters.
+
+    Args:
+        interval_lines: All of them.
+        limiters: Columns `proxy_id`, `direction`, `level`, `name` and what is wanted besides; few enough for one
+            machine.
+        levels: That they are of.
+    """
+    keys = ["proxy_id", "direction", "level", "name"]
+    return scoped(interval_lines, levels).join(F.broadcast(limiters), on=keys, how="inner")
+
 
 LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
@@ -133,3 +205,84 @@ def _unit(unit: str) -> Column:
         F.col(f"burst_{unit}").alias("burst"),
         F.col(f"largest_entry_{unit}").alias("largest"),
     )
+
+
+TOPIC = ("tenant", "namespace", "topic", "direction")
+STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
+_PASSED = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
+_LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
+_IN_FORCE = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes", "source", "mode", "tenant", "namespace")
+_COUNTED = ("passed_messages", "passed_bytes", "rejected_messages", "rejected_bytes")
+_PUBLISHED = ("published_messages", "published_bytes")
+
+
+def limiter_facts(limit_lines: DataFrame) -> DataFrame:
+    """Each limiter of each run, as `LimiterFacts`."""
+    is_in_force = F.col("mode") != OBSERVED
+    is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
+    sums = limit_lines.groupBy(*LIMITER).agg(
+        F.max_by(F.struct(*_IN_FORCE, is_relative.alias("is_relative")), "seq").alias("in_force"),
+        F.count_distinct(F.struct(_configured("messages"), _configured("bytes"))).alias("values"),
+        F.bool_or(is_in_force & is_limited).alias("was_limited"),
+        *(_total_of(F.when(is_in_force, F.col(name))).alias(name) for name in _COUNTED),
+        (_total_of(F.when(is_in_force, F.col("throttled_ms"))) / 1e3).alias("throttled_s"),
+        rfc3339(F.min("start")).alias("first"),
+        rfc3339(F.max("end")).alias("last"),
+    )
+    return sums.select("*", "in_force.*").drop("in_force")
+
+
+def topic_facts(interval_lines: DataFrame) -> DataFrame:
+    """Each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
+    last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")
+    streams = interval_lines.groupBy(*STREAM).agg(
+        *_totals_of(*_PASSED, *_LOST, "throttled_ms"),
+        F.max("delay_max_ms").alias("delay_max_ms"),
+        F.min("start").alias("first"),
+        F.max("end").alias("last_end"),
+        F.max_by(last, "seq").alias("last"),
+    )
+    limit = F.struct("last.limit_level", "last.limit_messages", "last.limit_bytes")
+    topics = streams.groupBy(*TOPIC).agg(
+        *_totals_of(*_PASSED, *_LOST),
+        F.sum("last.held_messages").alias("held_messages"),
+        F.sum("last.held_bytes").alias("held_bytes"),
+        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
+        F.max("delay_max_ms").alias("delay_max_ms"),
+        F.max_by(limit, "last.end").alias("limit"),
+        rfc3339(F.min("first")).alias("first"),
+        rfc3339(F.max("last_end")).alias("last"),
+    )
+    return topics.select("*", "limit.*").drop("limit")
+
+
+def usage_facts(interval_lines: DataFrame) -> DataFrame:
+    """Each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
+    day = F.date_format("day", "yyyy-MM-dd").alias("day")
+    return interval_lines.groupBy(day, *TOPIC).agg(*_totals_of(*_PASSED))
+
+
+def tenant_day_facts(interval_lines: DataFrame) -> DataFrame:
+    """Each tenant and direction per UTC day, as `TenantDayFacts`."""
+    day = F.date_format("day", "yyyy-MM-dd").alias("day")
+    minute = F.date_trunc("minute", "start").alias("minute")
+    minutes = interval_lines.groupBy(day, "tenant", "direction", minute).agg(*_totals_of(*_PASSED, "throttled_ms"))
+    peaks = ((F.max(f"passed_{unit}") / 60).alias(f"peak_{unit}_per_s") for unit in ("messages", "bytes"))
+    throttled = (_total_of(F.col("throttled_ms")) / 1e3).alias("throttled_s")
+    return minutes.groupBy("day", "tenant", "direction").agg(*_totals_of(*_PASSED), *peaks, throttled)
+
+
+def _configured(unit: str) -> Column:
+    """The limit without the publish rate that it is relative to."""
+    published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
+    return F.round(F.col(f"limit_{unit}") - published, 6)
+
+
+def _totals_of(*names: str) -> list[Column]:
+    return [_total_of(F.col(name)).alias(name) for name in names]
+
+
+def _total_of(values: Column) -> Column:
+    """Nothing to add up is 0, as is a field that is left out because it is 0."""
+    return F.coalesce(F.sum(values), F.lit(0))

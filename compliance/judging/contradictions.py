@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from compliance.clock import rfc3339
-from compliance.figures.levels import LEVELS
-from compliance.figures.scopes import scoped
+from compliance.figures.rates import LEVELS, scoped
 from compliance.judging.judge import is_exempt, under_limits
 from compliance.judging.lines import BUCKETS
 from compliance.schema import BOOT, LIMITER

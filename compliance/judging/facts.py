@@ -20,7 +20,7 @@ from compliance.figures.facts import (
     ReplayFacts,
     TenantDayFacts,
 )
-from compliance.figures.proposals import Proposal
+from compliance.figures.what_if import Proposal
 from compliance.judging.spells import Spells
 from compliance.latest import AHEAD, RunEnd
 

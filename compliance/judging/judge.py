@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compliance.figures.scopes import scoped
+from compliance.figures.rates import scoped
 from compliance.judging.account import judged
 from compliance.judging.facts import (
     ContainmentFacts,
@@ -25,8 +25,7 @@ from compliance.judging.facts import (
 from compliance.judging.findings import Doubt, Judged, Owed, Window
 from compliance.judging.lines import BUCKETS, Line, RunNotes, Streams
 from compliance.judging.spells import Spelling, Spells
-from compliance.schema import BOOT, LIMITER
-from compliance.strict import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
 MOVES = ("attachment", "group", "file")
 """Changes (`what`) by which streams may come under limits that are there already."""

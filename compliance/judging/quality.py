@@ -19,7 +19,7 @@ PLACE = ("file", "seq", "line")
 
 
 _NEWER_VERSION = rf"^({'|'.join(Kinds.BY_NAME)}) \(version \d+\)$"
-"""How lines of known kinds are called whose version is not known; see `compliance.columns`."""
+"""How lines of known kinds are called whose version is not known; see `compliance.schema`."""
 
 
 def _by_seq() -> WindowSpec:

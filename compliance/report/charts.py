@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from msgspec import Struct
 
 from compliance.figures.facts import LimitKey, RateFacts
-from compliance.report.numbers import quantity
-from compliance.report.sections.timeline import Event
+from compliance.report.sections import Event
+from compliance.report.words import quantity
 
 # Told apart by line style and weight as well as by colour; the colours are Okabe and Ito's.
 PASSED, OFFERED, LIMIT, BAND, WRONG = "#0072b2", "#7a5c00", "#b03a00", "#f3d9c8", "#8c1a6a"

@@ -1,7 +1,8 @@
 """Runs the sums of every section on Spark and hands back plain values, never more of them than one machine can hold."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,10 +14,11 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 
 from accesslog.record import Kinds
 from compliance.clock import rfc3339
-from compliance.figures import burn, changes, delays, fairness, headroom, neighbours, rates, replay, usage
 from compliance.figures import facts as figures
-from compliance.figures.proposals import Proposal
+from compliance.figures import rates, trends, waiting, what_if
+from compliance.figures.what_if import Proposal
 from compliance.judging import facts
+from compliance.judging.clocks import step_facts, steps_of, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
 from compliance.judging.cut_off import marked
 from compliance.judging.judge import MOVES, judged_limiters, tables_of
@@ -25,9 +27,75 @@ from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, ne
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
 from compliance.local_frame import local_frame
-from compliance.report.logs import Logs
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
-from compliance.schema import BOOT, LIMITER
+from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.tables import LogTables
+
+_LARGE = ("interval", "limit")
+_SMALL = ("change", "heartbeat", "loss", "reject", "standstill", "throttle")
+_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What is reported on.
+
+    Args:
+        tables: What a job has kept.
+        lines: Each line once, of all kinds: what they all have.
+        limits: Lines of limiters, on the axis of `clocks.with_axis`.
+        intervals: Lines of streams, likewise.
+        others: Lines of the other kinds that are counted.
+        clock_steps: As `clocks.step_facts`.
+    """
+
+    tables: LogTables
+    lines: DataFrame
+    limits: DataFrame
+    intervals: DataFrame
+    others: DataFrame
+    clock_steps: DataFrame
+
+    def of(self, kind: str) -> DataFrame:
+        """The lines of one of the other kinds, without the columns of the rest: plans over them are quicker to make."""
+        return self.others.where(F.col("kind") == kind).select(*_columns(kind))
+
+
+@contextlib.contextmanager
+def opened(tables: LogTables) -> Iterator[Logs]:
+    """Keeps in memory (or on disk, where it does not fit) what all sections read."""
+    rows = tables.rows
+    # Nobody waits longer than the line is long. One that says so would owe what nobody was owed.
+    waited = F.least("throttled_ms", "duration_ms")
+    kept = [
+        rows.where(F.col("kind") == kind).select(*_columns(kind)).withColumn("throttled_ms", waited) for kind in _LARGE
+    ]
+    is_small = F.col("kind").isin(*_SMALL)
+    kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
+    intervals, limits, others = kept
+    frames = [frame.persist() for frame in (intervals, limits, others)]
+    try:
+        lines = rows.select(*_EVERY)
+        beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
+        found = step_facts(beats, tables.gaps)
+        steps = steps_of(found)
+        yield Logs(
+            tables,
+            lines,
+            with_axis(limits, steps),
+            with_axis(intervals, steps),
+            others,
+            found.drop("to_seq", "since_us", "until_us"),
+        )
+    finally:
+        for frame in frames:
+            frame.unpersist()
+
+
+def _columns(kind: str) -> dict[str, None]:
+    fields = (*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind))
+    return dict.fromkeys(("kind", "file", "line", "day", *fields))
+
 
 MOST_LIMITS = 20_000
 MOST_TOPICS = 20_000
@@ -124,7 +192,7 @@ class Found:
         missing = gap_facts(kept.gaps, logs.lines)
         is_gapped = any(run.missing for run in runs)
         order = (F.desc("lines"), "file", "reason")
-        changed = changes.change_facts(logs.of("change"), logs.limits)
+        changed = trends.change_facts(logs.of("change"), logs.limits)
         return {
             "runs": marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
@@ -137,7 +205,7 @@ class Found:
             ],
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
             "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
-            "losses": self.rows("losses", changes.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
+            "losses": self.rows("losses", trends.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
             "changes": self.rows("changes", changed, figures.ChangeFacts, "at", "name"),
         }
 
@@ -146,7 +214,7 @@ class Found:
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
         try:
             found = judged.where(F.col("facts").isNotNull())
-            tables = self.limits(usage.limiter_facts(logs.limits), found)
+            tables = self.limits(rates.limiter_facts(logs.limits), found)
             torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
             changed = logs.of("change")
             # On no axis: where the clock was stepped, nothing is known from them.
@@ -161,7 +229,7 @@ class Found:
             )
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
-            burned = burn.burn_facts(minutes, objective)
+            burned = trends.burn_facts(minutes, objective)
             return tables | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
         finally:
             judged.unpersist()
@@ -189,8 +257,8 @@ class Found:
 
     def totals(self, intervals: DataFrame) -> Tables:
         """Topics and days."""
-        topics, days = usage.topic_facts(intervals), usage.usage_facts(intervals)
-        tenants = usage.tenant_day_facts(intervals)
+        topics, days = rates.topic_facts(intervals), rates.usage_facts(intervals)
+        tenants = rates.tenant_day_facts(intervals)
         busiest = (F.desc("throttled_s"), F.desc("passed_messages"), "topic", "direction")
         by_day = ("day", "tenant", "namespace", "topic", "direction")
         return {
@@ -238,43 +306,43 @@ class Found:
         tables: Tables = {
             "episodes": self.rows(
                 "episodes",
-                delays.episode_facts(limits),
+                waiting.episode_facts(limits),
                 figures.EpisodeFacts,
                 F.desc(F.round("throttled_s", 9)),
                 "name",
             ),
             "delays_by_reason": self.rows(
                 "delays_by_reason",
-                delays.delay_facts(intervals, by_topic=False),
+                waiting.delay_facts(intervals, by_topic=False),
                 figures.DelayFacts,
                 "direction",
                 "reason",
             ),
             "delays_by_topic": self.rows(
                 "delays_by_topic",
-                delays.delay_facts(intervals, by_topic=True),
+                waiting.delay_facts(intervals, by_topic=True),
                 figures.DelayFacts,
                 F.desc("delay_sum_ms"),
                 F.desc("delay_max_ms"),
                 "topic",
             ),
-            "pauses": self.rows("pauses", delays.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
+            "pauses": self.rows("pauses", waiting.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
             "refusals": self.rows(
-                "refusals", delays.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
+                "refusals", waiting.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
             ),
             "neighbours": self.rows(
                 "neighbours",
-                neighbours.neighbour_facts(intervals, pauses),
+                waiting.neighbour_facts(intervals, pauses),
                 figures.NeighbourFacts,
                 F.desc("ratio"),
                 "offender",
             ),
             "headroom": self.rows(
-                "headroom", headroom.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
+                "headroom", trends.headroom_facts(limits), figures.HeadroomFacts, F.desc("peak"), "name"
             ),
         }
         if asked.proposals:
-            replayed = replay.replay_facts(intervals, list(asked.proposals))
+            replayed = what_if.replay_facts(intervals, list(asked.proposals))
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
@@ -285,7 +353,7 @@ class Found:
             return {}
         units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]
         wanted = local_frame(logs.lines.sparkSession, units, _KEYS | {"unit": "string"})
-        members = fairness.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
+        members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
         order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
 

@@ -9,14 +9,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from compliance.figures.facts import LimitKey, PeakFacts
-from compliance.figures.proposals import Proposal
+from compliance.figures.what_if import Proposal
 from compliance.judging.facts import EntitlementFacts
 from compliance.judging.verdict import LimiterVerdict
 from compliance.report.charts import charts
-from compliance.report.numbers import numbered, percent, quantity, span, whole, window
 from compliance.report.report import Report
-from compliance.report.tenants import limits_of, topics_of
-from compliance.report.words import broken_for, clock, containment, entitlement, late, unknown_for, unseen
+from compliance.report.subjects import limits_of, topics_of
+from compliance.report.words import (
+    broken_for,
+    clock,
+    containment,
+    entitlement,
+    late,
+    numbered,
+    percent,
+    quantity,
+    span,
+    unknown_for,
+    unseen,
+    whole,
+    window,
+)
 
 
 def render(report: Report) -> str:

@@ -31,15 +31,25 @@ from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, UNSEEN_S
 from compliance.judging.rollup import Rollup, roll_up
 from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
 from compliance.latest import silent_runs
-from compliance.report.numbers import numbered, percent, span, whole
-from compliance.report.sections.budgets import Burn, burns
-from compliance.report.sections.sharing import SharedLimit, shared_limits
-from compliance.report.sections.throttling import Delay, by_reason, delays
-from compliance.report.sections.timeline import Event, timeline
-from compliance.report.sections.trends import Headroom, headrooms
-from compliance.report.sections.what_if import CENSORED, WhatIf, unmatched, what_ifs
-from compliance.report.tenants import Tenant, tenants
-from compliance.report.words import clock, doubted
+from compliance.report.sections import (
+    CENSORED,
+    Burn,
+    Delay,
+    Event,
+    Headroom,
+    SharedLimit,
+    WhatIf,
+    burns,
+    by_reason,
+    delays,
+    headrooms,
+    shared_limits,
+    timeline,
+    unmatched,
+    what_ifs,
+)
+from compliance.report.subjects import Tenant, tenants
+from compliance.report.words import clock, doubted, numbered, percent, span, whole
 
 REPORT_VERSION = 2
 

@@ -1,34 +1,86 @@
-"""One batch of lines: read once, and all that was found in it put together; all of it anew if it runs again.
-
-Spark's tasks do what there is to do for each line (`part.py`). What is left are tables of windows, ranges of numbers
-and files that are already written: those are put together here, and put in their places.
-"""
+"""One batch: read, tell copies apart, put windows together, write."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import partial
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, StructField
 
 from compliance.schema import placed_schema
-from compliance.stream import runs, seen
+from compliance.stream import runs
 from compliance.stream.options import Job
-from compliance.stream.piece import COPIES, QUARANTINE, ROWS, WINDOWS
-from compliance.stream.reading import Batch, SourceChangedError, read
-from compliance.stream.seen import Seen
+from compliance.stream.partition_reader import (
+    COPIES,
+    QUARANTINE,
+    ROWS,
+    WINDOWS,
+    Batch,
+    SourceChangedError,
+    decoded,
+    read,
+)
+from compliance.stream.runs import Seen
 from compliance.stream.sinks import Tables
-from compliance.stream.state import State, Totals
-from compliance.stream.storage import Storage
+from compliance.stream.state import State, Storage, Totals
 from compliance.stream.summary import Summary, summary
-from compliance.stream.window_files import Days, put_together
-from compliance.stream.window_table import WindowTable
-from compliance.stream.windows import published
+from compliance.stream.windows import WindowTable, by_day, by_state, late_lines, merged, parquet, published
+
+Days = Sequence[tuple[date, bytes]]
+"""A Parquet file for each day."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFiles:
+    """What a batch makes of a table of windows.
+
+    Args:
+        table: Which table.
+        open: Windows that are still open, to be added to.
+        open_days: The same for readers.
+        closed_days: Windows that the batch closes.
+        late: How many lines came too late, by the width of the window in seconds.
+    """
+
+    table: WindowTable
+    open: pa.Table
+    open_days: Days
+    closed_days: Days
+    late: Counter[str]
+
+
+def put_together(
+    table: WindowTable, earlier: pa.Table, contents: Sequence[bytes], watermarks_s: tuple[int, int]
+) -> WindowFiles:
+    """Adds windows of a batch to those that were open, and closes some.
+
+    Args:
+        table: Which table.
+        earlier: Windows that were open.
+        contents: Windows of the batch's parts, as `piece.encoded` gives them.
+        watermarks_s: Before the batch and behind it.
+    """
+    found = by_state(merged(pa.concat_tables([earlier, decoded(contents, table.schema)]), table), watermarks_s)
+    return WindowFiles(
+        table,
+        found.open,
+        _days(found.open, table, is_final=False),
+        _days(found.closed, table, is_final=True),
+        late_lines(found.late),
+    )
+
+
+def _days(windows: pa.Table, table: WindowTable, *, is_final: bool) -> Days:
+    told = published(windows, table, is_final=is_final)
+    return [(day, parquet(of_day)) for day, of_day in by_day(told.drop_columns("day"), told["day"])]
+
 
 PART_OF_OPEN = -1
 """The part of a table of windows that holds those that are still open."""
@@ -60,7 +112,7 @@ class BatchWriter:
         self._storage.remove(self._stage(""))
         before = self._state.before(step)
         totals = self._state.totals(before)
-        known = Seen.of(self._state.read(before, "seen", seen.SCHEMA))
+        known = Seen.of(self._state.read(before, "seen", runs.SEEN_SCHEMA))
         batch = read(lines, known, self._job.windows)
         known = known.union(*batch.seen().values())
         self._put_aside(batch, step)
@@ -114,12 +166,12 @@ class BatchWriter:
         self._tables.adopt(table.name, part, stage, from_arrow_schema(told.schema))
 
     def _runs(self, batch: Batch, before: int | None) -> runs.Spans:
-        earlier = runs.of(self._state.read(before, "runs", runs.SCHEMA))
+        earlier = runs.of(self._state.read(before, "runs", runs.RUNS_SCHEMA))
         return runs.merged([earlier, *(dict(found.spans) for found in batch.parts.values())])
 
     def _tell(self, totals: Totals, spans: runs.Spans, known: Seen, step: int) -> None:
         self._state.write(step, "seen", known.table())
-        self._state.write(step, "gaps", seen.gap_table(known))
+        self._state.write(step, "gaps", runs.gap_table(known))
         self._state.write(step, "runs", runs.table(spans, known))
         told = summary(totals, spans, known, datetime.now(UTC))
         self._storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(told) + b"\n")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compliance.place import is_url
+from compliance.log_folder import is_url
 
 app = typer.Typer(help="The access log on Spark: rows and windows of it, kept up to date.", no_args_is_help=True)
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compliance.log_folder import show
-from compliance.place import on_this_machine
-from compliance.stream.window_table import TABLES, WindowTable
+from compliance.log_folder import on_this_machine, show
+from compliance.stream.windows import TABLES, WindowTable
 
 SOURCES = ("files", "kafka", "pulsar")
 SINKS = ("parquet", "delta", "iceberg")

@@ -1,29 +1,90 @@
-"""`sluice compliance run` as its user sees it: progress, one line for each error, the summary, the exit code."""
+"""One run of the job behind its command line: the query, its end, and what went wrong."""
 
 import contextlib
 import fcntl
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from compliance.cause import cause
-from compliance.disk import disk_trouble
 from compliance.java import JavaNotFoundError
-from compliance.log_folder import look_into
-from compliance.place import NOT_WITHIN, is_within, on_this_machine
-from compliance.session import spark_session
-from compliance.stream.late import late_so_far, late_words
-from compliance.stream.options import Job, JobError, checked
-from compliance.stream.progress import Progress
-from compliance.stream.query import start
+from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_machine
+from compliance.session import cause, disk_trouble, spark_session
+from compliance.stream.batch import BatchWriter
+from compliance.stream.options import Job, JobError, Sink, checked
+from compliance.stream.sinks import tables_of
+from compliance.stream.sources import lines
+from compliance.stream.state import State, Storage
+from compliance.stream.summary import Progress, Summary, late_so_far, late_words
+
+_INTO = " into "
+_LEAST_TASKS = "spark.sql.files.minPartitionNum"
+
+
+def start(spark: SparkSession, job: Job, on_summary: Callable[[Summary], None], *, follow: bool) -> StreamingQuery:
+    """Starts reading what no earlier run with this `out` has read.
+
+    Args:
+        spark: The session.
+        job: What is asked for.
+        on_summary: Told the summary after each batch.
+        follow: Go on for ever; else end with what is there now.
+
+    Raises:
+        JobError: If `out` is another source's, sink's or version's, or a connector is missing.
+    """
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+    _claim(Storage(spark), job)
+    State(spark, job.work).check()
+    job.look()
+    writer = BatchWriter(spark, job, tables_of(spark, job), on_summary)
+    stream = lines(spark, job).writeStream.foreachBatch(writer.write).option("checkpointLocation", job.checkpoint)
+    trigger = stream.trigger(processingTime=f"{job.every_s} seconds") if follow else stream.trigger(availableNow=True)
+    # A file goes to one task, unless it is very large: the rest of a file that is cut is read twice (`numbering.py`).
+    # The stream keeps the settings with which it starts; who reads its tables wants them cut.
+    spark.conf.set(_LEAST_TASKS, "1")
+    try:
+        return trigger.start()
+    finally:
+        spark.conf.unset(_LEAST_TASKS)
+
+
+def sink_of(storage: Storage, out: str) -> Sink:
+    """The sink of the job whose `out` it is.
+
+    Raises:
+        JobError: If it is no job's.
+    """
+    mark = _mark(out)
+    if not storage.exists(mark):
+        raise JobError(f"{out}: no tables of `sluice compliance run` in it; give that command's --out")
+    kind, _, catalog = storage.read(mark).decode().rpartition(_INTO)[2].partition(" ")
+    return Sink(kind, catalog)
+
+
+def _mark(out: str) -> str:
+    return f"{out}/_work/source"
+
+
+def _claim(storage: Storage, job: Job) -> None:
+    """Lines of two sources in one table would be judged as one log."""
+    mark = _mark(job.out)
+    ours = f"{job.source.kind} {job.source.folder}".strip() + f"{_INTO}{job.sink.kind} {job.sink.catalog}".rstrip()
+    if not storage.exists(mark):
+        storage.write(mark, ours.encode())
+        return
+    theirs = storage.read(mark).decode()
+    if theirs != ours:
+        raise JobError(f"--out {job.out}: holds {theirs}, not {ours}; give each its own folder")
+
 
 _LOOK_EVERY_S = 1
 _AGAIN = "run it again: it goes on where it was"

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from compliance.stream.options import Job, JobError
 from compliance.stream.sources import no_connector
-from compliance.stream.storage import Storage
+from compliance.stream.state import Storage
 
 
 class Tables(Protocol):

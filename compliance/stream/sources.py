@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from compliance.cause import cause
+from compliance.session import cause
 from compliance.stream.options import Job, JobError
 
 REMEDIES = {

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Self
 
 from demo.verdict import Check
-from loadgen.load.line import Line, max_excess
+from loadgen.load.results import Line, max_excess
 
 SLACK_S = 0.05
 """What any machine may add to the distance of two arrivals; its standstills come on top."""

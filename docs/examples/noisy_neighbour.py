@@ -16,7 +16,7 @@ from demo.verdict import Check
 from docs.examples.claims import Span, at_least, even, never_above, nothing_lost, soon
 from docs.examples.stage import Conclusion, Stage, after, play, say, table
 from docs.examples.traffic import Publisher, publishing
-from loadgen.load.line import Line
+from loadgen.load.results import Line
 
 SLUICE_YAML = """
 limits:

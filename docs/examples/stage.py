@@ -4,14 +4,11 @@ The broker is the stand-in unless `--broker` names another one. Whatever ends an
 """
 
 import argparse
-import json
 import shutil
 import signal
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,8 +21,9 @@ from demo.brokers import start_standin
 from demo.processes import DemoError, Processes, sluice
 from demo.verdict import Check
 from docs.examples.traffic import Receiver, Standstill
+from loadgen.admin_rest import AdminRest
 from loadgen.load.clients import ClientError, Clients
-from loadgen.real.ports import free_port
+from loadgen.real.process import free_port
 
 ROW_S = 0.5
 LONGEST_S = 60.0
@@ -70,8 +68,7 @@ class Stage:
 
     def connections(self, *topics: str) -> set[str]:
         """Client connections that Sluice has producers of these topics on."""
-        with urllib.request.urlopen(f"http://{self.admin}/sluice/streams", timeout=5) as answer:
-            streams = json.load(answer)["streams"]
+        streams = AdminRest(f"http://{self.admin}").call("GET", "/sluice/streams")["streams"]
         return {stream["connection_id"] for stream in streams if stream["topic"] in topics}
 
 
@@ -162,16 +159,8 @@ def _start_sluice(processes: Processes, sluice_yaml: str, more: list[str], folde
     address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     options = ["--config", str(config), "--listen", address, "--admin", admin, *more]
     processes.start("sluice", sluice("serve", *options))
-    processes.wait_until("sluice", lambda: _is_ready(f"http://{admin}/readyz"), READY_S)
+    processes.wait_until("sluice", AdminRest(f"http://{admin}", 2).is_ready, READY_S)
     return f"pulsar://{address}", admin
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own admin address
-            return True
-    except (urllib.error.URLError, TimeoutError, ConnectionError):
-        return False
 
 
 def _asked() -> _Asked:

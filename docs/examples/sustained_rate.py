@@ -11,7 +11,7 @@ import sys
 from docs.examples.claims import Span, at_least, never_above, nothing_lost
 from docs.examples.stage import Conclusion, Stage, play, table
 from docs.examples.traffic import Publisher, publishing
-from loadgen.load.line import Line
+from loadgen.load.results import Line
 
 SLUICE_YAML = """
 limits:

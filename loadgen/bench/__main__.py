@@ -1,54 +1,27 @@
-"""`python -m loadgen.bench`: measure the data path beside its peers, print the table, write it into a page."""
+"""`python -m loadgen.bench`: measure the data path beside its peers, print the tables, write them into a page."""
 
 import argparse
 import signal
+import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from loadgen.bench import arguments as accepted
-from loadgen.bench import page, run
-from loadgen.bench.errors import BenchError
+from loadgen.bench import forwarder, harness
+from loadgen.bench.harness import BenchError, Found, PageError, number, values_of
 from loadgen.bench.native import Native
-from loadgen.bench.peers import bare, forwarder, haproxy, official, sluice
-from loadgen.bench.peers.plan import Plan, running
-from loadgen.bench.real import RealBroker
-from loadgen.bench.rows import (
-    access_log,
-    bucket,
-    closing,
-    deliver,
-    held,
-    idle,
-    interpreted,
-    latency,
-    opening,
-    paced,
-    perf,
-    send,
-    workers,
-)
-from loadgen.bench.rows.row import Row
-from loadgen.bench.sink import Sink
-from loadgen.bench.stage import Stage
-from loadgen.bench.table import MARKS, Found, beyond, losses, missed, table, unguarded, unlisted
-from loadgen.bench_limits.page import machine
-from loadgen.bench_limits.page_file import text_of
-from loadgen.bench_limits.table import PageError, put_between
+from loadgen.bench.proxies import BARE, PLANS, SLUICE, Plan, running
+from loadgen.bench.rows import access_log, bucket, connections, held, perf, throughput
+from loadgen.bench.stage import DataRow, RealBroker, Stage, measure
+from loadgen.bench.wire import Sink
 from loadgen.real import jars
 from loadgen.real.perf import Traffic
 
-PLANS = (
-    bare.PLAN,
-    haproxy.PLAN,
-    *(official.plan(name) for name in (official.ZERO_COPY, official.COPYING, official.PARSING)),
-    sluice.plan(),
-)
 MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
 HELD = (
@@ -67,23 +40,69 @@ REAL = "rows with a real broker"
 SHORT = ("send-100-1", "send-1024-1", "send-16384-1", "deliver-1024", "paced-8")
 """Rows of the short form, which runs Sluice and the bare forwarder only."""
 
-Absent = dict[str, str]
+Absent = Mapping[str, str]
+"""Why peers, or rows, are not there."""
+
+MARKS = harness.marks("bench", "make bench")
+_SECTION = """\
+## The data path: Sluice beside proxies that read nothing
+
+Made by `make bench`, which writes this section itself. The same frames go through each proxy in turn, all of them
+running, round by round in one run; Sluice as it is deployed: metrics and access log on, each stream within limits for
+messages and bytes that it does not reach.
+
+{table}
+
+Measured on {machine}. Absolute numbers are this machine's, of which sender, proxy and sink have a share each; what
+can be claimed are ratios. A ratio is the median over all rounds of the ratio within a round, with (least to most);
+other numbers are medians, with the least and the most below them where these differ. A goal is met or missed by the
+number as printed, and missed if a round failed.
+
+{notes}
+
+How it is measured: sender and sink are one C file (`loadgen/bench/ends.c`), compiled when the benchmark begins;
+lookups, handshakes, PRODUCER and SUBSCRIBE are real ones, so that any Pulsar proxy can be put in the middle. Each
+proxy's first round is thrown away: a JVM is slow at first. The sender writes as fast as it can for some seconds, or
+at a steady pace, and closes each connection right behind the last write; the sink counts whole frames up to the end
+of each connection, and what is missing was lost at the close (where it is to be faster than everybody, it looks at
+the first frame and lets the kernel throw away the rest, whose bytes it counts: that contents arrive whole, the other
+rows and the tests tell). CPU is what the kernel counts of the proxy's process, all threads together. HAProxy runs in
+TCP mode with one thread; the official proxy, with default threads, forwards by splicing (its default), or parses each
+frame (`proxyLogLevel=1`); the bare forwarder is {forwarder} lines of uvloop (`loadgen/bench/forwarder.py`). Sluice
+runs under `SCHED_BATCH`, as it is deployed, and its peers as they come; what that policy gives them,
+[operating.md](operating.md#sharing-cores) tells. A connection's SENDs are laid out alike, as one client's are; what
+others cost, [performance.md](performance.md) tells.
+
+Held streams are Sluice's alone: it starts anew with one limit over all topics, every producer of every connection
+offers as much as is taken, and after a second the sink counts what arrives. The loop's lag is how late Sluice's
+timers fired, from the histogram in its `/metrics`: a bound of it, so the true p99 is no higher. Memory is what its
+resident set has grown by since each stream had passed one entry, unheld, of what it says it holds: both at their most
+(`sluice_hold_budget_most_bytes`, and the kernel's own high-water mark), for what is held goes up and down. The line
+below it counts from before these entries: the buffer that is read into, and what counts and logs 1,000 streams.
+
+With a real broker, Pulsar's standalone of the same jars, one pulsar-perf produces and another one consumes it at the
+same time, both through the peer; CPU is the peer's from before they connect until the last message is consumed."""
 
 
-def rows() -> list[Row]:
+def rows() -> list[DataRow]:
     """All of them."""
-    sizes = [send.row(size, connections) for size in (100, 1024, 16384) for connections in (1, 100)]
-    connections = idle.connections_possible(CONNECTIONS, idle.descriptors())
-    small = [paced.row(8, 60_000, receipts=False), paced.row(1, 10_000, receipts=True)]
-    rest = [latency.row(1000), opening.row(2000), closing.row(50), idle.row(connections, LIMITS, WINDOW_S)]
-    alone = [
+    possible = connections.connections_possible(CONNECTIONS, connections.descriptors())
+    return [
+        *(throughput.send_row(size, count) for size in (100, 1024, 16384) for count in (1, 100)),
+        throughput.deliver_row(1024),
+        throughput.paced_row(8, 60_000, receipts=False),
+        throughput.paced_row(1, 10_000, receipts=True),
+        throughput.latency_row(1000),
+        connections.opening_row(2000),
+        throughput.closing_row(50),
+        connections.idle_row(possible, LIMITS, WINDOW_S),
         *(held.row(load) for load in HELD),
         *(access_log.row(load) for load in ACTIVE),
-        *workers.rows(64, 40),
-        interpreted.row(),
+        *throughput.workers_rows(64, 40),
+        throughput.interpreted_row(),
         bucket.row(),
+        *(perf.row(traffic) for traffic in TRAFFIC),
     ]
-    return [*sizes, deliver.row(1024), *small, *rest, *alone, *(perf.row(traffic) for traffic in TRAFFIC)]
 
 
 def main() -> int:
@@ -107,7 +126,7 @@ def main() -> int:
         return _fail("interrupted", CANNOT_START)
 
 
-def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[Row]) -> str:
+def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[DataRow]) -> str:
     """Words that do not go together; empty if all do."""
     for row in (row for row in every if row.name in (arguments.only or ())):
         if row.is_real and not arguments.real:
@@ -125,7 +144,7 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
     return {REAL: why} if why else {}
 
 
-def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) -> int:
+def _run(arguments: argparse.Namespace, chosen: Sequence[DataRow], without: Absent) -> int:
     if arguments.write:
         # before the minutes of measuring: a page that cannot be written or has lost a mark is told at once
         _put(arguments.write, "")
@@ -133,39 +152,75 @@ def _run(arguments: argparse.Namespace, chosen: Sequence[Row], without: Absent) 
         sys.stderr.write(f"without {name}: {why}\n")
     found, missing = _measure(arguments, chosen)
     absent = {**missing, **without}
-    made = table(chosen, found)
-    notes = [*losses(chosen, found), *beyond(chosen, found), *unlisted(chosen, found)]
-    print("\n".join([made, "", f"measured on {machine()}", *notes]))  # noqa: T201 - what the command is for
-    for line in missed(chosen, found):
+    made = harness.shown(chosen, found)
+    notes = [*losses(chosen, found), *beyond(chosen, found)]
+    print("\n".join([made, "", f"measured on {harness.machine()}", *notes]))  # noqa: T201 - what the command is for
+    for line in harness.missed(chosen, found):
         print(f"missed: {line}")  # noqa: T201
     if arguments.write:
-        lines = len(Path(str(forwarder.__file__)).read_text(encoding="utf-8").splitlines())
-        arguments.write.write_text(_put(arguments.write, page.section(made, notes, absent, lines)), encoding="utf-8")
-    slow = unguarded(chosen, found) if arguments.short else []
+        arguments.write.write_text(_put(arguments.write, section(made, notes, absent)), encoding="utf-8")
+    slow = harness.unguarded(chosen, found) if arguments.short else []
     for line in slow:
         _fail(f"too slow: {line}", MISSED)
     return MISSED if slow else 0
 
 
-def _put(to: Path, section: str) -> str:
-    return put_between(text_of(to), MARKS, section)
+def losses(rows: Sequence[DataRow], found: Found) -> list[str]:
+    """A line for each peer that lost frames, with what it lost at most in one measurement."""
+    return [
+        f"{name} lost frames that were written before the close: {row.load}, {number(max(lost), 2)}"
+        f" in one of {len(lost)} measurements"
+        for row in rows
+        for name, samples in found[row.name].items()
+        if (lost := values_of("lost", samples)) and max(lost) > 0
+    ]
 
 
-def _measure(arguments: argparse.Namespace, chosen: Sequence[Row]) -> tuple[Found, Absent]:
+def beyond(rows: Sequence[DataRow], found: Found) -> list[str]:
+    """A line for each peer and load for which the machine, with all that runs on it, is too slow."""
+    return [
+        f"the load is not reached here: {row.load}, {name}: {figure.shown(samples)} {figure.text}"
+        for row in rows
+        if row.needs is not None
+        for figure in row.figures
+        if figure.key == row.needs[0]
+        for name, samples in found[row.name].items()
+        if (values := values_of(figure.key, samples)) and statistics.median(values) < row.needs[1]
+    ]
+
+
+def section(tables: str, notes: Sequence[str], absent: Absent, on: str = "") -> str:
+    """The whole section of docs/benchmarks.md; `on` is another machine than this one."""
+    lines = len(Path(str(forwarder.__file__)).read_text(encoding="utf-8").splitlines())
+    said = {
+        "machine": on or harness.machine(),
+        "forwarder": lines,
+        "notes": harness.bullets(notes) or "Nobody lost a frame.",
+    }
+    missing = [f"Not measured: {name}: {why}." for name, why in absent.items()]
+    return harness.prose("\n\n".join([_SECTION.format(table=tables, **said), *missing]))
+
+
+def _put(to: Path, text: str) -> str:
+    return harness.put_between(harness.page_text(to), MARKS, text)
+
+
+def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[Found, Absent]:
     needed = {name for row in chosen for name in row.peers}
     if arguments.short:
-        needed &= {bare.NAME, sluice.NAME}
+        needed &= {BARE, SLUICE}
     needed &= set(arguments.peer or needed)
     console = Console(stderr=True)
-    with _stage([plan for plan in PLANS if plan.name in needed], arguments.seconds, console) as (stage, absent):
+    plans = [plan for plan in PLANS if plan.name in needed]
+    with _stage(plans, arguments.seconds, console) as (stage, absent):
         told = partial(console.print, soft_wrap=True, highlight=False)
-        return run.measure(chosen, stage, arguments.rounds, told), absent
+        return measure(chosen, stage, arguments.rounds, told), absent
 
 
 @contextmanager
 def _stage(plans: Sequence[Plan], seconds: float, console: Console) -> Iterator[tuple[Stage, Absent]]:
     """Both ends, and all peers that can be had; of the others, why not."""
-    absent: Absent = {}
+    absent: dict[str, str] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-")))
         native, sink = Native(), stack.enter_context(Sink())
@@ -194,9 +249,9 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
     parser.add_argument(
-        "--rounds", type=accepted.count, default=3, help="measurements of each row and peer (default: 3)"
+        "--rounds", type=harness.count, default=3, help="measurements of each row and peer (default: 3)"
     )
-    parser.add_argument("--seconds", type=accepted.seconds, default=1.5, help="how long each sends (default: 1.5)")
+    parser.add_argument("--seconds", type=harness.seconds, default=1.5, help="how long each sends (default: 1.5)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this Markdown page")
     return parser
 

@@ -16,18 +16,19 @@ from functools import partial
 from pathlib import Path
 from socket import socket
 
-from loadgen.bench import arguments as accepted
-from loadgen.bench import frames
-from loadgen.bench.errors import BenchError, last_line
+from loadgen.bench import harness as accepted
+from loadgen.bench import wire
+from loadgen.bench.harness import BenchError, last_line
 from loadgen.bench.native import Native
-from loadgen.bench.peers import sluice
-from loadgen.bench.peers.plan import Command, Place, Plan, running
-from loadgen.bench.sink import Sink
+from loadgen.bench.proxies import SLUICE, Command, Place, Plan, running, sluice_plan
 from loadgen.bench.stage import Stage, close_all
+from loadgen.bench.wire import Sink
 
 CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
 """Frames in a chunk, and bytes of each: small writes, then what a read takes of a full stream."""
 _WARM = 100
+LARGEST_FRAME = 5 * 1024 * 1024
+"""Bytes: what clients and brokers send at most, unless told otherwise."""
 _QUIET = {"SLUICE_ACCESS_LOG__INTERVAL": "60s"}
 """The access log's lines of each second would be counted more often the slower the machine is."""
 LAYERS = {
@@ -70,17 +71,17 @@ def _layer(path: str) -> str:
 
 
 def _command(out: Path, place: Place) -> Command:
-    command = sluice.plan().command(place)
+    command = sluice_plan().command(place)
     valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
     return Command([*valgrind, *command.line], _QUIET)
 
 
 def _count(native: Native, per_chunk: int, size: int, chunks: int) -> dict[str, float]:
-    frame = frames.send_frame(size).frame
+    frame = wire.send_frame(size).frame
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, Sink() as sink:
         folder = Path(name)
         out = folder / "callgrind.out"
-        with running(Plan(sluice.NAME, partial(_command, out)), folder, sink.port) as peer:
+        with running(Plan(SLUICE, partial(_command, out)), folder, sink.port) as peer:
             here, there = Stage(native, sink, {}, {}, 0.0, folder).producers(peer.port, 1)
             _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, _WARM)
             _run(["callgrind_control", "--instr=on", str(peer.pid)])
@@ -111,13 +112,28 @@ def _fail(line: str) -> int:
     return 1
 
 
+def kind(text: str) -> tuple[int, int]:
+    """A chunk of FRAMESxBYTES: how many frames, and of how many bytes each.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    frames, _, size = text.partition("x")
+    try:
+        found = accepted.count(frames), accepted.count(size)
+    except argparse.ArgumentTypeError:
+        found = 0, 0
+    if not 0 < found[0] * found[1] <= LARGEST_FRAME:
+        what = f"FRAMESxBYTES belongs here, both above 0, {LARGEST_FRAME:,} bytes together at most: 8x100"
+        raise argparse.ArgumentTypeError(f"{text!r}: {what}")
+    return found
+
+
 def main() -> int:
     """Count and print; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench.instructions", description=__doc__)
     parser.add_argument("--chunks", type=accepted.count, default=200, help="of each kind (default: 200)")
-    parser.add_argument(
-        "--kind", dest="kinds", action="append", type=accepted.kind, metavar="FRAMESxBYTES", help="only this"
-    )
+    parser.add_argument("--kind", dest="kinds", action="append", type=kind, metavar="FRAMESxBYTES", help="only this")
     arguments = parser.parse_args()
     chunks, arguments.kinds = arguments.chunks, arguments.kinds or CHUNKS
     if shutil.which("valgrind") is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadgen.bench.errors import BenchError, last_line
+from loadgen.bench.harness import BenchError, last_line
 
 SOURCE = Path(__file__).with_name("ends.c")
 PATIENCE_MS = 5000

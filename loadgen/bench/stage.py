@@ -1,18 +1,65 @@
-"""Where measurements take place: both ends, and the peers that run."""
+"""Where measurements take place: both ends, the peers that run, a real broker for rows that want one; the rounds."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
-from loadgen.bench import client, proc
+from loadgen.admin_rest import AdminRestError
+from loadgen.bench import meters, wire
+from loadgen.bench.harness import BenchError, Row, Sample
 from loadgen.bench.native import Native
-from loadgen.bench.peers.plan import Peer, Plan, running
-from loadgen.bench.sink import Sink
+from loadgen.bench.proxies import Peer, Plan, running
+from loadgen.bench.wire import Sink
+from loadgen.real.jars import RealPulsarError
+from loadgen.real.standalone import StandaloneBroker
+
+
+class RealBroker:
+    """Starts when the first peer is asked for, and ends with all of them at the end of the block.
+
+    Args:
+        folder: For everybody's files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._port: int | None = None
+        self._peers: dict[str, Peer] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def peer(self, plan: Plan) -> Peer:
+        """The peer that has the real broker behind it; it goes on running, for a JVM is slow at first.
+
+        Raises:
+            BenchError: If the broker or the peer cannot be had.
+        """
+        if plan.name not in self._peers:
+            self._peers[plan.name] = self._stack.enter_context(running(plan, self._folder, self._broker()))
+        return self._peers[plan.name]
+
+    def _broker(self) -> int:
+        if self._port is None:
+            try:
+                broker = self._stack.enter_context(StandaloneBroker(self._folder / "broker"))
+            except RealPulsarError as error:
+                raise BenchError(f"no real broker: {str(error).splitlines()[0]}") from error
+            self._port = int(broker.service_url.rpartition(":")[2])
+        return self._port
+
 
 Result = TypeVar("Result")
 _LOOK_S = 0.1
@@ -44,11 +91,11 @@ class Stage:
 
     def producers(self, port: int, count: int, streams: int = 1) -> tuple[list[socket], list[socket]]:
         """So many connections through a peer, each with its producers on a topic of its own: both ends of all."""
-        return self._opened(count, lambda topic: client.producer(topic, port, streams))
+        return self._opened(count, lambda topic: wire.open_producer(topic, port, streams))
 
     def consumers(self, port: int, count: int) -> tuple[list[socket], list[socket]]:
         """So many connections through a peer, each with a consumer of a topic of its own: both ends of all."""
-        return self._opened(count, lambda topic: client.consumer(topic, port))
+        return self._opened(count, lambda topic: wire.open_consumer(topic, port))
 
     def started(self, plan: Plan) -> AbstractContextManager[Peer]:
         """A peer for one measurement."""
@@ -94,12 +141,12 @@ class CpuClock:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._before = proc.used(pid)
+        self._before = meters.used(pid)
 
-    def read(self) -> proc.Used:
+    def read(self) -> meters.Used:
         """So far."""
-        now = proc.used(self._pid)
-        return proc.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
+        now = meters.used(self._pid)
+        return meters.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
 
 
 def settle(pid: int, most_s: float = 10.0) -> None:
@@ -110,7 +157,7 @@ def settle(pid: int, most_s: float = 10.0) -> None:
     over = time.monotonic() + most_s
     with suppress(OSError):
         while time.monotonic() < over:
-            clocks = [CpuClock(one) for one in (pid, *proc.children(pid))]
+            clocks = [CpuClock(one) for one in (pid, *meters.children(pid))]
             time.sleep(_LOOK_S)
             if sum(clock.read().cpu_s for clock in clocks) <= _AT_REST * _LOOK_S:
                 return
@@ -120,3 +167,44 @@ def close_all(connections: Sequence[socket]) -> None:
     """Close them."""
     for connection in connections:
         connection.close()
+
+
+DataRow = Row[Callable[[Stage, str], Sample]]
+"""A row of the data path: one measurement of the peer with this name."""
+Progress = Callable[[str], None]
+Measured = dict[str, list[Sample | None]]
+
+
+def measure(rows: Sequence[DataRow], stage: Stage, rounds: int, progress: Progress) -> dict[str, Measured]:
+    """What each row gave, by its name; what failed is told, and is None."""
+    return {row.name: _measure_row(row, stage, rounds, progress) for row in rows}
+
+
+def _measure_row(row: DataRow, stage: Stage, rounds: int, progress: Progress) -> Measured:
+    names = [name for name in row.peers if name in stage.plans]
+    found: Measured = {name: [] for name in names}
+    # round 0 is for the peers to become warm in, but where the row says how often it is measured
+    for number in range(1 if row.rounds else 0, (row.rounds or rounds) + 1):
+        # by turns, so that what the machine does beside this reaches all
+        samples = {name: _one(row, stage, name, progress) for name in _rotated(names, number)}
+        for name in names if number > 0 else []:
+            found[name].append(samples[name])
+            progress(f"{row.name}, {number}: {name}: {row.told([samples[name]])}")
+    return found
+
+
+def _rotated(names: Sequence[str], by: int) -> list[str]:
+    """Who begins is another one in each round: whoever comes last finds the machine as the others leave it."""
+    turn = by % len(names)
+    return [*names[turn:], *names[:turn]]
+
+
+def _one(row: DataRow, stage: Stage, name: str, progress: Progress) -> Sample | None:
+    try:
+        return row.measure(stage, name)
+    except (BenchError, AdminRestError, OSError, ZeroDivisionError) as error:
+        progress(f"{row.name}: {name} failed: {error or type(error).__name__}")
+        return None
+    finally:
+        if name in stage.peers:
+            settle(stage.peers[name].pid)

@@ -1,4 +1,4 @@
-"""`python -m loadgen.bench_limits`: measure, print the table, write it into a page if asked to."""
+"""`python -m loadgen.bench_limits`: measure, print the tables, write them into a page if asked to."""
 
 import argparse
 import gc
@@ -10,23 +10,67 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadgen.bench_limits import page, peers, run
-from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.page_file import text_of
-from loadgen.bench_limits.rows import neighbour, patience, raised, shares, sustained
-from loadgen.bench_limits.rows.dispatch import backlog, batches, beside, gap, group, sizes, twenty
-from loadgen.bench_limits.rows.row import Row
-from loadgen.bench_limits.table import Found, PageError, missed, put_into, table
+from loadgen.admin_rest import AdminRestError
+from loadgen.bench import harness
+from loadgen.bench.harness import BenchError, Found, PageError
+from loadgen.bench_limits import dispatch_rows, publish_rows
+from loadgen.bench_limits.trial import LimitsRow, measure, running
 from loadgen.load.clients import ClientError
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.jars import available
+from loadgen.real.jars import VERSION, RealPulsarError, available
 
-ROWS = {
-    "publish": (sustained, neighbour, shares, raised, patience),
-    "dispatch": (backlog, gap, batches, sizes, group, twenty, beside),
-}
-"""The rows of each section."""
+ROWS = {"publish": publish_rows.ROWS, "dispatch": dispatch_rows.ROWS}
+"""The rows of each section: what makes them, short or whole."""
 CANNOT_START, BAD_INPUT = 1, 2
+
+_PUBLISH = """\
+## Publish limits: the broker's own, and Sluice's
+
+Made by `make bench-limits`, which writes this section itself. The same load goes straight to a real Pulsar {pulsar}
+broker whose own publish limit is set, and through Sluice to the same broker without one, by turns, in one run.
+
+{table}
+
+Measured on {machine}.
+
+How it is measured: limits are set by the same REST call (`POST /admin/v2/namespaces/…/publishRate`) at the broker or
+at Sluice; every topic is fresh and alone in its namespace. Publishers are official Python clients in a process of
+their own, messages of 100 bytes; each producer's first message, and 2 s of rest after it, come before the measuring.
+What passed is counted by a consumer of the broker itself, in another process, seconds starting at the first arrival;
+latencies are from the client's send to its receipt, at a steady pace whatever comes back. Connections are the
+broker's: one through Sluice ends when its client's ends. Numbers are medians, with the least and the most below them
+where several were measured and differ; a goal is met or missed by the median as printed. Broker, clients and Sluice
+all share this machine: what it delays counts against both. How much that was, the standstills of the publishers tell,
+who are to look at their lanes every 5 ms. (While Sluice itself stands still for longer than its burst lasts, 0.1 s,
+what it would have passed is lost.)"""
+
+_DISPATCH = """\
+## Dispatch limits: the broker's own, and Sluice's
+
+Made by `make bench-limits`, which writes this section itself. The same backlog is drained straight from a real Pulsar
+{pulsar} broker whose own dispatch limit is set, and through Sluice from the same broker without one, by turns, in one
+run.
+
+{table}
+
+Measured on {machine}.
+
+How it is measured: limits are set by the same REST call (`POST /admin/v2/namespaces/…/dispatchRate`) at the broker or
+at Sluice, a resource group by REST at the broker and in Sluice's configuration file. Every topic is fresh; its
+backlog is stored for a Shared subscription before any consumer comes, and outlasts the measuring unless the limit is
+not kept. Consumers are official Python clients that take and acknowledge each message as it comes, receiver queue
+1000 unless said otherwise, messages of 100 bytes; of larger ones the payload counts. Arrivals are timed where the
+client hands them over, in the process of all consumers; seconds start at the first one. (A second of the broker is
+one lump: one that comes a little early or late falls into the neighbouring second, and the worst second is off by a
+whole one.)
+
+The longest time without a delivery is the one between two arrivals, or from the last one to the end. Messages and
+permits are there all the time, so what a token takes at that limit is in it. The standstills of the consumers'
+process are not: it is to look at its consumers every 5 ms, and by how long it was late nobody was there to see an
+arrival. Whatever else the machine delays, Sluice too, counts against both. Latencies are from the send, at the broker
+itself, to the arrival, both in one process. Numbers are medians, with the least and the most below them where several
+were measured and differ; a goal is met or missed by the median as printed."""
+
+_SECTIONS = {"publish": _PUBLISH, "dispatch": _DISPATCH}
 
 
 def main() -> int:
@@ -41,7 +85,7 @@ def main() -> int:
         _run(arguments)
     except PageError as error:
         return _fail(f"{arguments.write}: {error}", BAD_INPUT)
-    except (BenchError, ClientError, RealPulsarError, OSError) as error:
+    except (BenchError, AdminRestError, ClientError, RealPulsarError, OSError) as error:
         return _fail(_one_line(str(error)), CANNOT_START)
     except KeyboardInterrupt:
         return _fail("interrupted", CANNOT_START)
@@ -55,12 +99,12 @@ def _run(arguments: argparse.Namespace) -> None:
         _put(arguments.write, dict.fromkeys(sections, ""))
     rows = [row for chosen in sections.values() for row in chosen]
     found = _measure(rows)
-    tables = {about: table(chosen, found) for about, chosen in sections.items()}
-    print("\n\n".join([*tables.values(), f"measured on {page.machine()}"]))  # noqa: T201 - what the command is for
-    for line in missed(rows, found):
+    tables = {about: harness.shown(chosen, found) for about, chosen in sections.items()}
+    print("\n\n".join([*tables.values(), f"measured on {harness.machine()}"]))  # noqa: T201 - what the command is for
+    for line in harness.missed(rows, found):
         print(f"missed: {line}")  # noqa: T201
     if arguments.write:
-        made = {about: page.section(about, its_table) for about, its_table in tables.items()}
+        made = {about: section(about, its_table) for about, its_table in tables.items()}
         arguments.write.write_text(_put(arguments.write, made), encoding="utf-8")
 
 
@@ -73,27 +117,37 @@ def _contradiction(arguments: argparse.Namespace) -> str:
     return ""
 
 
-def _chosen(arguments: argparse.Namespace) -> dict[str, list[Row]]:
+def _chosen(arguments: argparse.Namespace) -> dict[str, list[LimitsRow]]:
     """The rows of each section that is wanted."""
-    chosen: dict[str, list[Row]] = {}
-    for about, modules in ROWS.items():
-        rows = [module.row(quick=arguments.quick) for module in modules]
+    chosen: dict[str, list[LimitsRow]] = {}
+    for about, makers in ROWS.items():
+        rows = [make(quick=arguments.quick) for make in makers]
         wanted = [row for row in rows if row.name in (arguments.only or [row.name])]
         if wanted and about in (arguments.rows or ROWS):
             chosen[about] = wanted
     return chosen
 
 
+def marks(about: str) -> tuple[str, str]:
+    """The lines before and behind the section about publishing or dispatching."""
+    return harness.marks(f"bench-limits, {about}", "make bench-limits")
+
+
+def section(about: str, tables: str, on: str = "") -> str:
+    """The whole section about `publish` or `dispatch`; `on` is another machine than this one."""
+    return harness.prose(_SECTIONS[about].format(pulsar=VERSION, table=tables, machine=on or harness.machine()))
+
+
 def _put(to: Path, sections: dict[str, str]) -> str:
-    text = text_of(to)
+    text = harness.page_text(to)
     for about, section in sections.items():
-        text = put_into(text, about, section)
+        text = harness.put_between(text, marks(about), section)
     return text
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadgen.bench_limits", description=__doc__)
-    names = [module.row(quick=True).name for modules in ROWS.values() for module in modules]
+    names = [make(quick=True).name for makers in ROWS.values() for make in makers]
     parser.add_argument("--rows", action="append", choices=tuple(ROWS), help="the rows of this section")
     parser.add_argument("--only", action="append", choices=names, help="this row (may be given several times)")
     parser.add_argument("--quick", action="store_true", help="each row once and short: to see that it works")
@@ -101,16 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(rows: list[Row]) -> Found:
+def _measure(rows: list[LimitsRow]) -> Found:
     gc.disable()  # the receiving end: a full collection stops it for 20 ms and more (measured)
     console = Console(stderr=True)
     with (
         console.status("starting broker and Sluice") as status,
         tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder,
-        peers.running(Path(folder)) as both,
+        running(Path(folder)) as both,
     ):
         status.update("measuring")
-        return run.measure(rows, both, Path(folder), partial(console.print, soft_wrap=True, highlight=False))
+        return measure(rows, both, partial(console.print, soft_wrap=True, highlight=False))
 
 
 def _one_line(text: str) -> str:

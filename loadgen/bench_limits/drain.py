@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from secrets import token_bytes
 
-from loadgen.bench_limits.errors import BenchError
+from loadgen.bench.harness import BenchError
 from loadgen.bench_limits.measures import Span
-from loadgen.bench_limits.orders import MESSAGE_BYTES
-from loadgen.bench_limits.trial import Stage
+from loadgen.bench_limits.trial import MESSAGE_BYTES, Stage
 from loadgen.load.clients import Clients, Record, SharedConsumer
 from loadgen.load.offering import Lane, Origin
 from loadgen.load.payload import RUN_BYTES

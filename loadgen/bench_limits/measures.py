@@ -1,9 +1,13 @@
-"""What is read from arrival times and latencies. Pure."""
+"""What is read from arrival times and latencies, and the figures that several rows share. Pure."""
 
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
+
+from loadgen.bench.harness import Figure, Goal
+from loadgen.load.results import Line, max_excess
 
 Span = tuple[float, float]
 """Begin and end."""
@@ -79,3 +83,85 @@ def _less(gap: Span, stood: Iterable[Span]) -> float:
             break
         length -= min(end, stood_end) - max(begin, stood_begin)
     return length
+
+
+LOW = 10
+FREE_RATE = 200
+FREE_PENDING = 20_000
+"""More than B ever has on its way: it offers at its pace, whatever comes back."""
+
+NOTICED = (
+    Figure("ratio", "B's p50 latency, beside ÷ alone", " x", 2, (Goal("≤", 1.2),)),
+    Figure("p50_alone", "B's p50 alone", " ms", 2),
+    Figure("p50_beside", "B's p50 beside A", " ms", 2),
+    Figure("p99_alone", "B's p99 alone", " ms", 2),
+    Figure("p99_beside", "B's p99 beside A", " ms", 2),
+    Figure("rate", f"B's rate beside A, of {FREE_RATE}/s", " %", 1, (Goal("≥", 99),)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When the spans of a trial begin, seconds."""
+
+    alone: float
+    held: float
+    """From here on A does all it can."""
+    beside: float
+    end: float
+
+
+def noticed(times: Times, alone_ms: Sequence[float], beside_ms: Sequence[float], in_time: int) -> dict[str, float]:
+    """These figures of one trial.
+
+    Args:
+        times: Its spans.
+        alone_ms: B's latencies before A was there.
+        beside_ms: Those beside A.
+        in_time: B's messages that arrived beside A.
+    """
+    return {
+        "ratio": percentile(beside_ms, 0.5) / percentile(alone_ms, 0.5),
+        "p50_alone": percentile(alone_ms, 0.5),
+        "p50_beside": percentile(beside_ms, 0.5),
+        "p99_alone": percentile(alone_ms, 0.99),
+        "p99_beside": percentile(beside_ms, 0.99),
+        "rate": 100 * in_time / (FREE_RATE * (times.end - times.beside)),
+    }
+
+
+EVEN = 500
+BURST_S = 0.1
+"""Seconds' worth of the limit that the line of comparison allows at once."""
+SLACK_S = 0.05
+"""Seconds' worth that the machine may put together between the limiter and the receiving end."""
+SETTLED_S = 2
+"""Where the first seconds end."""
+
+EVENNESS = (
+    Figure("first", "first second", " x limit", 2, (Goal("≤", 1.1),)),
+    Figure("worst", "worst second after that, off by", " %", 1),
+    Figure("pair", "worst mean of two seconds, off by", " %", 1, (Goal("≤", 5),)),
+    Figure("mean", "mean from second 3 on", " x limit", 3, (Goal("≥", 0.99),)),
+    Figure(
+        "excess", f"most above {EVEN * BURST_S:g} + {EVEN} · t, in any interval", goals=(Goal("≤", EVEN * SLACK_S + 1),)
+    ),
+)
+
+
+def evenness(times: Sequence[float], seconds: int) -> dict[str, float]:
+    """These figures of one trial.
+
+    Args:
+        times: Arrivals, ascending.
+        seconds: How many are looked at, from the first arrival.
+    """
+    counts = per_second(times, seconds)
+    settled = counts[SETTLED_S:]
+    return {
+        "first": counts[0] / EVEN,
+        "worst": worst_deviation(counts[1:], EVEN) * 100,
+        "pair": worst_deviation(pair_means(counts[1:]), EVEN) * 100,
+        "mean": sum(settled) / len(settled) / EVEN,
+        "excess": max_excess(times, Line(EVEN, EVEN * BURST_S, entry=0)),
+    }

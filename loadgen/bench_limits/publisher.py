@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from loadgen.bench_limits.orders import (
+from loadgen.bench_limits.trial import (
     MESSAGE_BYTES,
     LaneOrder,
     LaneResult,

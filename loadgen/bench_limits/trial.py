@@ -1,32 +1,39 @@
-"""One trial: fresh topics, a receiving end at the broker itself, publishers in a process of their own."""
+"""One trial: fresh topics at a peer, a receiving end at the broker itself, publishers in a process of their own.
+
+What the publishing process is told, and what it tells at its end, is JSON in files: `Order` and `Result`.
+"""
 
 import itertools
+import json
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.orders import (
-    LaneOrder,
-    LaneResult,
-    Order,
-    Result,
-    began_file,
-    order_file,
-    read,
-    result_file,
-    write,
-)
-from loadgen.bench_limits.peers import Peer
-from loadgen.bench_limits.rest import TENANT, Rest
+import msgspec
+
+from loadgen.admin_rest import AdminRest, wait_until
+from loadgen.bench.harness import BenchError, Found, Rounds, Row, Sample, last_line
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_ports
+from loadgen.real.standalone import StandaloneBroker
 
+TENANT = "bench"
+OWN, SLUICE = "broker's own", "through Sluice"
+PEERS = (OWN, SLUICE)
+READY_TIMEOUT_S = 30.0
+GROUP = "bench"
+"""The resource group's name; the broker and Sluice have one each."""
+GROUP_LIMIT = 100
+"""Messages a second that it is to deliver in all."""
+_GROUPED_BY_SLUICE = "grouped-by-sluice"
+WARM_UP_S = 3.0
+WARM_UP_DRAIN_S = 10.0
 POLL_S = 0.005
 START_S = 60.0
 """Longest wait for the publishers to be connected and warm."""
@@ -36,6 +43,105 @@ QUIET_S = 0.3
 """How long is listened on after the last receipt."""
 
 _numbers = itertools.count(1)
+Content = TypeVar("Content")
+MESSAGE_BYTES = 100
+GREEDY = 20_000.0
+"""Messages per second offered by a lane that wants all it can get; its pending queue is what bounds it."""
+
+
+class LaneOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A span of time in which one producer offers messages; lanes of one client and topic share the producer."""
+
+    client: str
+    """Lanes that name the same share a client, hence a connection."""
+    topic: str
+    index: int
+    """What the lane's messages carry, so that the receiving end can tell them apart."""
+    begin_s: float = 0.0
+    end_s: float
+    rate: float = GREEDY
+    pending: int = 200
+    """Messages without receipt at most."""
+    most: int | None = None
+    """Messages in all."""
+    batch: int = 1
+    """Messages in a batch; 1: no batching."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One trial's load."""
+
+    service_url: str
+    run: bytes
+    """What the payloads of this trial carry."""
+    lanes: list[LaneOrder]
+    drain_s: float
+    """Longest wait for outstanding receipts at the end, seconds."""
+
+
+class LaneResult(msgspec.Struct, frozen=True):
+    """What became of a lane's messages at the sending end."""
+
+    index: int
+    latencies: list[float]
+    """Seconds from offer to receipt, one for each receipt."""
+    unsettled: int
+    errors: dict[str, int]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a publishing process tells at its end."""
+
+    lanes: list[LaneResult]
+    longest_pause_s: float
+    """How long it stood still at most while it was to look at its lanes every 5 ms: what the machine did to it."""
+
+
+def order_file(folder: Path) -> Path:
+    """Where the order stands."""
+    return folder / "order.json"
+
+
+def began_file(folder: Path) -> Path:
+    """Appears when all producers are there; holds when second 0 is (`time.monotonic`, the same in all processes)."""
+    return folder / "began.json"
+
+
+def result_file(folder: Path) -> Path:
+    """Appears at the end."""
+    return folder / "result.json"
+
+
+def write(path: Path, content: object) -> None:
+    """Write it so that whoever sees the file sees all of it."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_bytes(msgspec.json.encode(content))
+    unfinished.replace(path)
+
+
+def read(path: Path, kind: type[Content]) -> Content:
+    """What `write` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+# ---- The two that are measured
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who limits: a real broker by itself, or Sluice in front of the same broker.
+
+    Attributes:
+        name: For the table.
+        service_url: Where its clients connect.
+        limits: Where limits are set.
+        grouped: The namespace that is attached to its resource group.
+    """
+
+    name: str
+    service_url: str
+    limits: AdminRest
+    grouped: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +196,41 @@ class Stage:
 
     peer: Peer
     broker_url: str
-    broker: Rest
+    broker: AdminRest
     folder: Path
 
     def topic(self, messages: int | None) -> Topic:
         """A fresh topic that the peer limits to so many messages a second; None: that nobody limits."""
         topic = Topic(f"n{next(_numbers)}")
-        self.broker.make_namespace(topic.namespace)
+        self.broker.make_namespace(f"{TENANT}/{topic.namespace}")
         if messages is not None:
             self.limit(topic, messages)
         return topic
 
     def limit(self, topic: Topic, messages: int) -> None:
-        """Change the limit."""
-        self.peer.limits.limit_publishing(topic.namespace, messages)
+        """Limit publishing to the topic, or change the limit."""
+        rate = {"publishThrottlingRateInMsg": messages, "publishThrottlingRateInByte": -1}
+        self._set(topic, "publishRate", rate)
 
     def dispatch_topic(self, messages: int = -1, size: int = -1) -> Topic:
         """A fresh topic of which the peer delivers so many messages and bytes a second; -1: any number."""
         topic = self.topic(None)
         if max(messages, size) > 0:
-            self.peer.limits.limit_dispatch(topic.namespace, messages, size)
+            rate = {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": size}
+            self._set(topic, "dispatchRate", {**rate, "ratePeriodInSecond": 1})
         return topic
+
+    def publishers(self, topic: str) -> set[str]:
+        """From where, and since when, the topic's producers are connected to the broker."""
+        found = self.broker.stats(topic)["publishers"]
+        return {f"{publisher['address']} {publisher['connectedSince']}" for publisher in found}
 
     def grouped_topic(self) -> Topic:
         """A fresh topic in the peer's resource group."""
         return Topic(self.peer.grouped, f"t{next(_numbers)}")
+
+    def _set(self, topic: Topic, what: str, rate: dict[str, int]) -> None:
+        self.peer.limits.call("POST", f"/admin/v2/namespaces/{TENANT}/{topic.namespace}/{what}", rate)
 
     @contextmanager
     def trial(self, lanes: Sequence[LaneOrder], drain_s: float) -> Iterator[Trial]:
@@ -169,10 +285,113 @@ def _publishing(folder: Path, order: Order) -> Iterator[TetheredProcess]:
 
 
 def _await(process: TetheredProcess, file: Path, longest_s: float) -> None:
-    deadline = time.monotonic() + longest_s
-    while not file.exists():
-        ended = process.exit_code is not None
-        if (ended and not file.exists()) or time.monotonic() > deadline:
-            said = process.last_lines().splitlines()[-1:] or ["they said nothing"]
-            raise BenchError(f"the publishers {'ended early' if ended else 'do not get on'}: {said[0]}")
-        time.sleep(POLL_S)
+    wait_until(lambda: file.exists() or process.exit_code is not None, longest_s, POLL_S)
+    if not file.exists():
+        how = "do not get on" if process.exit_code is None else "ended early"
+        said = process.last_lines().splitlines()[-1:] or ["they said nothing"]
+        raise BenchError(f"the publishers {how}: {said[0]}")
+
+
+# ---- Rows, and running them
+
+Measure = Callable[[Sequence[Stage]], Sequence[Sequence[Sample]]]
+"""Does a row's load once on each stage; the samples of each, in the same order."""
+LimitsRow = Row[Measure]
+Progress = Callable[[str], None]
+
+
+def by_turns(measure: Callable[[Stage], Sample | list[Sample]]) -> Measure:
+    """One stage after the other, so that they do not take each other's processor."""
+
+    def measure_each(stages: Sequence[Stage]) -> Sequence[Sequence[Sample]]:
+        found = [measure(stage) for stage in stages]
+        return [samples if isinstance(samples, list) else [samples] for samples in found]
+
+    return measure_each
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[Stage, Stage]]:
+    """Both stages, the broker's own and Sluice's, on free ports of the loopback interface; at the end they are gone.
+
+    Raises:
+        BenchError: If Sluice does not start.
+        RealPulsarError: If the broker does not.
+    """
+    with StandaloneBroker(folder / "broker") as broker, sluice(folder, broker.service_url) as limiting:
+        rest = AdminRest(broker.admin_url)
+        rest.make_tenant(TENANT)
+        own = Peer(OWN, broker.service_url, rest, "grouped-by-broker")
+        for peer in (own, limiting):
+            rest.make_namespace(f"{TENANT}/{peer.grouped}")
+        rest.call("PUT", f"/admin/v2/resourcegroups/{GROUP}", {"dispatchRateInMsgs": GROUP_LIMIT})
+        rest.call("POST", f"/admin/v2/namespaces/{TENANT}/{own.grouped}/resourcegroup/{GROUP}")
+        first, second = (Stage(peer, broker.service_url, rest, folder) for peer in (own, limiting))
+        yield first, second
+
+
+@contextmanager
+def sluice(folder: Path, broker_url: str) -> Iterator[Peer]:
+    """Sluice in front of that broker.
+
+    Raises:
+        BenchError: If it does not start.
+    """
+    config = folder / "sluice.yaml"
+    group = {"dispatch": {"messages": GROUP_LIMIT}, "namespaces": [f"{TENANT}/{_GROUPED_BY_SLUICE}"]}
+    config.write_text(json.dumps({"limits": {"resource_groups": {GROUP: group}}}))  # JSON is YAML
+    listen, admin = (f"127.0.0.1:{port}" for port in free_ports(0, 0))
+    command = [sys.executable, "-m", "sluice", "serve", "--config", str(config), "--listen", listen]
+    command += ["--broker", broker_url, "--admin", admin, "--access-log", str(folder / "access-log")]
+    process = TetheredProcess(command, folder / "sluice.log")
+    try:
+        rest = AdminRest(f"http://{admin}")
+        await_ready(rest, process)
+        yield Peer(SLUICE, f"pulsar://{listen}", rest, _GROUPED_BY_SLUICE)
+    finally:
+        process.stop()
+
+
+def await_ready(rest: AdminRest, process: TetheredProcess) -> None:
+    """Return when Sluice is ready.
+
+    Raises:
+        BenchError: If it ends, or is not ready in time.
+    """
+    wait_until(lambda: process.exit_code is not None or rest.is_ready(), READY_TIMEOUT_S)
+    if process.exit_code is not None or not rest.is_ready():
+        how = "is not ready in time" if process.exit_code is None else "ended"
+        raise BenchError(f"sluice serve {how}: {last_line(process.last_lines())}")
+
+
+def measure(rows: Sequence[LimitsRow], stages: Sequence[Stage], progress: Progress) -> Found:
+    """What each row gave at the broker's own limits and through Sluice.
+
+    Args:
+        rows: What to measure.
+        stages: Of both, running.
+        progress: Gets a line for each round that is done.
+    """
+    for stage in stages:
+        warm_up(stage)
+    return {row.name: _measure_row(row, stages, progress) for row in rows}
+
+
+def warm_up(stage: Stage) -> None:
+    """Publish without a limit for a while: a broker that has just started is slow, and would be so in the first row."""
+    lane = LaneOrder(client="warm-up", topic=stage.topic(None).name, index=0, end_s=WARM_UP_S)
+    with stage.trial([lane], drain_s=WARM_UP_DRAIN_S):
+        pass
+
+
+def _measure_row(row: LimitsRow, stages: Sequence[Stage], progress: Progress) -> Rounds:
+    found: dict[str, list[Sample | None]] = {stage.peer.name: [] for stage in stages}
+    first, rounds = row.figures[0], row.rounds or 1
+    # round by round, so that what the machine does beside this reaches both
+    for number in range(1, rounds + 1):
+        told = []
+        for stage, samples in zip(stages, row.measure(stages), strict=True):
+            told.append(f"{stage.peer.name} {first.shown(samples)}")
+            found[stage.peer.name] += samples
+        progress(f"{row.name}, {number} of {rounds}: {first.text}: {', '.join(told)}")
+    return found

@@ -11,8 +11,7 @@ from typing import cast
 
 import uvloop
 
-from loadgen.standin.broker import Broker
-from loadgen.standin.options import BrokerOptions
+from loadgen.standin.broker import Broker, BrokerOptions
 from loadgen.standin.server import KEEP_ALIVE_S, Socket
 from protocol.commands import SIZES, encode, split
 from protocol.pulsar_pb2 import (

@@ -25,10 +25,9 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from loadgen.bench.frames import send_frame
+from loadgen.bench.wire import send_frame
 from loadgen.hostile.trial import CONFIG, TOPIC, Stage, running
-from loadgen.real.ports import free_port
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (

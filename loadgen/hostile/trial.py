@@ -8,17 +8,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loadgen.bench import proc
-from loadgen.bench.client import hello, wait_listening
-from loadgen.bench.frames import send_frame
-from loadgen.bench.scrape import scrape
+from loadgen.admin_rest import AdminRestError
+from loadgen.bench import meters
+from loadgen.bench.meters import scrape
 from loadgen.bench.stage import CpuClock, settle
+from loadgen.bench.wire import hello, send_frame
 from loadgen.hostile.kinds import BLOCKED, HELD, MB, REJECTED, Kind
-from loadgen.real.ports import free_ports
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
@@ -205,11 +205,11 @@ class Stage:
 
     def pids(self) -> list[int]:
         """Of all processes of Sluice."""
-        return [self._process.pid, *proc.children(self._process.pid)]
+        return [self._process.pid, *meters.children(self._process.pid)]
 
     def memory(self) -> int:
         """Bytes that all of them have resident."""
-        return sum(proc.resident_bytes(pid) for pid in self.pids())
+        return sum(meters.resident_bytes(pid) for pid in self.pids())
 
     def attack(self, kind: Kind, seconds: float, rest: float) -> Row:
         """Have one kind attack for so many seconds, and look again after so many more.
@@ -222,7 +222,7 @@ class Stage:
         row.quiet = {what: neighbour.p99(what) for what in neighbour.took}
         neighbour.took, neighbour.failed = {what: [] for what in neighbour.took}, dict.fromkeys(neighbour.took, 0)
         for pid in self.pids():
-            proc.forget_peak(pid)
+            meters.forget_peak(pid)
         to = self._admin if kind.to == "admin" else self.port
         command = [sys.executable, "-m", "loadgen.hostile.attack", kind.name, f"127.0.0.1:{to}", f"{seconds:g}"]
         log, clocks, began = self.folder / "attack.log", [CpuClock(pid) for pid in self.pids()], time.monotonic()
@@ -236,7 +236,7 @@ class Stage:
         row.cpu = sum(clock.read().cpu_s for clock in clocks) / (time.monotonic() - began)
         watching.set()
         watcher.join()
-        row.peak = max(row.peak, sum(proc.peak_bytes(pid) for pid in self.pids()))
+        row.peak = max(row.peak, sum(meters.peak_bytes(pid) for pid in self.pids()))
         row.beside = {what: neighbour.p99(what) for what in neighbour.took}
         row.failed = neighbour.failed
         with suppress(ValueError, IndexError):
@@ -251,7 +251,7 @@ class Stage:
     def _watch(self, row: Row, over: threading.Event) -> None:
         while not over.wait(_LOOK_S):
             row.peak = max(row.peak, self.memory())
-            with suppress(OSError):
+            with suppress(AdminRestError):
                 values = scrape(self._admin).values
                 for name in METRICS:
                     row.most[name] = max(row.most.get(name, 0.0), values.get(name, 0.0))
@@ -262,7 +262,7 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
     """Start a Sluice with so many workers, and its broker, on free ports; at the end both are gone.
 
     Raises:
-        TimeoutError: If one of them does not listen in time.
+        ProcessFailed: If one of them ends, or does not listen in time.
     """
     port, broker_port, admin = free_ports(0, 0, 0)
     config = folder / "sluice.yaml"
@@ -274,8 +274,7 @@ def running(folder: Path, workers: int = 1, more: Mapping[str, Any] = CONFIG) ->
     sluice = TetheredProcess(command, folder / "sluice.log")
     try:
         for each, process in ((broker_port, broker), (admin, sluice), (port, sluice)):
-            if not wait_listening(each, _READY_S, lambda process=process: process.exit_code is None):  # type: ignore[misc]
-                raise TimeoutError(f"{process.name} does not listen\n{process.last_lines()}")
+            wait_ready(process, partial(is_listening, each), _READY_S)
         early = Neighbour(port)
         early.run(0.3)
         early.close()

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from loadgen.load.pace import wanted_by
 from loadgen.load.payload import Stamp, make_payload
-from loadgen.load.scenario import TopicLoad
+from loadgen.load.scenario import TopicLoad, wanted_by
 
 Clock = Callable[[], float]
 Settle = Callable[[str], None]

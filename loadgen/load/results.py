@@ -1,17 +1,171 @@
-"""From the books of both ends to the document that `--out` writes (plain JSON; every count is a number of messages)."""
+"""What arrived, held against what was offered and against the limits; the document that `--out` writes.
 
+A limiter promises, for every interval [t0, t1]: messages <= burst + rate * (t1 - t0) + one entry. `max_excess` is the
+largest amount, over all intervals, by which the messages exceed that. Only intervals that begin and end at an arrival
+matter, and with S the running count, the messages from i to j exceed rate * time by
+
+    (S[j] - rate * t[j]) - (S[i-1] - rate * t[i])
+
+so that one pass with the least right-hand part seen so far finds the largest (as one finds the largest drawdown).
+
+Demand is what clients have on its way without a receipt. While it stays above a threshold, nothing but the limit can
+be the reason for waiting, so the receiving end must see the limit's rate (P7).
+"""
+
+import math
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from heapq import merge
 from itertools import pairwise
 from typing import Any
 
-from loadgen.load.arrivals import Arrivals, histogram
-from loadgen.load.demand import loaded_spans, use_of
-from loadgen.load.line import Line, max_excess
 from loadgen.load.offering import TopicOffer
+from loadgen.load.payload import DamagedError, NotOursError, read_payload
 from loadgen.load.scenario import Limit
+
+BUCKETS_PER_S = 10
+
+
+@dataclass(slots=True)
+class Faults:
+    """What should not have arrived, or not like this; all zero when all is well."""
+
+    duplicates: int = 0
+    out_of_order: int = 0
+    """First arrivals behind a later message of the same producer."""
+    damaged: int = 0
+    misplaced: int = 0
+    """Messages of this run that belong to another topic."""
+    foreign: int = 0
+    """Messages that this run did not send."""
+
+
+class Arrivals:
+    """Takes down the messages that arrive on one topic. One thread records; others may read the counts.
+
+    Args:
+        run: What the payloads of this run carry.
+        producers: Indices of the producers that publish to this topic.
+    """
+
+    def __init__(self, run: bytes, producers: Collection[int]) -> None:
+        self._run = run
+        self._seen = {producer: bytearray() for producer in producers}
+        self.faults = Faults()
+        self.distinct = 0
+        self.times = array("d")
+        """When each message of this run arrived, repetitions included, seconds."""
+
+    def record(self, at: float, payload: bytes) -> None:
+        """One message arrived at `at` seconds (of any monotonic clock)."""
+        try:
+            stamp = read_payload(payload)
+        except NotOursError:
+            self.faults.foreign += 1
+            return
+        except DamagedError:
+            self.faults.damaged += 1
+            return
+        if stamp.run != self._run:
+            self.faults.foreign += 1
+        elif stamp.producer not in self._seen:
+            self.faults.misplaced += 1
+        else:
+            self.times.append(at)
+            self._tick_off(self._seen[stamp.producer], stamp.sequence)
+
+    def _tick_off(self, seen: bytearray, sequence: int) -> None:
+        if sequence >= len(seen):
+            seen.extend(bytes(sequence + 1 - len(seen)))
+        elif seen[sequence]:
+            self.faults.duplicates += 1
+            return
+        else:
+            self.faults.out_of_order += 1
+        seen[sequence] = 1
+        self.distinct += 1
+
+
+def histogram(times: Sequence[float], start: float) -> list[int]:
+    """Arrivals in each tenth of a second since `start`; the last bucket holds the last arrival."""
+    if not times:
+        return []
+    counts = [0] * (max(0, int((max(times) - start) * BUCKETS_PER_S)) + 1)
+    for at in times:
+        counts[max(0, int((at - start) * BUCKETS_PER_S))] += 1
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a limiter promises: messages, and messages per second."""
+
+    rate: float
+    burst: float
+    entry: float = 1.0
+    """Messages in the largest entry: an entry is indivisible and may overshoot."""
+
+
+def max_excess(times: Sequence[float], line: Line) -> float:
+    """Messages above the line in the worst interval; negative if it was never reached, minus infinity without arrivals.
+
+    Args:
+        times: When each message arrived, seconds, ascending.
+        line: The promise.
+    """
+    worst, lowest = -math.inf, math.inf
+    for index, at in enumerate(times):
+        earned = line.rate * at
+        lowest = min(lowest, index - earned)
+        worst = max(worst, index + 1 - earned - lowest)
+    return worst - line.burst - line.entry
+
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of a limit was used while it was wanted."""
+
+    loaded_s: float
+    """How long there was demand, seconds."""
+    messages: int
+    """Arrivals in that time."""
+    share: float | None
+    """Arrivals divided by what the limit grants in that time; None if there was never demand."""
+
+
+def loaded_spans(samples: Iterable[tuple[float, int]], threshold: float) -> list[Span]:
+    """Spans in which every sample was at or above `threshold`.
+
+    Args:
+        samples: Time in seconds, ascending, and messages on their way then.
+        threshold: Messages.
+    """
+    spans: list[Span] = []
+    begin: float | None = None
+    last = 0.0
+    for at, waiting in samples:
+        if waiting >= threshold:
+            begin, last = (at if begin is None else begin), at
+        elif begin is not None:
+            spans.append((begin, last))
+            begin = None
+    if begin is not None:
+        spans.append((begin, last))
+    return spans
+
+
+def use_of(rate: float, spans: Sequence[Span], times: Sequence[float]) -> Use:
+    """How much of `rate` messages/s the arrivals at `times` (ascending) make in `spans`."""
+    loaded_s = sum(end - begin for begin, end in spans)
+    messages = sum(bisect_left(times, end) - bisect_left(times, begin) for begin, end in spans)
+    return Use(loaded_s, messages, messages / (rate * loaded_s) if loaded_s > 0 else None)
+
 
 SLACK_S = 0.05
 """Seconds' worth of rate allowed for the machine's jitter between the limiter and the receiving end."""

@@ -14,6 +14,7 @@ limits:                           # what the receiving end is held to
     messages: 300
 """
 
+import math
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,19 @@ class Bursty(_Model):
     rate: Rate
     burst: Seconds
     pause: Seconds
+
+
+def wanted_by(pattern: Steady | Greedy | Bursty, elapsed_s: float) -> int:
+    """Messages that the pattern wants offered within the first `elapsed_s` seconds: open loop, whatever came back."""
+    return math.floor(pattern.rate * _active_s(pattern, elapsed_s))
+
+
+def _active_s(pattern: Steady | Greedy | Bursty, elapsed_s: float) -> float:
+    if not isinstance(pattern, Bursty):
+        return elapsed_s
+    cycle = pattern.burst + pattern.pause
+    whole = math.floor(elapsed_s / cycle)
+    return whole * pattern.burst + min(pattern.burst, elapsed_s - whole * cycle)
 
 
 Pattern = Annotated[Steady | Greedy | Bursty, Field(discriminator="kind")]

@@ -11,11 +11,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from loadgen.real.broker_config import BrokerSettings
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.jars import available, cache_folder, is_filled, jars
-from loadgen.real.pom import VERSION
-from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.jars import VERSION, RealPulsarError, available, cache_folder, is_filled, jars
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 
 
 def main() -> int:

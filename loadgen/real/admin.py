@@ -5,9 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.real.errors import ProcessFailed
-from loadgen.real.jars import jars
-from loadgen.real.java import java_command, require_java
+from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
 
 _MAIN_CLASS = "org.apache.pulsar.admin.cli.PulsarAdminTool"
 _TIMEOUT_S = 60

@@ -4,23 +4,137 @@ with PulsarCluster(folder) as cluster:
 owner = cluster.owner_of("persistent://public/default/t")
 cluster.unload("persistent://public/default/t", to=1 - owner)
 cluster.brokers[owner].kill()
-cluster.brokers[owner].restart()
+cluster.brokers[owner].start()
 """
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.real.bookie import bookie
-from loadgen.real.cluster_broker import ClusterBroker
-from loadgen.real.errors import RealPulsarError
-from loadgen.real.part import Part, run_once
-from loadgen.real.ports import free_ports
-from loadgen.real.rest import call
-from loadgen.real.zookeeper import metadata_setup, zookeeper
+from loadgen.admin_rest import AdminRest, AdminRestError, topic_path
+from loadgen.real.jars import RealPulsarError
+from loadgen.real.process import Part, Program, free_ports, is_listening, run_once, write_properties
+from loadgen.real.standalone import PROPERTIES, Broker
+
+CLUSTER = "cluster"
+_ZOOKEEPER_MEMORY = ("-Xmx64m", "-XX:TieredStopAtLevel=1")
+
+
+def metadata_url(port: int) -> str:
+    """How Pulsar's parts name the ZooKeeper behind this port."""
+    return f"zk:127.0.0.1:{port}"
+
+
+def zookeeper(folder: Path, port: int) -> Part:
+    """A ZooKeeper of one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = {
+        "tickTime": "2000",
+        "dataDir": str(folder / "data"),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+        "maxClientCnxns": "0",
+        "forceSync": "no",
+    }
+    config = write_properties(folder / "zoo.cfg", properties)
+    program = Program("org.apache.zookeeper.server.ZooKeeperServerMain", (str(config),), _ZOOKEEPER_MEMORY)
+    return Part(folder, program, lambda: is_listening(port))
+
+
+def metadata_setup(port: int, web_ports: Sequence[int], service_ports: Sequence[int]) -> Program:
+    """Writes the cluster, its brokers' addresses and the namespace public/default into the ZooKeeper; run it once."""
+    arguments = (
+        *("--cluster", CLUSTER),
+        *("--metadata-store", metadata_url(port)),
+        *("--configuration-metadata-store", metadata_url(port)),
+        *("--web-service-url", f"http://{_joined(web_ports)}"),
+        *("--broker-service-url", f"pulsar://{_joined(service_ports)}"),
+    )
+    return Program("org.apache.pulsar.PulsarClusterMetadataSetup", arguments, _ZOOKEEPER_MEMORY)
+
+
+def _joined(ports: Sequence[int]) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+_BOOKIE_MEMORY = ("-Xmx96m", "-XX:MaxDirectMemorySize=128m", "-XX:TieredStopAtLevel=1")
+
+
+def bookie(folder: Path, port: int, zookeeper_port: int) -> Part:
+    """It syncs nothing to disk: a killed bookie may lose what a killed broker does not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = {
+        "bookiePort": str(port),
+        "advertisedAddress": "127.0.0.1",
+        "allowLoopback": "true",
+        "listeningInterface": "lo",
+        "journalDirectories": str(folder / "journal"),
+        "ledgerDirectories": str(folder / "ledgers"),
+        "metadataServiceUri": f"zk+null://127.0.0.1:{zookeeper_port}/ledgers",
+        "journalSyncData": "false",
+        "journalWriteData": "false",
+        "httpServerEnabled": "false",
+        "autoRecoveryDaemonEnabled": "false",
+        "enableStatistics": "false",
+        # Without these a disk that is nearly full makes it read-only.
+        "diskUsageThreshold": "0.999",
+        "diskUsageWarnThreshold": "0.998",
+        # Without it it refuses the entries of chunked messages.
+        "nettyMaxFrameSizeBytes": "5253120",
+    }
+    config = write_properties(folder / "bk.conf", properties)
+    program = Program("org.apache.bookkeeper.server.Main", ("-c", str(config)), _BOOKIE_MEMORY)
+    return Part(folder, program, lambda: is_listening(port))
+
+
+_BROKER_PROPERTIES = {
+    "clusterName": CLUSTER,
+    "defaultNumberOfNamespaceBundles": "4",
+    "functionsWorkerEnabled": "false",
+    "loadBalancerEnabled": "true",
+    # Topics move when the test says so, and never else.
+    "loadBalancerSheddingEnabled": "false",
+    "managedLedgerCacheSizeMB": "32",
+    # How long a killed broker keeps its topics: 50 s by default.
+    "metadataStoreSessionTimeoutMillis": "6000",
+}
+# The young generation holds minutes of garbage, as the standalone broker's does.
+_BROKER_MEMORY = ("-Xms512m", "-Xmx512m", "-Xmn320m", "-XX:MetaspaceSize=192m", "-XX:MaxDirectMemorySize=256m")
+
+
+class ClusterBroker(Broker):
+    """A broker of a cluster.
+
+    Args:
+        folder: For its configuration and its log.
+        ports: Of the binary protocol and of the admin REST.
+        zookeeper_port: Where it finds the others.
+        properties: Added to its configuration file.
+    """
+
+    def __init__(
+        self, folder: Path, ports: tuple[int, int], zookeeper_port: int, properties: Mapping[str, str]
+    ) -> None:
+        service, web = ports
+        written = {
+            **PROPERTIES,
+            **_BROKER_PROPERTIES,
+            "metadataStoreUrl": metadata_url(zookeeper_port),
+            "configurationMetadataStoreUrl": metadata_url(zookeeper_port),
+            "brokerServicePort": str(service),
+            "webServicePort": str(web),
+            **properties,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        config = write_properties(folder / "broker.conf", written)
+        options = (*_BROKER_MEMORY, f"-Dpulsar.config.file={config}")
+        program = Program("org.apache.pulsar.PulsarBrokerStarter", ("-c", str(config)), options)
+        super().__init__(folder, ports, program)
+
 
 _MOVE_TIMEOUT_S = 20
 
@@ -57,7 +171,7 @@ class PulsarCluster:
             RealPulsarError: If Java or the jars are missing, or a part ends or is not ready in time.
         """
         try:
-            self._zookeeper.restart()
+            self._zookeeper.start()
             run_once(self._setup_folder, self._setup)
             together = (self._bookie, *self.brokers)
             for part in together:
@@ -90,7 +204,7 @@ class PulsarCluster:
         Raises:
             RealPulsarError: If no broker runs, or none says who owns it.
         """
-        url = json.loads(self._ask("GET", f"/lookup/v2/topic/{_path(topic)}"))["brokerUrl"]
+        url = json.loads(self._ask("GET", f"/lookup/v2/topic/{topic_path(topic)}"))["brokerUrl"]
         owners = [number for number, broker in enumerate(self.brokers) if broker.service_url == url]
         if not owners:
             raise RealPulsarError(f"{topic} is said to be owned by {url}, which is no broker of this cluster")
@@ -105,8 +219,8 @@ class PulsarCluster:
         Raises:
             RealPulsarError: If the topic is not there within 20 s.
         """
-        bundle = self._ask("GET", f"/lookup/v2/topic/{_path(topic)}/bundle")
-        namespace = "/".join(_path(topic).split("/")[1:3])
+        bundle = self._ask("GET", f"/lookup/v2/topic/{topic_path(topic)}/bundle")
+        namespace = "/".join(topic_path(topic).split("/")[1:3])
         destination = f"destinationBroker={self.brokers[to].web_address}"
         deadline = time.monotonic() + _MOVE_TIMEOUT_S
         while obstacle := self._move(f"/admin/v2/namespaces/{namespace}/{bundle}/unload?{destination}", topic, to):
@@ -127,11 +241,10 @@ class PulsarCluster:
         running = next((broker for broker in self.brokers if broker.is_running), None)
         if running is None:
             raise RealPulsarError(f"{method} {path}: no broker of this cluster runs")
-        return call(method, f"{running.admin_url}{path}")
+        try:
+            return AdminRest(running.admin_url).text(method, path)
+        except AdminRestError as refusal:
+            raise RealPulsarError(str(refusal)) from refusal
 
     def _parts(self) -> tuple[Part, ...]:
         return (*self.brokers, self._bookie, self._zookeeper)
-
-
-def _path(topic: str) -> str:
-    return topic.replace("://", "/", 1)

@@ -1,22 +1,151 @@
-"""The jars of a real Pulsar in a cache folder that is filled once, by Maven.
+"""A real Pulsar's jars, and the Java that runs them.
+
+Maven fills a cache folder once:
 
 $SLUICE_CACHE, else $XDG_CACHE_HOME/sluice, else ~/.cache/sluice
-├── pulsar-4.0.8/lib/*.jar        complete, since it got this name only when it was
-├── pulsar-4.0.8.filling/         a download under way, or what a killed one left
+├── pulsar-4.0.8/lib/*.jar        complete: the folder gets this name only then
+├── pulsar-4.0.8.filling/         a download under way, or the rest of a killed one
 └── pulsar-4.0.8.lock             held by the one process that fills
 """
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loadgen.real.errors import JarsError
-from loadgen.real.java import OLDEST_JAVA, find_java
-from loadgen.real.pom import ARTIFACTS, VERSION, pom
+
+class RealPulsarError(Exception):
+    """A real Pulsar part could not be had, started or run."""
+
+
+class JarsError(RealPulsarError):
+    """The jars are not there and could not be fetched."""
+
+
+class ProcessFailed(RealPulsarError):
+    """A process ended or hung before it had done its work; carries the last lines that it wrote."""
+
+    def __init__(self, message: str, last_lines: str) -> None:
+        super().__init__(f"{message}\n{last_lines}" if last_lines else message)
+        self.last_lines = last_lines
+
+
+VERSION = "4.0.8"
+ARTIFACTS = ("pulsar-broker", "pulsar-proxy", "pulsar-client-tools", "pulsar-testclient")
+"""Broker, the official proxy, pulsar-admin, pulsar-perf: all of one version."""
+
+# Not every mirror has this small artifact in VERSION; the neighbour's does the same.
+_OPENTELEMETRY_VERSION = "4.0.7"
+
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>org.apache.pulsar</groupId>
+      <artifactId>{artifact}</artifactId>
+      <version>{version}</version>
+      <exclusions>
+        <exclusion><groupId>*</groupId><artifactId>jetcd-core-shaded</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+"""
+
+_PROJECT = """\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>sluice</groupId>
+  <artifactId>real-pulsar</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencyManagement>
+    <dependencies>
+    <dependency>
+      <groupId>org.apache.pulsar</groupId>
+      <artifactId>pulsar-opentelemetry</artifactId>
+      <version>{opentelemetry}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.pulsar</groupId>
+      <artifactId>pulsar</artifactId>
+      <version>{version}</version>
+      <type>pom</type>
+      <scope>import</scope>
+    </dependency>
+    </dependencies>
+  </dependencyManagement>
+  <dependencies>
+{dependencies}  </dependencies>
+</project>
+"""
+
+
+def pom() -> str:
+    """The project file for `mvn dependency:copy-dependencies`.
+
+    It imports Pulsar's own version table: left to itself Maven picks a netty whose FlowControlHandler never reads
+    a connection again after a pause, so throttled producers would stall for ever. It leaves out the shaded etcd
+    client, which only etcd needs and not every mirror has.
+    """
+    dependencies = "".join(_DEPENDENCY.format(artifact=name, version=VERSION) for name in ARTIFACTS)
+    return _PROJECT.format(version=VERSION, opentelemetry=_OPENTELEMETRY_VERSION, dependencies=dependencies)
+
+
+OLDEST_JAVA = 17
+_JAVA_VERSION = re.compile(r'version "(\d+)')
+_OPENED_PACKAGES = (
+    "java.base/java.io",
+    "java.base/java.util.zip",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.platform",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+)
+_DRIVERS = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
+
+
+def find_java() -> str | None:
+    """The `java` of JAVA_HOME, else of the PATH, if it is new enough; None if there is none."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    java = java or shutil.which("java")
+    return java if java and _major_version(java) >= OLDEST_JAVA else None
+
+
+def require_java() -> str:
+    """As `find_java`.
+
+    Raises:
+        RealPulsarError: If there is none.
+    """
+    java = find_java()
+    if java is None:
+        raise RealPulsarError(f"no Java {OLDEST_JAVA} or newer found: install one or set JAVA_HOME")
+    return java
+
+
+def java_command(java: str, lib: Path, options: list[str], main_class: str) -> list[str]:
+    """The command line that runs a main class of Pulsar from the jars in `lib`; its arguments are to be added."""
+    opens = [option for package in _OPENED_PACKAGES for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
+    drivers = [
+        f"-Dbookkeeper.metadata.bookie.drivers={_DRIVERS}BookieDriver",
+        f"-Dbookkeeper.metadata.client.drivers={_DRIVERS}ClientDriver",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+    ]
+    return [java, *opens, *drivers, *options, "-cp", f"{lib}/*", main_class]
+
+
+def _major_version(java: str) -> int:
+    try:
+        # Java answers on stderr.
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 -- the user's own java
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = _JAVA_VERSION.search(answer.stderr)
+    return int(found[1]) if found else 0
+
 
 _GOAL = "dependency:copy-dependencies"
 _FILL_TIMEOUT_S = 900

@@ -5,9 +5,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.real.errors import ProcessFailed
-from loadgen.real.part import Program
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.jars import ProcessFailed
+from loadgen.real.process import Program, TetheredProcess
 
 OUTSTANDING = 500
 """Messages without a receipt (`-o`)."""

@@ -2,11 +2,12 @@
 
 The way of a message through the files:
 
-    server.py       sockets: chunks in, chunks out
-    connection.py   chunk → frames → the handler of each command (lookups.py, producing.py, consuming.py)
-    broker.py       topic names → topics, and the subscriptions that have something to do
-    topic.py        one topic: its producers, its entry_log.py, its subscriptions
-    subscription.py who gets which entry: selection.py chooses, cursor.py knows what is acknowledged
+    server.py        sockets: chunks in, chunks out
+    connection.py    chunk → frames → the handler of each command; lookups
+    streams.py       producers and consumers of a connection: their commands and frames
+    broker.py        topic names → topics, their counts and schemas; the subscriptions that have something to do
+    subscription.py  who gets which entry: a selection for each subscription type
+    entry_log.py     the entries that a topic keeps, and the cursor that knows what is acknowledged
 
 All but `server.py` is free of sockets, clocks and tasks.
 """

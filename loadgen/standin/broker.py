@@ -1,17 +1,238 @@
-"""The broker as a whole: its topics, and the subscriptions that have something to do."""
+"""The broker as a whole: its options, topics, schemas and counts, and the subscriptions that have something to do."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
+from struct import Struct
 from typing import Any
 
-from loadgen.standin.entry_log import EntryLog
-from loadgen.standin.options import BrokerOptions
-from loadgen.standin.refusal import Refused
-from loadgen.standin.schemas import SchemaRegistry
-from loadgen.standin.subscription import Subscription
-from loadgen.standin.topic import Topic
-from protocol.pulsar_pb2 import ServerError
+from loadgen.standin.entry_log import Entry, EntryLog, Refused
+from loadgen.standin.subscription import Consumer, Subscription
+from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE
+from protocol.pulsar_pb2 import CommandSubscribe, Schema, ServerError
 from protocol.topic_name import TopicName, parse_topic
+
+MB = 1024 * 1024
+MOST_PARTITIONS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How the broker behaves.
+
+    `partitions` are the partitioned topics by full name. `topic_bytes` is the most that one topic keeps,
+    `retention_bytes` how much of it although everybody has acknowledged it. `first_ledger` numbers the
+    ledgers and the generated producer names: above those of an earlier run, or clients that outlive a
+    restart would mistake new entries for old ones.
+    """
+
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    topic_bytes: int = 256 * MB
+    retention_bytes: int = 0
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    first_ledger: int = 1
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT` (`[HOST]:PORT` for IPv6) as host and port.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:6650 (port 0: any free one)")
+    return host, int(port)
+
+
+def parse_partitions(texts: Iterable[str]) -> dict[str, int]:
+    """`TOPIC=PARTITIONS` pairs as partitions by the topic's full name.
+
+    Raises:
+        ValueError: If one of them is none.
+    """
+    partitions = {}
+    for text in texts:
+        topic, _, count = text.rpartition("=")
+        if not topic or not (count.isascii() and count.isdigit()) or not 1 <= int(count) <= MOST_PARTITIONS:
+            raise ValueError(f"{text!r} is not TOPIC=PARTITIONS with 1 to {MOST_PARTITIONS} partitions")
+        partitions[parse_topic(topic).full] = int(count)
+    return partitions
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """Totals since the broker started; bytes are those behind the command; redeliveries count again."""
+
+    received_entries: int = 0
+    received_messages: int = 0
+    received_bytes: int = 0
+    delivered_entries: int = 0
+    delivered_messages: int = 0
+    delivered_bytes: int = 0
+
+    def receive(self, messages: int, size: int) -> None:
+        """Count one SEND that was kept."""
+        self.received_entries += 1
+        self.received_messages += messages
+        self.received_bytes += size
+
+    def deliver(self, messages: int, size: int) -> None:
+        """Count one MESSAGE."""
+        self.delivered_entries += 1
+        self.delivered_messages += messages
+        self.delivered_bytes += size
+
+
+MOST_VERSIONS = 1000
+_VERSION = Struct(">q")
+
+
+class SchemaRegistry:
+    """Versions of each topic's schema; the partitions of a topic have one schema."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, list[Schema]] = {}
+
+    def register(self, topic: TopicName, schema: Schema) -> bytes:
+        """The schema's version, a new one if the topic had no such schema yet.
+
+        Raises:
+            Refused: IncompatibleSchema once a topic has MOST_VERSIONS.
+        """
+        versions = self._schemas.setdefault(topic.partitioned, [])
+        if schema in versions:
+            return _VERSION.pack(versions.index(schema))
+        if len(versions) >= MOST_VERSIONS:
+            raise Refused(ServerError.IncompatibleSchema, f"{topic.partitioned} has {MOST_VERSIONS} schemas already")
+        versions.append(schema)
+        return _VERSION.pack(len(versions) - 1)
+
+    def find(self, topic: TopicName, version: bytes) -> tuple[Schema, bytes]:
+        """A topic's schema and its version; without a version, the newest.
+
+        Raises:
+            Refused: TopicNotFound if there is none.
+        """
+        versions = self._schemas.get(topic.partitioned, [])
+        index = len(versions) - 1
+        if version:
+            index = _VERSION.unpack(version)[0] if len(version) == _VERSION.size else -1
+        if not 0 <= index < len(versions):
+            raise Refused(ServerError.TopicNotFound, f"{topic.partitioned} has no such schema")
+        return versions[index], _VERSION.pack(index)
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer of a topic; `epoch` counts its reconnections where it has a generated name."""
+
+    name: str
+    epoch: int
+    is_named_by_client: bool
+
+
+class Topic:
+    """What the broker knows of one topic (of one partition, where it is partitioned).
+
+    Args:
+        name: Its name.
+        log: Its entries, empty.
+        wake: Called with each subscription that may have something to dispatch.
+    """
+
+    def __init__(self, name: TopicName, log: EntryLog, wake: Callable[[Subscription], None]) -> None:
+        self.name = name
+        self.log = log
+        self.counts = TopicCounts()
+        self._wake = wake
+        self._producers: dict[str, Producer] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._readers: set[str] = set()
+
+    # ---- Producing
+
+    def add_producer(self, producer: Producer) -> None:
+        """Let a producer in.
+
+        Raises:
+            Refused: If the topic is full; ProducerBusy if another producer has the name. One that reconnects
+                with a generated name takes its own place.
+        """
+        self.log.check_room()
+        former = self._producers.get(producer.name)
+        if former is not None:
+            replaces = not (former.is_named_by_client or producer.is_named_by_client)
+            if not replaces or producer.epoch <= former.epoch:
+                raise Refused(ServerError.ProducerBusy, f"producer {producer.name!r} is connected already")
+        self._producers[producer.name] = producer
+
+    def remove_producer(self, producer: Producer) -> None:
+        """A producer is gone; one that has taken its place stays."""
+        if self._producers.get(producer.name) is producer:
+            del self._producers[producer.name]
+
+    def publish(self, messages: int, data: bytes) -> Entry:
+        """Keep what one SEND carried.
+
+        Raises:
+            Refused: If the topic is full.
+        """
+        entry = self.log.append(messages, data)
+        self.counts.receive(messages, len(data))
+        if not self._subscriptions:
+            self.trim()
+        for subscription in self._subscriptions.values():
+            subscription.wake()
+        return entry
+
+    # ---- Consuming
+
+    def subscribe(self, request: CommandSubscribe, consumer: Consumer) -> Subscription:
+        """Let a consumer join the subscription that it names, which is made if need be.
+
+        Raises:
+            Refused: If the subscription does not take it.
+        """
+        name = request.subscription
+        subscription = self._subscriptions.get(name)
+        if subscription is None:
+            subscription = Subscription(self.log, self._start(request), self.name.partition, self._wake)
+            self._subscriptions[name] = subscription
+            if not request.durable:
+                self._readers.add(name)
+        subscription.add(consumer, request.sub_type)
+        return subscription
+
+    def _start(self, request: CommandSubscribe) -> int:
+        if not request.durable and request.HasField("start_message_id"):
+            return self.log.position_of(request.start_message_id)
+        is_earliest = request.initial_position == CommandSubscribe.Earliest
+        return self.log.first_id if is_earliest else self.log.next_id
+
+    def is_durable(self, name: str) -> bool:
+        """Whether the subscription outlives its consumers; a reader's does not."""
+        return name not in self._readers
+
+    def end_reader(self, name: str) -> None:
+        """Forget a reader's subscription once nobody reads it; any other stays."""
+        subscription = self._subscriptions.get(name)
+        if subscription is not None and not subscription.consumers and not self.is_durable(name):
+            self.unsubscribe(name)
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a subscription and what was kept for it."""
+        self._subscriptions.pop(name, None)
+        self._readers.discard(name)
+        self.trim()
+
+    def trim(self) -> None:
+        """Forget the entries that no subscription needs any more."""
+        positions = (subscription.cursor.position for subscription in self._subscriptions.values())
+        self.log.trim(min(positions, default=self.log.next_id))
+
 
 MOST_TOPICS = 100_000
 

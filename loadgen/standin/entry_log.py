@@ -1,10 +1,92 @@
-"""The entries of one topic, from the oldest that somebody still needs to the newest."""
+"""What a topic keeps and what a subscription has acknowledged of it: entries, their log, cursors."""
 
+import zlib
 from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from struct import Struct
 
-from loadgen.standin.entry import Entry
-from loadgen.standin.refusal import Refused
-from protocol.pulsar_pb2 import MessageIdData, ServerError
+from google.protobuf.message import DecodeError
+
+from protocol.pulsar_pb2 import MessageIdData, MessageMetadata, ServerError
+
+UNASKED = 2**64 - 1
+"""The request id of what the broker does of its own accord."""
+
+
+class Refused(Exception):
+    """The request gets an ERROR of this code; the connection lives on."""
+
+    def __init__(self, error: ServerError, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+KEY_SLOTS = 65536
+_MAGIC = Struct(">H")
+_SIZE = Struct(">I")
+_CHECKSUM_MAGIC = 0x0E01
+_CHECKSUM_HEADER = 6
+_UNKNOWN = -1
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One message or one batch of messages.
+
+    `data` is everything behind the command: magic, checksum, metadata, payload. `messages` is what
+    CommandSend.num_messages claimed; nothing is verified.
+    """
+
+    entry_id: int
+    messages: int
+    data: bytes
+    _slot: int = _UNKNOWN
+
+    @property
+    def slot(self) -> int:
+        """Where the entry's key falls, in [0, KEY_SLOTS). Not the real broker's hash, only as even."""
+        if self._slot == _UNKNOWN:
+            self._slot = zlib.crc32(_key_of(metadata_of(self.data))) % KEY_SLOTS
+        return self._slot
+
+    @property
+    def publish_time_ms(self) -> int:
+        """When the producer says that it published, in milliseconds since 1970."""
+        return metadata_of(self.data).publish_time
+
+    @property
+    def batch_size(self) -> int:
+        """Messages in the batch, 0 where the entry is no batch."""
+        metadata = metadata_of(self.data)
+        return metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
+
+
+def metadata_of(data: bytes) -> MessageMetadata:
+    """The metadata in front of a payload; an empty one where the bytes are none."""
+    start = 0
+    if len(data) >= _CHECKSUM_HEADER and _MAGIC.unpack_from(data)[0] == _CHECKSUM_MAGIC:
+        start = _CHECKSUM_HEADER
+    if len(data) < start + _SIZE.size:
+        return MessageMetadata()
+    (size,) = _SIZE.unpack_from(data, start)
+    start += _SIZE.size
+    try:
+        return MessageMetadata.FromString(data[start : start + size])
+    except DecodeError:
+        return MessageMetadata()
+
+
+def _key_of(metadata: MessageMetadata) -> bytes:
+    """Ordering key before partition key; without either each message may go anywhere."""
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if metadata.HasField("partition_key"):
+        return metadata.partition_key.encode()
+    return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
+
 
 # Both are how clients write "the first" and "behind the last": (-1, -1) and (2^63-1, 2^63-1).
 EARLIEST_LEDGER = 2**64 - 1
@@ -82,3 +164,65 @@ class EntryLog:
 
     def _publish_time_ms(self, entry_id: int) -> int:
         return self._entries[entry_id].publish_time_ms
+
+
+class Cursor:
+    """All below `position` is acknowledged, above it what was acknowledged one by one.
+
+    A batch acknowledged in part has an ack set: 64-bit words, a set bit for each message still open.
+    """
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self._single: set[int] = set()
+        self._open_in_batch: dict[int, tuple[int, ...]] = {}
+
+    def is_acknowledged(self, entry_id: int) -> bool:
+        """Whether nobody needs to see this entry again."""
+        return entry_id < self.position or entry_id in self._single
+
+    def acknowledge(self, entry_id: int) -> None:
+        """One entry is done."""
+        if entry_id < self.position:
+            return
+        self._single.add(entry_id)
+        self._advance()
+
+    def acknowledge_in_part(self, entry_id: int, ack_set: Sequence[int]) -> bool:
+        """Some messages of a batch are done; the answer is whether all of them are by now."""
+        known = self._open_in_batch.get(entry_id)
+        still_open = tuple(ack_set) if known is None else _both(known, ack_set)
+        if any(still_open):
+            self._open_in_batch[entry_id] = still_open
+            return False
+        self.acknowledge(entry_id)
+        return True
+
+    def open_in_batch(self, entry_id: int) -> tuple[int, ...]:
+        """The entry's ack set, empty where nothing of it is acknowledged."""
+        return self._open_in_batch.get(entry_id, ())
+
+    def acknowledge_below(self, position: int) -> None:
+        """All before `position` are done."""
+        if position > self.position:
+            for entry_id in range(self.position, position):
+                self._single.discard(entry_id)
+                self._open_in_batch.pop(entry_id, None)
+            self.position = position
+        self._advance()
+
+    def reset(self, position: int) -> None:
+        """Begin again at `position`, whatever was acknowledged."""
+        self.position = position
+        self._single.clear()
+        self._open_in_batch.clear()
+
+    def _advance(self) -> None:
+        while self.position in self._single:
+            self._single.discard(self.position)
+            self._open_in_batch.pop(self.position, None)
+            self.position += 1
+
+
+def _both(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a & b for a, b in zip_longest(left, right, fillvalue=0))

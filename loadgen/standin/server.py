@@ -11,9 +11,8 @@ from typing import cast
 
 import uvloop
 
-from loadgen.standin.broker import Broker
+from loadgen.standin.broker import Broker, BrokerOptions
 from loadgen.standin.connection import Connection
-from loadgen.standin.options import BrokerOptions
 
 KEEP_ALIVE_S = 30.0
 HIGH_WATER_BYTES = 1024 * 1024

@@ -1,15 +1,218 @@
 """One subscription: who gets which entry, and when. Pure decisions; an Outlet carries them out."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Protocol
 
-from loadgen.standin.consumer import Consumer, Delivery
-from loadgen.standin.cursor import Cursor
-from loadgen.standin.entry import Entry
-from loadgen.standin.entry_log import EntryLog
-from loadgen.standin.refusal import Refused
-from loadgen.standin.selection import KeyHash, RoundRobin, Selection, SingleActive
+from loadgen.standin.entry_log import KEY_SLOTS, Cursor, Entry, EntryLog, Refused
 from protocol.pulsar_pb2 import CommandSubscribe, ServerError
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One entry on its way to one consumer."""
+
+    entry: Entry
+    redelivery_count: int
+    ack_set: tuple[int, ...]
+
+
+class Outlet(Protocol):
+    """The connection behind a consumer. Its calls come in order and never raise."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether it takes more deliveries now."""
+        ...
+
+    def deliver(self, consumer: "Consumer", delivery: Delivery) -> None:
+        """Send a MESSAGE."""
+        ...
+
+    def tell_active(self, consumer: "Consumer", *, is_active: bool) -> None:
+        """Send an ACTIVE_CONSUMER_CHANGE."""
+        ...
+
+    def send_away(self, consumer: "Consumer") -> None:
+        """The broker ended this consumer: send a CLOSE_CONSUMER that nobody asked for."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """A consumer and the permits that it has given.
+
+    `permits` are messages; a batch may take them below zero. `key_ranges` are the key slots that a
+    sticky Key_Shared consumer claimed, both ends included; empty where slots are shared out.
+    """
+
+    consumer_id: int
+    outlet: Outlet
+    epoch: int | None = None
+    key_ranges: tuple[tuple[int, int], ...] = ()
+    permits: int = 0
+    told_active: bool | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an entry may be delivered now."""
+        return self.permits > 0 and self.outlet.writable
+
+
+class Selection(Protocol):
+    """Chooses among consumers, in their order of joining."""
+
+    may_skip: bool
+    """Whether an entry that nobody can take now lets later ones pass."""
+
+    def begin(self, consumers: list[Consumer]) -> None:
+        """From now on these are the consumers, and every entry that was passed over is tried again."""
+        ...
+
+    def pick(self, entry: Entry) -> Consumer | None:
+        """A ready consumer for the entry, None where there is none now."""
+        ...
+
+    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+        """The entry went to the consumer and is not acknowledged yet."""
+        ...
+
+    def released(self, entry_id: int) -> bool:
+        """The entry is no longer with a consumer; whether that lets one that was passed over go."""
+        ...
+
+    def waits_for(self, consumer: Consumer) -> bool:
+        """Whether entries were passed over because this consumer was not ready."""
+        ...
+
+
+class _Stateless:
+    """What the rules have in common that do not remember where entries are."""
+
+    may_skip = False
+
+    def __init__(self) -> None:
+        self._consumers: list[Consumer] = []
+
+    def begin(self, consumers: list[Consumer]) -> None:
+        self._consumers = consumers
+
+    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+        """Nothing to remember."""
+
+    def released(self, entry_id: int) -> bool:  # noqa: ARG002 - nothing to forget
+        """No entry is ever passed over."""
+        return False
+
+    def waits_for(self, consumer: Consumer) -> bool:  # noqa: ARG002 - nothing to remember
+        """No entry is ever passed over."""
+        return False
+
+
+class SingleActive(_Stateless):
+    """Exclusive and Failover: one consumer gets everything.
+
+    Args:
+        partition: The topic's partition, so that the partitions of a topic spread over its Failover
+            consumers; 0 (the first to join) where it is none.
+    """
+
+    def __init__(self, partition: int) -> None:
+        super().__init__()
+        self._partition = max(partition, 0)
+
+    def active(self, consumers: list[Consumer]) -> Consumer | None:
+        """The one whose turn it is."""
+        return consumers[self._partition % len(consumers)] if consumers else None
+
+    def pick(self, entry: Entry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
+        """The active consumer, if it is ready."""
+        active = self.active(self._consumers)
+        return active if active is not None and active.is_ready else None
+
+
+class RoundRobin(_Stateless):
+    """Shared: entry by entry to the next consumer that is ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0
+
+    def pick(self, entry: Entry) -> Consumer | None:  # noqa: ARG002 - the rule does not look at it
+        """The next ready consumer after the last one chosen."""
+        count = len(self._consumers)
+        for step in range(count):
+            index = (self._next + step) % count
+            if self._consumers[index].is_ready:
+                self._next = index + 1
+                return self._consumers[index]
+        return None
+
+
+class KeyHash:
+    """Key_Shared: entries of one key go to one consumer, in order.
+
+    When consumers come or go, keys change hands; a key whose entries are still with its former
+    consumer waits until they are acknowledged (as PIP-379 has it).
+    """
+
+    may_skip = True
+
+    def __init__(self) -> None:
+        self._consumers: list[Consumer] = []
+        self._waiting_slots: set[int] = set()
+        self._unready: set[Consumer] = set()
+        self._slot_of: dict[int, int] = {}
+        self._holders: dict[int, tuple[Consumer, int]] = {}
+
+    def begin(self, consumers: list[Consumer]) -> None:
+        """No key is passed over from here."""
+        self._consumers = consumers
+        self._waiting_slots.clear()
+        self._unready.clear()
+
+    def pick(self, entry: Entry) -> Consumer | None:
+        """The key's consumer, unless it cannot take the entry now."""
+        slot = entry.slot
+        if slot in self._waiting_slots:
+            return None
+        owner = self._owner(slot)
+        holder = self._holders.get(slot)
+        if owner is not None and owner.is_ready and (holder is None or holder[0] is owner):
+            return owner
+        self._waiting_slots.add(slot)
+        if owner is not None and not owner.is_ready:
+            self._unready.add(owner)
+        return None
+
+    def delivered(self, entry: Entry, consumer: Consumer) -> None:
+        """The key is with this consumer until all its entries are released."""
+        self._slot_of[entry.entry_id] = entry.slot
+        _, count = self._holders.get(entry.slot, (consumer, 0))
+        self._holders[entry.slot] = (consumer, count + 1)
+
+    def released(self, entry_id: int) -> bool:
+        """One entry less of its key is with the consumer; the last one sets the key free."""
+        slot = self._slot_of.pop(entry_id)
+        consumer, count = self._holders[slot]
+        if count > 1:
+            self._holders[slot] = (consumer, count - 1)
+            return False
+        del self._holders[slot]
+        return slot in self._waiting_slots
+
+    def waits_for(self, consumer: Consumer) -> bool:
+        """Whether a key waits for this consumer's permits or its connection."""
+        return consumer in self._unready
+
+    def _owner(self, slot: int) -> Consumer | None:
+        for consumer in self._consumers:
+            if any(first <= slot <= last for first, last in consumer.key_ranges):
+                return consumer
+        sharing = [consumer for consumer in self._consumers if not consumer.key_ranges]
+        return sharing[slot * len(sharing) // KEY_SLOTS] if sharing else None
+
 
 LOOK_AHEAD = 1000
 """Entries that a Key_Shared subscription passes over at most for those that somebody can take."""

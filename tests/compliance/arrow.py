@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from compliance.columns import Columns
+from compliance.schema import Columns
 from compliance.stream import runs
-from compliance.stream.seen import Seen, gap_table
+from compliance.stream.runs import Seen, gap_table
 
 
 def lines_of(*logs):

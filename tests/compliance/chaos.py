@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from loadgen.bench.proc import children
-from loadgen.real.ports import free_port
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.bench.meters import children
+from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import encode_with_payload
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import CommandSend, MessageMetadata
 from tests.proxy.wire import connect, flow, name_of, producer, subscribe
 from tests.real.sluice_process import SluiceProcess
+from tests.waiting import wait_for
 
 TENANT = "acme"
 NAMESPACES = (f"{TENANT}/orders", f"{TENANT}/audit")
@@ -70,7 +70,7 @@ class Broker:
     def start(self) -> None:
         command = [sys.executable, "-m", "sluice", "broker", "--listen", self.address]
         self._process = TetheredProcess(command, self._folder / "broker.log")
-        until(self._accepts)
+        wait_for(self._accepts)
 
     def kill(self) -> None:
         self._process.kill()
@@ -246,10 +246,3 @@ def _each(period_s: float, seconds: float, values: Iterator[Any]) -> Iterator[An
     while (now := time.monotonic()) < end:
         yield next(values)
         time.sleep(max(0.0, now + period_s - time.monotonic()))
-
-
-def until(is_so: Callable[[], bool], longest_s: float = 20) -> None:
-    deadline = time.monotonic() + longest_s
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -11,7 +11,7 @@ import msgspec
 from accesslog.record import HeartbeatLine, Kinds
 from compliance.judging.findings import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S
-from compliance.strict import decoder
+from compliance.schema import decoder
 from tests.compliance.judging.pure import doubts, excess, verdicts
 
 _RECORDS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(reduce(or_, Kinds.BY_NAME.values()))

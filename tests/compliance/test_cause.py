@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from compliance.cause import cause
+from compliance.session import cause
 
 OF_BATCH = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error \
 occurred in the user provided function in foreach batch sink. Reason: Return Message: Traceback (most recent call last):

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StringType, TimestampType
 
 from accesslog.record import Kinds
-from compliance.columns import Columns
-from compliance.schema import arrow_schema, row_schema
+from compliance.schema import Columns, arrow_schema, row_schema
 from tests.accesslog.test_record import example
 from tests.compliance.planted import PlantedLog
 

@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.disk import disk_trouble
+from compliance.session import disk_trouble
 
 FOLDERS = {"--access-log": "/log", "--out": "/log/out"}
 

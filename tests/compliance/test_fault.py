@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accesslog.record import Kinds
-from compliance.columns import Columns
-from compliance.fault import fault
-from compliance.schema import defaulted_fields, nullable_fields, required_fields
+from compliance.schema import Columns, defaulted_fields, fault, nullable_fields, required_fields
 from tests.accesslog.test_record import example
 from tests.compliance.planted import PlantedLog
 

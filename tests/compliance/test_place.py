@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from compliance.place import is_url, is_within, on_this_machine
+from compliance.log_folder import is_url, is_within, on_this_machine
 
 
 @pytest.mark.parametrize("url", ["file:/a/b", "file:///a/b", "file:////a/b", "file://localhost/a/b", "FILE:///a/b"])

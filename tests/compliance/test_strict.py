@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from accesslog.record import Kinds
-from compliance import strict as strict_module
-from compliance.strict import RECORDS, Micros, decoder, strict
+from compliance import schema as strict_module
+from compliance.schema import RECORDS, Micros, decoder, strict
 from tests.accesslog.test_record import example
 
 BEGIN = datetime(1970, 1, 1, tzinfo=UTC)

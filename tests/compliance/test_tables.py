@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from compliance.stream.options import Job, JobError, Sink, Source
-from compliance.stream.query import start
+from compliance.stream.run import start
 from compliance.tables import read_log, read_tables
 from tests.compliance.planted import exact_log, write_file
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import demo.brokers
 from demo.brokers import WARM_UP, start_real, warm_up
 from demo.processes import DemoError, Processes
-from loadgen.real.ports import free_port
 
 PUBLISHES_TO = ["persistent://b/n2/x", "persistent://a/n1/x", "persistent://b/n2/y"]
 
@@ -65,7 +63,7 @@ def test_a_real_broker_gets_the_tenants_and_namespaces_of_the_load(
 
 def test_a_refused_tenant_is_named(processes: Processes, admin: type[Admin], tmp_path: Path) -> None:
     admin.answer = 500
-    with pytest.raises(DemoError, match=r"broker: PUT http://.*/tenants/a: HTTP Error 500"):
+    with pytest.raises(DemoError, match=r"broker: PUT http://.*/tenants/a: 500"):
         start_real(processes, tmp_path, PUBLISHES_TO)
 
 
@@ -83,7 +81,3 @@ def test_a_broker_is_warmed_up_with_a_load_straight_to_it(tmp_path: Path) -> Non
     urls = [command[command.index(option) + 1] for option in ("--service-url", "--verify-url")]
     assert urls == ["pulsar://here"] * 2
     assert command[command.index("--scenario") + 1] == str(WARM_UP)
-
-
-def test_an_address_nobody_listens_on_does_not_accept() -> None:
-    assert not demo.brokers._accepts(f"127.0.0.1:{free_port()}")

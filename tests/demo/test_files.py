@@ -6,8 +6,7 @@ from typing import Any
 import yaml
 
 import demo.stage
-from loadgen.load.pace import wanted_by
-from loadgen.load.scenario import Scenario, load_scenario
+from loadgen.load.scenario import Scenario, load_scenario, wanted_by
 from protocol.topic_name import parse_topic
 
 HERE = Path(demo.stage.__file__).parent

@@ -3,7 +3,7 @@
 import pytest
 
 from docs.examples.claims import Span, at_least, even, never_above, none_after, nothing_lost, soon
-from loadgen.load.line import Line
+from loadgen.load.results import Line
 
 EVENLY = [index / 100 for index in range(300)]
 """100 a second for three seconds."""

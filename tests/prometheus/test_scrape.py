@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 import yaml
 
-from loadgen.real.ports import free_port
+from loadgen.real.process import free_port
 from tests.loadgen.standin.conftest import running_broker
 from tests.real.sluice_process import start_sluice
 from tests.real.traffic import quiet_client

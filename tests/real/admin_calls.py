@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.real.jars import jars
-from loadgen.real.java import require_java
+from loadgen.real.jars import jars, require_java
 
 _SOURCE = Path(__file__).with_name("AdminCalls.java")
 _JAVA_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -9,6 +9,7 @@ from typing import Self
 import pulsar
 
 from tests.real.probe import SLACK_S
+from tests.waiting import wait_for
 
 Arrival = tuple[float, int]
 """Monotonic seconds, messages of the entry that arrived."""
@@ -70,10 +71,7 @@ class Watcher:
 
     def wait_for(self, count: int, timeout_s: float = 20) -> None:
         """Return when so many messages have arrived."""
-        deadline = time.monotonic() + timeout_s
-        while len(self.arrivals) < count:
-            assert time.monotonic() < deadline, f"{len(self.arrivals)} of {count} messages within {timeout_s} s"
-            time.sleep(0.01)
+        wait_for(lambda: len(self.arrivals) >= count, timeout_s, lambda: f"{len(self.arrivals)} of {count} messages")
 
     def _watch(self) -> None:
         while not self._ended.is_set():

@@ -1,12 +1,12 @@
 """A cluster of two brokers with a Sluice in front, and what the tests do with it."""
 
 import contextlib
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
 
+from loadgen.admin_rest import AdminRest
 from loadgen.real.cluster import PulsarCluster
 from tests.real.entry_times import STAMPED
 from tests.real.probe import Probe
@@ -61,8 +61,7 @@ def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Itera
 
 def lures_removed(sluice: SluiceProcess) -> float:
     """How many brokers' addresses Sluice took out of what it passed on."""
-    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = AdminRest(sluice.admin_url).text("GET", "/metrics").splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("sluice_lures_removed_total ")))
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tests.real.traffic import Sender, payload
+from tests.waiting import wait_for
 
 
 @contextlib.contextmanager
@@ -29,10 +30,12 @@ def publishing(*senders: Sender, per_s: float | None = None, pending: int = 100)
 def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float = 60) -> None:
     """Return when each sender has got that many receipts from now on."""
     wanted = [len(sender.sent) + more for sender in senders]
-    deadline = time.monotonic() + timeout_s
-    while any(len(sender.sent) < count for sender, count in zip(senders, wanted, strict=True)):
-        assert time.monotonic() < deadline, f"not {more} more receipts for each sender within {timeout_s} s"
-        time.sleep(0.05)
+    wait_for(
+        lambda: all(len(sender.sent) >= count for sender, count in zip(senders, wanted, strict=True)),
+        timeout_s,
+        lambda: f"not {more} more receipts for each sender",
+        pause_s=0.05,
+    )
 
 
 def _greedy(sender: Sender, pending: float, ended: threading.Event) -> None:

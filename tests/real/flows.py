@@ -16,6 +16,7 @@ from tests.real.arrivals import Arrival, Watcher
 from tests.real.probe import Probe
 from tests.real.stages import Stage
 from tests.real.traffic import Sender, digests, payload, sent_by
+from tests.waiting import wait_for
 
 ARRIVE_S = 60
 _APART_S = 0.1
@@ -165,10 +166,11 @@ class Flow:
         sender.producer.flush()
 
     def _wait_for(self, count: int) -> float:
-        deadline = time.monotonic() + ARRIVE_S
-        while sum(len(watcher.arrivals) for watcher in self._watchers) < count:
-            assert time.monotonic() < deadline, f"{len(self.arrivals)} of {count} messages within {ARRIVE_S} s"
-            time.sleep(0.01)
+        wait_for(
+            lambda: sum(len(watcher.arrivals) for watcher in self._watchers) >= count,
+            ARRIVE_S,
+            lambda: f"{len(self.arrivals)} of {count} messages",
+        )
         return self.arrivals[0][0]
 
 

@@ -14,6 +14,7 @@ import pulsar
 from tests.real.arrivals import Arrival
 from tests.real.stages import Stage
 from tests.real.traffic import QUIET_MS, digest, open_sender, payload
+from tests.waiting import wait_for
 
 FINISH_S = 40
 SUBSCRIPTION = "s"
@@ -130,18 +131,21 @@ class Act:
 
     def wait(self, count: int) -> None:
         """Until so many are taken."""
-        deadline = time.monotonic() + FINISH_S
-        while len(self.log) < count:
-            assert time.monotonic() < deadline, f"{len(self.log)} of {count} taken, last {self.indexes[-10:]}"
-            time.sleep(0.005)
+        wait_for(
+            lambda: len(self.log) >= count,
+            FINISH_S,
+            lambda: f"{len(self.log)} of {count} taken, last {self.indexes[-10:]}",
+            pause_s=0.005,
+        )
 
     def finish(self, is_over: Callable[[], bool] | None = None) -> Self:
         """Until `is_over`, or else each is taken at least once; and a while longer, for what comes too much."""
-        deadline = time.monotonic() + FINISH_S
-        while not (is_over() if is_over else len(set(self.indexes)) == len(self.sent)):
-            missing = sorted(set(range(len(self.sent))) - set(self.indexes))
-            assert time.monotonic() < deadline, f"{len(self.log)} taken, missing {missing}"
-            time.sleep(0.05)
+        wait_for(
+            is_over or (lambda: len(set(self.indexes)) == len(self.sent)),
+            FINISH_S,
+            lambda: f"{len(self.log)} taken, missing {sorted(set(range(len(self.sent))) - set(self.indexes))}",
+            pause_s=0.05,
+        )
         time.sleep(QUIET_MS / 1000)
         self.streams = self.stage.sluice.streams(self.topic)
         stats = self.stage.rest.stats(self.topic)

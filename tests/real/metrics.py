@@ -1,15 +1,13 @@
 """What Sluice's metrics say."""
 
-import urllib.request
-
 from prometheus_client.parser import text_string_to_metric_families
 
+from loadgen.admin_rest import AdminRest
 from tests.real.sluice_process import SluiceProcess
 
 
 def counted(sluice: SluiceProcess, name: str, **labels: str) -> float:
     """The sum of a metric over everything that has these labels."""
-    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=10) as answer:
-        families = list(text_string_to_metric_families(answer.read().decode()))
+    families = list(text_string_to_metric_families(AdminRest(sluice.admin_url).text("GET", "/metrics")))
     samples = [sample for family in families for sample in family.samples if sample.name == name]
     return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())

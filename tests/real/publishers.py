@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pulsar
 
-from loadgen.real.jars import cache_folder, jars
-from loadgen.real.java import require_java
+from loadgen.real.jars import cache_folder, jars, require_java
 from tests.real.traffic import quiet_client
+from tests.waiting import wait_for
 
 _HERE = Path(__file__).parent
 _TOLD = re.compile(r"^message (\d+) (\d+) (.*)$", re.MULTILINE)
@@ -91,10 +91,11 @@ def by_python(url: str, topic: str, rounds: Rounds) -> list[Fate]:
         for number in range(first, first + rounds.in_round):
             send(number)
         time.sleep(rounds.pause_ms / 1000)
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(fates) < rounds.rounds * rounds.in_round:
-        assert time.monotonic() < deadline, f"of {len(fates)} messages it is known what became of them"
-        time.sleep(0.01)
+    wait_for(
+        lambda: len(fates) >= rounds.rounds * rounds.in_round,
+        _PATIENCE_S,
+        lambda: f"of {len(fates)} messages it is known what became of them",
+    )
     client.close()
     return fates
 

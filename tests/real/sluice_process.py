@@ -1,17 +1,15 @@
 """`sluice serve` as a real process in front of a broker, or the broker itself in its place."""
 
 import sys
-import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from loadgen.real.ports import free_ports
-from loadgen.real.tethered_process import TetheredProcess
-from tests.real.pulsar_rest import PulsarRest
+from loadgen.admin_rest import AdminRest, wait_until
+from loadgen.real.process import TetheredProcess, free_ports
 
 _READY_TIMEOUT_S = 30
 
@@ -40,7 +38,7 @@ class SluiceProcess:
         return self.send("GET", path)
 
     def send(self, method: str, path: str, body: object = None) -> Any:
-        return PulsarRest(self.admin_url).call(method, path, body)
+        return AdminRest(self.admin_url).call(method, path, body)
 
     def streams(self, topic: str) -> list[dict[str, Any]]:
         return [stream for stream in self.get("/sluice/streams")["streams"] if stream["topic"] == topic]
@@ -74,16 +72,7 @@ def start_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> Sluic
 
 
 def _wait_ready(sluice: SluiceProcess, process: TetheredProcess) -> None:
-    deadline = time.monotonic() + _READY_TIMEOUT_S
-    while not _is_ready(sluice.admin_url):
-        process.check_running()
-        assert time.monotonic() < deadline, f"not ready in time\n{process.last_lines()}"
-        time.sleep(0.05)
-
-
-def _is_ready(admin_url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{admin_url}/readyz", timeout=5):
-            return True
-    except OSError:
-        return False
+    is_ready = AdminRest(sluice.admin_url, timeout_s=5).is_ready
+    if not wait_until(lambda: process.exit_code is not None or is_ready(), _READY_TIMEOUT_S):
+        pytest.fail(f"not ready in time\n{process.last_lines()}")
+    process.check_running()

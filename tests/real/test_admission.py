@@ -17,6 +17,7 @@ from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess
 from tests.real.test_blocking import refused_at_once
 from tests.real.traffic import quiet_client, receive
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
 
@@ -60,13 +61,6 @@ def outcome(attempt: Callable[[], Any]) -> str:
     except pulsar.PulsarException as error:
         return type(error).__name__
     return "in"
-
-
-def wait_until(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not look():
-        assert time.monotonic() < deadline, f"not within {SOON_S} s"
-        time.sleep(0.05)
 
 
 def test_a_producer_too_many_gets_producer_busy_at_once_and_is_let_in_when_one_closes(
@@ -149,7 +143,7 @@ def test_a_running_consumer_that_subscribes_too_often_goes_on_when_it_may(
     client, before = quiet_client(rates.service_url), refused(rates, "subscribe_rate_per_consumer")
     with closing(client):
         consumer = client.subscribe(topic, "s", consumer_name="c")
-        wait_until(lambda: is_refused_once_more(rates, "subscribe_rate_per_consumer", before, rest, topic))
+        wait_for(lambda: is_refused_once_more(rates, "subscribe_rate_per_consumer", before, rest, topic), SOON_S)
         direct_client.create_producer(topic).send(b"waits for it")
         receive(consumer, 1, int(SOON_S * 1000))
 
@@ -168,7 +162,7 @@ def test_lookups_over_the_rate_fail_at_once_and_what_runs_goes_on(
         assert set(outcomes) == {"in", "TooManyLookupRequestException"}
         running.send(b"undisturbed")
         before = refused(rates, "lookup_rate_per_address")
-        wait_until(lambda: is_refused_once_more(rates, "lookup_rate_per_address", before, rest, topic))
+        wait_for(lambda: is_refused_once_more(rates, "lookup_rate_per_address", before, rest, topic), SOON_S)
         running.send(b"and it finds its topic again")
 
 
@@ -187,7 +181,7 @@ def test_a_client_over_the_connections_of_its_address_gets_in_when_another_close
                 is_in.set()
 
             threading.Thread(target=come_late).start()
-            wait_until(lambda: refused(sluice, "max_connections_per_address") >= 2)
+            wait_for(lambda: refused(sluice, "max_connections_per_address") >= 2, SOON_S)
             second.create_producer(topic).send(b"who is in is not disturbed")
             assert not is_in.is_set()
             first.close()

@@ -1,7 +1,6 @@
 """The model of a broker's connection, held against a broker: each command, and what it is answered with."""
 
 import copy
-import urllib.error
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loadgen.admin_rest import AdminRestError
 from loadgen.real.standalone import StandaloneBroker
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import Said, Words, said
@@ -131,7 +131,7 @@ def _command(name: str, topic: str, request: int) -> Said:
 def _is_on(rest: PulsarRest, topic: str) -> bool:
     try:
         stats = rest.stats(topic)
-    except urllib.error.HTTPError:
+    except AdminRestError:
         return False
     return bool(stats["publishers"]) or any(one["consumers"] for one in stats["subscriptions"].values())
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real.broker_config import BrokerSettings
-from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.conftest import sluice_or_broker
 from tests.real.demand import publishing, wait_for_more
 from tests.real.sluice_process import SluiceProcess

@@ -38,6 +38,7 @@ from tests.real.traffic import (
     receive,
     sent_by,
 )
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -59,7 +60,7 @@ def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
     """Both of its brokers run, whatever the test before did to them."""
     for broker in started_cluster.brokers:
         if not broker.is_running:
-            broker.restart()
+            broker.start()
     return started_cluster
 
 
@@ -145,10 +146,11 @@ def wait_for_all(watcher: Watcher, senders: list[Sender], timeout_s: float = 20)
 
 
 def wait_until_held(sluice: SluiceProcess, topic: str, timeout_s: float = 5) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not any(stream["held_messages"] for stream in sluice.streams(topic)):
-        assert time.monotonic() < deadline, f"Sluice holds nothing of {topic}"
-        time.sleep(0.01)
+    wait_for(
+        lambda: any(stream["held_messages"] for stream in sluice.streams(topic)),
+        timeout_s,
+        lambda: f"Sluice holds nothing of {topic}",
+    )
 
 
 def test_a_throttled_topic_that_moves_gains_nothing_and_loses_nothing(

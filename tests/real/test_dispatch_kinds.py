@@ -9,8 +9,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from loadgen.real.broker_config import BrokerSettings
-from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.arrivals import Line
 from tests.real.conftest import IS_DIRECT
 from tests.real.consumer_kinds import (

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.real.jars import jars
-from loadgen.real.java import require_java
+from loadgen.real.jars import jars, require_java
 from protocol.commands import command_in, encode, read
 from protocol.errors import ProtocolError
 from protocol.flow import FLOW, read_flow

@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.real.publishers import Rounds, by_java
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import open_sender, payload, quiet_client, receive
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.usefixtures("needs_limits")]
 
@@ -69,10 +69,12 @@ def drop(sluice: SluiceProcess) -> int:
 
 
 def wait_until_held(sluice: SluiceProcess, messages: int) -> None:
-    deadline = time.monotonic() + 20
-    while sum(stream["held_messages"] for stream in sluice.streams(DROPPED)) != messages:
-        assert time.monotonic() < deadline, sluice.streams(DROPPED)
-        time.sleep(0.02)
+    wait_for(
+        lambda: sum(stream["held_messages"] for stream in sluice.streams(DROPPED)) == messages,
+        20,
+        lambda: sluice.streams(DROPPED),
+        pause_s=0.02,
+    )
 
 
 def totals(usage: Path, column: str) -> dict[tuple[str, str], int]:

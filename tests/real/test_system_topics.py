@@ -10,8 +10,7 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from loadgen.real.jars import jars
-from loadgen.real.java import require_java
+from loadgen.real.jars import jars, require_java
 from protocol.topic_name import parse_topic
 from tests.protocol.test_topic_name import LIMITED_IN_PART, ORDINARY, SYSTEM
 from tests.real.conftest import IS_DIRECT

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from socket import socket
 
-from loadgen.bench import frames
-from loadgen.bench.figures import Figure, Goal, Sample
+from loadgen.bench import wire
+from loadgen.bench.harness import Figure, Goal, Row, Sample
 from loadgen.bench.native import Live
-from loadgen.bench.peers import sluice
-from loadgen.bench.peers.plan import Peer
-from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
+from loadgen.bench.proxies import SLUICE, Peer, sluice_plan
+from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
 
 _SETTLE_S = 1.5
 """Until every stream has been active for a whole interval of the log."""
@@ -43,8 +41,8 @@ class Active:
     @property
     def chunk(self) -> bytes:
         """A frame of each stream of a connection."""
-        ids = range(frames.PRODUCER_ID, frames.PRODUCER_ID + self.streams)
-        return b"".join(frames.send_frame(self.size, number).frame for number in ids)
+        ids = range(wire.PRODUCER_ID, wire.PRODUCER_ID + self.streams)
+        return b"".join(wire.send_frame(self.size, number).frame for number in ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Window:
     cpu: float
 
 
-def row(load: Active) -> Row:
+def row(load: Active) -> DataRow:
     """Sluice alone, for no peer writes such a log.
 
     A line costs the same however many frames it tells of. So its cost is looked at where all streams are active and
@@ -74,11 +72,11 @@ def row(load: Active) -> Row:
     count = load.connections * load.streams
     text = f"{count:,} active streams on {load.connections:,} connections, each within limits out of reach, SEND of "
     text += f"{load.size:,} B; the log's part at {count * _TIMES_A_SECOND:,}/s"
-    return Row(f"log-{load.connections}", text, figures, partial(_measure, load), (sluice.NAME,))
+    return Row(f"log-{load.connections}", text, figures, partial(_measure, load), (SLUICE,))
 
 
 def _measure(load: Active, stage: Stage, name: str) -> Sample:
-    with stage.started(stage.plans[name]) as logging, stage.started(sluice.plan(is_logging=False)) as silent:
+    with stage.started(stage.plans[name]) as logging, stage.started(sluice_plan(is_logging=False)) as silent:
         steady, full = partial(_steadily, load, stage), partial(_fully, load, stage)
         core, idle = _by_turns(load, stage, (logging, silent), steady)
         quick, free = _by_turns(load, stage, (logging, silent), full)
@@ -127,5 +125,5 @@ def _steadily(load: Active, stage: Stage, here: Sequence[socket]) -> None:
 
 
 def _fully(load: Active, stage: Stage, here: Sequence[socket]) -> None:
-    frame = frames.send_frame(load.size).frame
-    stage.native.send_for(here, frames.many(load.chunk), len(frame), _SETTLE_S + load.window_s)
+    frame = wire.send_frame(load.size).frame
+    stage.native.send_for(here, wire.many(load.chunk), len(frame), _SETTLE_S + load.window_s)

@@ -10,11 +10,9 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from loadgen.bench.errors import BenchError, last_line
-from loadgen.bench.figures import Figure, Goal, Sample
-from loadgen.bench.peers import sluice
-from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import Stage
+from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample, last_line
+from loadgen.bench.proxies import SLUICE
+from loadgen.bench.stage import DataRow, Stage
 
 METHODS = ("take", "pay")
 """Take whatever there is, as for an entry that has been let through; pay if there is enough, as for a whole chunk."""
@@ -49,14 +47,14 @@ print({_LOOPS} / (time.process_time() - begun))
 """
 
 
-def row() -> Row:
+def row() -> DataRow:
     """Calls a second, from Python and from compiled code."""
     figures = [
         Figure(f"{method}_{place}", f"{method}s per CPU second, called from {caller}", " M", 1, (Goal("≥", goal),))
         for method in METHODS
         for place, caller, goal in (("python", "Python", 12.5), ("inside", "compiled code", 100))
     ]
-    return Row("bucket", "the token bucket", tuple(figures), _measure, (sluice.NAME,))
+    return Row("bucket", "the token bucket", tuple(figures), _measure, (SLUICE,))
 
 
 def _measure(_stage: Stage, _name: str) -> Sample:

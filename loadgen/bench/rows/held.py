@@ -7,15 +7,12 @@ from functools import partial
 from socket import socket
 from typing import Literal
 
-from loadgen.bench import frames, proc
-from loadgen.bench.errors import BenchError
-from loadgen.bench.figures import Figure, Goal, Sample
+from loadgen.bench import meters, wire
+from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
+from loadgen.bench.meters import lateness, scrape
 from loadgen.bench.native import Live
-from loadgen.bench.peers import sluice
-from loadgen.bench.peers.plan import Peer
-from loadgen.bench.rows.row import Row
-from loadgen.bench.scrape import lateness, scrape
-from loadgen.bench.stage import Beside, CpuClock, Stage, close_all
+from loadgen.bench.proxies import SLUICE, UNREACHED, Peer, sluice_plan
+from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
 
 _SETTLE_S = 1.0
 """The burst that the limit begins with, and the filling of what may be held, are over by then."""
@@ -49,22 +46,22 @@ class Held:
     @property
     def cost(self) -> int:
         """What an entry takes of the limit: one message, or everything behind its command."""
-        frame = frames.send_frame(self.size).frame
+        frame = wire.send_frame(self.size).frame
         return 1 if self.unit == "messages" else len(frame) - 8 - int.from_bytes(frame[4:8], "big")
 
     @property
     def entries(self) -> bytes:
         """One of each stream of a connection."""
-        ids = range(frames.PRODUCER_ID, frames.PRODUCER_ID + self.streams)
-        return b"".join(frames.send_frame(self.size, number).frame for number in ids)
+        ids = range(wire.PRODUCER_ID, wire.PRODUCER_ID + self.streams)
+        return b"".join(wire.send_frame(self.size, number).frame for number in ids)
 
     @property
     def chunk(self) -> bytes:
         """Entries of all streams of a connection, in turns."""
-        return frames.many(self.entries)
+        return wire.many(self.entries)
 
 
-def row(load: Held) -> Row:
+def row(load: Held) -> DataRow:
     """Sluice alone: no peer holds some streams of a connection and not the others.
 
     Whether 40 % of a core suffice is asked where entries are many; a GB/s costs what copying a GB costs.
@@ -81,31 +78,31 @@ def row(load: Held) -> Row:
     limit = f"{load.rate:,} msg/s" if load.unit == "messages" else f"{load.rate / 1e9:g} GB/s"
     text = f"{load.connections * load.streams:,} streams on {load.connections} connections, all held by one limit"
     text += f" of {limit}, SEND of {load.size:,} B"
-    return Row(f"held-{load.unit}", text, figures, partial(_measure, load), (sluice.NAME,), needs=("free", 120))
+    return Row(f"held-{load.unit}", text, figures, partial(_measure, load), (SLUICE,), needs=("free", 120))
 
 
 def limits(load: Held) -> dict[str, dict[str, dict[str, object]]]:
     """Of Sluice: one for all streams, and none of a topic's that is reached."""
-    namespace = sluice.UNREACHED["namespaces"]["public/default"]
+    namespace = UNREACHED["namespaces"]["public/default"]
     return {"namespaces": {"public/default": {**namespace, "publish_total": {load.unit: load.rate}}}}
 
 
 def _measure(load: Held, stage: Stage, name: str) -> Sample:
     free = _free(load, stage, stage.peers[name])
-    with stage.started(sluice.plan(limits(load))) as peer:
+    with stage.started(sluice_plan(limits(load))) as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
-        silent = proc.resident_bytes(peer.pid)
+        silent = meters.resident_bytes(peer.pid)
         _pass_once(load, stage, (here, there))
         if scrape(peer.spare_port).values[_MEMORY]:
             raise BenchError("Sluice held what is within the limit: memory cannot be told from that of active streams")
-        empty, live = proc.resident_bytes(peer.pid), Live(len(there))
-        proc.forget_peak(peer.pid)
+        empty, live = meters.resident_bytes(peer.pid), Live(len(there))
+        meters.forget_peak(peer.pid)
         with _offering(load, stage, (here, there), live, _SETTLE_S + load.window_s):
             time.sleep(_SETTLE_S)
             before, clock = scrape(peer.spare_port), CpuClock(peer.pid)
             rate = _rate(load, live)
             used, after = clock.read(), scrape(peer.spare_port)
-        memory, held = proc.peak_bytes(peer.pid), after.values[_MEMORY]
+        memory, held = meters.peak_bytes(peer.pid), after.values[_MEMORY]
     return {
         "share": rate / load.rate * 100,
         "cpu": used.cpu_s / load.window_s * 100,
@@ -142,7 +139,7 @@ def _offering(
 ) -> ExitStack:
     """While the block runs, all streams are offered as fast as they are taken, and what arrives is counted."""
     here, there = ends
-    chunk, size = load.chunk, len(frames.send_frame(load.size).frame)
+    chunk, size = load.chunk, len(wire.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
     stack.enter_context(Beside(lambda: stage.native.receive(there, live=live, frame_size=size)))

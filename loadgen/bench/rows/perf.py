@@ -4,20 +4,18 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from loadgen.bench.errors import BenchError
-from loadgen.bench.figures import Figure, Goal, Sample
-from loadgen.bench.peers import bare, official, sluice
-from loadgen.bench.rows.row import Row
-from loadgen.bench.stage import CpuClock, Stage
-from loadgen.real.errors import RealPulsarError
+from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
+from loadgen.bench.proxies import BARE, PARSING, SLUICE
+from loadgen.bench.stage import CpuClock, DataRow, Stage
+from loadgen.real.jars import RealPulsarError
 from loadgen.real.perf import OUTSTANDING, Traffic, pass_through
 
-PEERS = (bare.NAME, official.PARSING, sluice.NAME)
+PEERS = (BARE, PARSING, SLUICE)
 _REACHED = 95.0
 """Percent of the rate; below, the machine is not up to it."""
 
 
-def row(traffic: Traffic) -> Row:
+def row(traffic: Traffic) -> DataRow:
     """Such messages, produced and at the same time consumed through the peer."""
     kind, most = ("batched", 1.2) if traffic.is_batched else ("unbatched", 1.6)
     figures = (
@@ -25,7 +23,7 @@ def row(traffic: Traffic) -> Row:
             "cpu",
             "CPU s per million messages, produced and consumed",
             digits=2,
-            goals=(Goal("≤", most, bare.NAME), Goal("≤", None, official.PARSING)),
+            goals=(Goal("≤", most, BARE), Goal("≤", None, PARSING)),
         ),
         Figure("rate", "produced, of that rate", " %"),
     )

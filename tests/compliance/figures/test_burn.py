@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.figures.burn import PAIRS, burn_facts
+from compliance.figures.trends import PAIRS, burn_facts
 from tests.compliance.planted import BEGIN
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from accesslog.process import LossLine
-from compliance.figures.changes import change_facts, loss_facts
+from compliance.figures.trends import change_facts, loss_facts
 from tests.compliance.planted import BEGIN, PlantedLog, frame
 
 pytestmark = pytest.mark.spark

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from accesslog.connection import ThrottleLine
-from compliance.figures.delays import delay_facts, episode_facts, pause_facts, refusal_facts
+from compliance.figures.waiting import delay_facts, episode_facts, pause_facts, refusal_facts
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

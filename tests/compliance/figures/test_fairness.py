@@ -3,7 +3,7 @@ from fractions import Fraction
 
 import pytest
 
-from compliance.figures.fairness import fairness_facts, with_fair_share
+from compliance.figures.waiting import fairness_facts, with_fair_share
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.figures.headroom import headroom_facts
+from compliance.figures.trends import headroom_facts
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

@@ -1,6 +1,6 @@
 """The report knows each level that the limiter has."""
 
-from compliance.figures.levels import LEVELS
+from compliance.figures.rates import LEVELS
 from limiter.levels import LEVELS as LIMITED
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from accesslog.connection import ThrottleLine
-from compliance.figures.neighbours import neighbour_facts
+from compliance.figures.waiting import neighbour_facts
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

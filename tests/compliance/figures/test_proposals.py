@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from compliance.figures.proposals import Proposal, ProposalError, read_proposals
+from compliance.figures.what_if import Proposal, ProposalError, read_proposals
 
 
 def read(tmp_path, text):

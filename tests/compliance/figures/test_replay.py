@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from compliance.figures.proposals import Proposal
-from compliance.figures.replay import like, replay_facts
+from compliance.figures.what_if import Proposal, like, replay_facts
 from tests.compliance.planted import TOPIC, PlantedLog, frame, topic_of
 
 pytestmark = pytest.mark.spark

@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.figures.scopes import scoped
+from compliance.figures.rates import scoped
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

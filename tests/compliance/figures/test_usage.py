@@ -1,7 +1,7 @@
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.figures.usage import limiter_facts, tenant_day_facts, topic_facts, usage_facts
+from compliance.figures.rates import limiter_facts, tenant_day_facts, topic_facts, usage_facts
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from compliance.judging.account import judged
 from compliance.judging.findings import Judged
 from compliance.judging.judge import MOVES, line_of
 from compliance.judging.lines import Line, RunNotes, Streams, excess_tolerance
-from compliance.strict import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970
 
 UNITS = ("messages", "bytes")
 Key = tuple[str, str, str]

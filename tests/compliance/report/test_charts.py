@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 from compliance.figures.facts import RateFacts
 from compliance.report.charts import Mark, chart_unit, charts, filled, labels
-from compliance.report.sections.timeline import Event
+from compliance.report.sections import Event
 
 
 def rate(step, **more):

@@ -1,9 +1,9 @@
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.figures.delays import episode_facts
 from compliance.figures.facts import EpisodeFacts
-from compliance.figures.usage import limiter_facts, usage_facts
+from compliance.figures.rates import limiter_facts, usage_facts
+from compliance.figures.waiting import episode_facts
 from compliance.judging.clocks import with_axis
 from compliance.judging.facts import UsageFacts
 from compliance.judging.judge import judged_limiters

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.report.logs import opened
+from compliance.report.collect import opened
 from compliance.tables import LogTables
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import PlantedLog, exact_log, frame

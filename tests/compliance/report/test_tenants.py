@@ -3,8 +3,7 @@ import pytest
 from compliance.judging.verdict import judge_limiters
 from compliance.report.page import render, tenant_pages
 from compliance.report.report import make_report
-from compliance.report.subjects import MOST_PAGES, pictures
-from compliance.report.tenants import page_of
+from compliance.report.subjects import MOST_PAGES, page_of, pictures
 from tests.compliance.judging.facts_made import containment_fact, facts, limiter_fact, topic_fact
 from tests.compliance.planted import BEGIN, TOPIC
 from tests.compliance.report.test_page import HOSTILE, rate_fact

@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.compliance.planted import QUICK_JAVA
+from tests.waiting import wait_for
 
 LONGEST_S = 300
 
@@ -19,11 +19,8 @@ def start(out, *options):
 
 
 def wait_until(is_time, driver, every_s=0.002):
-    until = time.monotonic() + LONGEST_S
-    while not is_time():
-        assert driver.poll() is None, driver.communicate()
-        assert time.monotonic() < until
-        time.sleep(every_s)
+    wait_for(lambda: is_time() or driver.poll() is not None, LONGEST_S, pause_s=every_s)
+    assert driver.poll() is None or is_time(), driver.communicate()
 
 
 def java_of(driver):

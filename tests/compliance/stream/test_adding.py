@@ -6,8 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compliance.stream.adding import merged, windows_of
-from compliance.stream.window_table import TABLES, WIDTHS_S
+from compliance.stream.windows import TABLES, WIDTHS_S, merged, windows_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, PlantedLog, planted
 

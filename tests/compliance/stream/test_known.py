@@ -1,7 +1,7 @@
 import numpy as np
 
-from compliance.stream.known import Known
-from compliance.stream.seen import Seen
+from compliance.stream.partition_reader import Known
+from compliance.stream.runs import Seen
 
 RUN = ("p", "b")
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compliance.stream.numbering import Numbering, above
+from compliance.stream.partition_reader import Numbering, above_each
 
 
 def batch(*places):
@@ -24,7 +24,7 @@ def test_lines_of_a_block_are_numbered_over_all_batches_and_blocks_of_a_task():
 
 
 def test_above_a_block_stand_the_lines_of_those_before_it_in_any_order():
-    assert above([(("a", 9), 1), (("a", 0), 3), (("b", 5), 4), (("a", 5), 2)]) == {
+    assert above_each([(("a", 9), 1), (("a", 0), 3), (("b", 5), 4), (("a", 5), 2)]) == {
         ("a", 0): 0,
         ("a", 5): 3,
         ("a", 9): 5,
@@ -46,7 +46,7 @@ def test_lines_that_have_a_number_or_none_at_all_keep_it(line):
 )
 def test_blocks_read_one_by_one_give_the_numbers_of_whole_files(lines, cut):
     blocks = {(file, block * 10): count for file, block, count in lines}
-    told = above(blocks.items())
+    told = above_each(blocks.items())
     found: list[tuple[str, int]] = []
     for place, count in blocks.items():
         numbering = Numbering(told)

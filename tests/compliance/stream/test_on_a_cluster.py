@@ -5,17 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyspark
 import pytest
 
 from compliance.java import find_java
-from loadgen.real.ports import free_port
+from loadgen.real.process import free_port
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.stream.job_process import wait_until
 from tests.compliance.stream.recount import assert_all_there
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,11 +41,8 @@ def running(log, *words):
         process.wait()
 
 
-def wait_for(log, words):
-    until = time.monotonic() + 120
-    while words not in log.read_text():
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.1)
+def wait_for_words(log, words):
+    wait_for(lambda: words in log.read_text(), 120, log.read_text, pause_s=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +52,10 @@ def cluster(tmp_path_factory):
     url = f"spark://127.0.0.1:{free_port()}"
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
     with running(folder / "master.log", f"{DEPLOY}.master.Master", *here, "--port", url.rpartition(":")[2]):
-        wait_for(folder / "master.log", "I have been elected leader")
+        wait_for_words(folder / "master.log", "I have been elected leader")
         worker = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "worker"), url]
         with running(folder / "worker.log", f"{DEPLOY}.worker.Worker", *here, *worker):
-            wait_for(folder / "worker.log", "Successfully registered with master")
+            wait_for_words(folder / "worker.log", "Successfully registered with master")
             yield folder, url
 
 

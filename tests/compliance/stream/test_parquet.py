@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compliance.stream.parquet import by_day, parquet, table_of
+from compliance.stream.windows import by_day, parquet, table_of
 
 SCHEMA = pa.schema({"name": pa.string(), "counts": pa.list_(pa.int64()), "at": pa.timestamp("us", tz="UTC")})
 TABLE = pa.table([["a", None], [[1, 2], None], [5, None]], schema=SCHEMA)

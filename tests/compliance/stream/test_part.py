@@ -7,15 +7,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from compliance.fault import LONGEST_QUARANTINED
-from compliance.stream import part as module
-from compliance.stream.adding import merged, windows_of
-from compliance.stream.known import Known
-from compliance.stream.parquet import table_of
-from compliance.stream.part import Part
-from compliance.stream.piece import FOUND, QUARANTINE, ROWS, WINDOWS, Found, decoded
-from compliance.stream.seen import Seen
-from compliance.stream.window_table import TABLES
+from compliance.schema import LONGEST_QUARANTINED
+from compliance.stream import partition_reader as module
+from compliance.stream.partition_reader import FOUND, QUARANTINE, ROWS, WINDOWS, Found, Known, Part, decoded
+from compliance.stream.runs import Seen
+from compliance.stream.windows import TABLES, merged, table_of, windows_of
 from tests.compliance.arrow import lines_of, seen_of
 from tests.compliance.planted import planted
 from tests.compliance.test_fault import HEARTBEAT, changed

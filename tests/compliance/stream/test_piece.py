@@ -1,7 +1,7 @@
 import msgspec
 import pyarrow as pa
 
-from compliance.stream.piece import FOUND, SPARK_SCHEMA, Found, Piece, decoded, encoded, pieces_of
+from compliance.stream.partition_reader import FOUND, SPARK_SCHEMA, Found, Piece, decoded, encoded, pieces_of
 from compliance.stream.runs import Span
 
 FOUND_OF_SIX = Found(

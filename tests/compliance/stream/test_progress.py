@@ -3,8 +3,7 @@ from typing import Any
 
 from rich.console import Console
 
-from compliance.stream.progress import Progress
-from compliance.stream.summary import Summary
+from compliance.stream.summary import Progress, Summary
 
 
 def summary(**more):

@@ -1,7 +1,7 @@
 import pytest
 
 from compliance.stream.options import Job, JobError, Sink, Source
-from compliance.stream.query import start
+from compliance.stream.run import start
 from compliance.stream.summary import Summary
 from compliance.tables import read_tables
 from tests.compliance.planted import planted, write_file

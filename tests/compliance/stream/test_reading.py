@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from compliance.stream.numbering import above
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.parquet import table_of
-from compliance.stream.piece import QUARANTINE, ROWS
-from compliance.stream.reading import SourceChangedError, read
-from compliance.stream.seen import Seen
+from compliance.stream.partition_reader import QUARANTINE, ROWS, SourceChangedError, above_each, read
+from compliance.stream.runs import Seen
 from compliance.stream.sources import lines
+from compliance.stream.windows import table_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import planted, write_file
 from tests.compliance.stream.recount import Recount
@@ -56,7 +54,7 @@ def test_lines_are_numbered_as_an_editor_does_though_files_are_cut_into_blocks(s
         write_file(tmp_path, f"{name}.jsonl", [*own[:50], b"", b"torn", *own[50:]])
     (tmp_path / "b.jsonl").write_bytes((tmp_path / "b.jsonl").read_bytes().rstrip(b"\n"))
     batch = through_stream(spark, tmp_path)
-    assert len(above(block for found in batch.parts.values() for block in found.blocks)) > 6
+    assert len(above_each(block for found in batch.parts.values() for block in found.blocks)) > 6
     expected = [("a.jsonl", seq, seq + 1 + 2 * (seq >= 50)) for seq in range(180)]
     expected += [("b.jsonl", seq, line) for _, seq, line in expected]
     assert sorted((row["file"], row["seq"], row["line"]) for row in rows_of(batch)) == expected

@@ -1,8 +1,7 @@
 from datetime import timedelta
 
 from compliance.stream import runs
-from compliance.stream.runs import Span, complete_up_to, merged, rfc3339, spans_of
-from compliance.stream.seen import Seen
+from compliance.stream.runs import Seen, Span, complete_up_to, merged, rfc3339, spans_of
 from tests.compliance.arrow import lines_of, seen_of
 from tests.compliance.planted import BEGIN, planted
 
@@ -59,7 +58,7 @@ def test_what_is_kept_is_what_was_found_with_the_lines_that_are_there():
     kept = runs.table(spans(log, other), seen_of(log, other))
     assert runs.of(kept) == spans(log, other)
     assert [(row["proxy_id"], row["there"], row["missing"]) for row in kept.to_pylist()] == [("a", 8, 1), ("b", 1, 0)]
-    assert runs.table({}, Seen()).schema == kept.schema == runs.SCHEMA
+    assert runs.table({}, Seen()).schema == kept.schema == runs.RUNS_SCHEMA
 
 
 def test_a_time_is_told_to_the_microsecond_before_1970_too():

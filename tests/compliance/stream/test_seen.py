@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compliance.stream.seen import SCHEMA, Gap, Seen
+from compliance.stream.runs import SEEN_SCHEMA, Gap, Seen
 
 RUN = ("p", "b")
 LARGEST = 2**63 - 1
@@ -49,7 +49,7 @@ def test_gaps_are_what_is_missing_below_the_largest():
 def test_nothing_has_no_length():
     for nothing in (Seen(), seen(), Seen().union(seen())):
         assert (nothing.there(), nothing.missing(), list(nothing.gaps())) == (0, 0, [])
-        assert nothing.table().schema == SCHEMA
+        assert nothing.table().schema == SEEN_SCHEMA
         assert len(nothing.table()) == 0
 
 

@@ -1,12 +1,9 @@
 import pyarrow as pa
 import pytest
 
-from compliance.stream.adding import windows_of
-from compliance.stream.parquet import table_of
-from compliance.stream.piece import encoded
-from compliance.stream.window_files import put_together
-from compliance.stream.window_table import TABLES
-from compliance.stream.windows import published
+from compliance.stream.batch import put_together
+from compliance.stream.partition_reader import encoded
+from compliance.stream.windows import TABLES, published, table_of, windows_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, planted
 

@@ -3,7 +3,7 @@ import pytest
 
 from accesslog.record import Kinds
 from compliance.schema import arrow_schema
-from compliance.stream.window_table import TABLES, WIDTHS_S
+from compliance.stream.windows import TABLES, WIDTHS_S
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -2,9 +2,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from compliance.stream.adding import windows_of
-from compliance.stream.window_table import TABLES
-from compliance.stream.windows import by_state, late_lines, published
+from compliance.stream.windows import TABLES, by_state, late_lines, published, windows_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, planted
 

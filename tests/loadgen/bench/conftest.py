@@ -5,10 +5,9 @@ from contextlib import ExitStack
 import pytest
 
 from loadgen.bench.native import Native
-from loadgen.bench.peers import bare, sluice
-from loadgen.bench.peers.plan import running
-from loadgen.bench.sink import Sink
+from loadgen.bench.proxies import BARE, BARE_PLAN, SLUICE, running, sluice_plan
 from loadgen.bench.stage import Stage
+from loadgen.bench.wire import Sink
 
 
 @pytest.fixture(scope="session")
@@ -19,13 +18,13 @@ def native():
 @pytest.fixture(scope="session")
 def stage(native, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    plans = {plan.name: plan for plan in (bare.PLAN, sluice.plan())}
+    plans = {plan.name: plan for plan in (BARE_PLAN, sluice_plan())}
     with ExitStack() as stack:
         sink = stack.enter_context(Sink())
         peers = {name: stack.enter_context(running(plan, folder, sink.port)) for name, plan in plans.items()}
         yield Stage(native, sink, peers, plans, 0.05, folder)
 
 
-@pytest.fixture(params=[bare.NAME, sluice.NAME])
+@pytest.fixture(params=[BARE, SLUICE])
 def name(request):
     return request.param

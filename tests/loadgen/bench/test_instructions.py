@@ -1,10 +1,11 @@
+import argparse
 import shutil
 import sys
 
 import pytest
 
 from loadgen.bench import instructions
-from loadgen.bench.errors import BenchError
+from loadgen.bench.harness import BenchError
 
 ANNOTATED = """\
 Profiled target:  python -m sluice
@@ -67,3 +68,10 @@ def test_chunks_have_to_be_some(monkeypatch, capsys, argument):
     with pytest.raises(SystemExit, match="2"):
         instructions.main()
     assert "belongs here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["8", "x", "0x100", "8x-1", "8x0", "1x9999999999", "1x2x3", ""])
+def test_a_chunk_has_frames_that_have_bytes(text):
+    assert instructions.kind("8x100") == (8, 100)
+    with pytest.raises(argparse.ArgumentTypeError, match="FRAMESxBYTES belongs here"):
+        instructions.kind(text)

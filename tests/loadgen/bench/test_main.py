@@ -1,15 +1,14 @@
 """The command line; what is measured is no test's business."""
 
+import re
 import sys
+from dataclasses import replace
 
 import pytest
 
 from loadgen.bench import __main__ as bench
-from loadgen.bench.errors import BenchError
-from loadgen.bench.figures import is_guarded
-from loadgen.bench.peers import bare, sluice
-from loadgen.bench.peers.plan import Plan
-from loadgen.bench.table import MARKS
+from loadgen.bench.harness import WIDTH, BenchError
+from loadgen.bench.proxies import BARE, BARE_PLAN, SLUICE, Plan, sluice_plan
 from loadgen.real import jars
 
 
@@ -23,14 +22,14 @@ def called(monkeypatch):
 
 
 def test_a_short_run_of_one_row_prints_its_table(called, capsys):
-    assert called("--only", "send-1024-1", "--peer", bare.NAME, "--seconds", "0.02", "--rounds", "1") == 0
+    assert called("--only", "send-1024-1", "--peer", BARE, "--seconds", "0.02", "--rounds", "1") == 0
     printed = capsys.readouterr().out
-    assert "SEND of 1,024 B, 1 connection" in printed
+    assert "**SEND of 1,024 B, 1 connection**" in printed
     assert "measured on" in printed
 
 
 def test_a_row_of_which_no_peer_is_wanted_is_told(called, capsys):
-    assert called("--only", "held-messages", "--peer", bare.NAME) == bench.BAD_INPUT
+    assert called("--only", "held-messages", "--peer", BARE) == bench.BAD_INPUT
     assert "--only held-messages: of its peers none is wanted: --peer Sluice" in capsys.readouterr().err
 
 
@@ -41,7 +40,7 @@ def test_a_page_gets_full_runs_only(called, capsys, tmp_path):
 
 def test_a_page_that_has_lost_a_mark_is_told_before_anything_is_measured(called, capsys, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(MARKS[0])
+    page.write_text(bench.MARKS[0])
     assert called("--write", str(page)) == bench.BAD_INPUT
     assert "only one of the lines" in capsys.readouterr().err
 
@@ -59,7 +58,7 @@ def test_nothing_is_measured_for_no_time_or_no_times(called, capsys, argument):
 
 
 def measured(_arguments, chosen):
-    slow = {bare.NAME: [{"rate": 100.0, "cpu": 1.0}], sluice.NAME: [{"rate": 1.0, "cpu": 1.0}]}
+    slow = {BARE: [{"rate": 100.0, "cpu": 1.0}], SLUICE: [{"rate": 1.0, "cpu": 1.0}]}
     return {row.name: slow for row in chosen}, {}
 
 
@@ -107,14 +106,37 @@ def test_what_cannot_start_is_one_line(called, capsys, monkeypatch):
 
 
 def test_a_peer_that_is_not_to_be_had_is_told_and_left_out(called, capsys, monkeypatch):
-    absent = Plan(sluice.NAME, sluice.plan().command, lambda: "install it")
-    monkeypatch.setattr(bench, "PLANS", (bare.PLAN, absent))
+    absent = Plan(SLUICE, sluice_plan().command, lambda: "install it")
+    monkeypatch.setattr(bench, "PLANS", (BARE_PLAN, absent))
     assert called("--only", "send-1024-1", "--seconds", "0.02", "--rounds", "1") == 0
     assert "without Sluice: install it" in capsys.readouterr().err
 
 
-def test_goals_of_the_guard_are_wider_than_those_of_the_table():
-    for row in bench.rows():
-        for goal in (goal for figure in row.figures for goal in figure.goals):
-            if goal.guard is not None and goal.bound is not None:
-                assert is_guarded(goal, goal.bound)
+ROW = bench.rows()[0]
+
+
+def found(rate, lost=0.0):
+    return {ROW.name: {BARE: [{"rate": 100.0, "lost": 0.0}], SLUICE: [{"rate": rate, "lost": lost}, None]}}
+
+
+def test_who_lost_frames_is_named_with_the_most():
+    assert bench.losses([ROW], found(1.0)) == []
+    assert bench.losses([ROW], found(1.0, lost=7.0)) == [
+        f"Sluice lost frames that were written before the close: {ROW.load}, 7.00 in one of 1 measurements"
+    ]
+
+
+def test_what_the_machine_is_not_up_to_is_one_line():
+    row = replace(ROW, needs=("rate", 95))
+    assert bench.beyond([ROW], found(90.0)) == bench.beyond([row], found(95.0)) == []
+    assert bench.beyond([row], found(90.0)) == [f"the load is not reached here: {ROW.load}, Sluice: 90 frames/s"]
+
+
+def test_the_section_fits_the_page_and_holds_all():
+    text = bench.section("| a table |", ["somebody lost some"], {"HAProxy": "install it"})
+    assert "\n| a table |\n" in text
+    assert "\n- somebody lost some\n" in text
+    assert text.endswith("Not measured: HAProxy: install it.")
+    assert re.search(r"is \d\d lines\s+of\s+uvloop", text)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "Nobody lost a frame." in bench.section("", [], {})

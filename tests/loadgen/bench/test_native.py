@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from loadgen.bench import frames, native
-from loadgen.bench.errors import BenchError
+from loadgen.bench import native, wire
+from loadgen.bench.harness import BenchError
 from loadgen.bench.native import Answer, Live
 from loadgen.bench.stage import Beside
 from protocol.commands import split
@@ -25,7 +25,7 @@ def read_frames(connection, count):
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 99, 100, 101, 250])
 def test_frames_are_counted_wherever_reads_cut_them(native, cut):
     here, there = socket.socketpair()
-    frame, behind = frames.send_frame(100).frame, b"\x00\x00\x01"
+    frame, behind = wire.send_frame(100).frame, b"\x00\x00\x01"
     data = frame * 5 + behind
     with Beside(lambda: native.receive([there])) as receiving:
         for at in range(0, len(data), cut):
@@ -38,7 +38,7 @@ def test_frames_are_counted_wherever_reads_cut_them(native, cut):
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 99, 150, 400])
 def test_frames_of_one_size_are_counted_unseen_behind_the_first(native, cut):
-    frame = frames.send_frame(100).frame
+    frame = wire.send_frame(100).frame
     data = frame * 7 + frame[:50]
     with socket.create_server(("127.0.0.1", 0)) as listening:
         here = socket.create_connection(listening.getsockname())
@@ -56,7 +56,7 @@ def test_frames_of_one_size_are_counted_unseen_behind_the_first(native, cut):
 
 def test_what_has_come_can_be_looked_at_while_more_comes(native):
     ends = [socket.socketpair() for _ in range(2)]
-    frame, live = frames.send_frame(100).frame, Live(2)
+    frame, live = wire.send_frame(100).frame, Live(2)
     with Beside(lambda: native.receive([there for _, there in ends], live=live)) as receiving:
         for number, (here, _) in enumerate(ends):
             here.sendall(frame * (number + 2) + frame[:50])
@@ -72,9 +72,9 @@ def test_what_has_come_can_be_looked_at_while_more_comes(native):
 
 def test_every_frame_that_was_sent_is_received_though_the_sender_closes_at_once(native):
     ends = [socket.socketpair() for _ in range(3)]
-    frame = frames.send_frame(1000).frame
+    frame = wire.send_frame(1000).frame
     with Beside(lambda: native.receive([there for _, there in ends])) as receiving:
-        begun, sent = native.send_for([here for here, _ in ends], frames.many(frame), len(frame), 0.02)
+        begun, sent = native.send_for([here for here, _ in ends], wire.many(frame), len(frame), 0.02)
     for _, there in ends:
         there.close()
     assert receiving.result.frames == sent
@@ -83,10 +83,10 @@ def test_every_frame_that_was_sent_is_received_though_the_sender_closes_at_once(
 
 def test_receipts_carry_the_sequence_ids_in_order(native):
     here, there = socket.socketpair()
-    receipt = frames.receipt()
-    first = frames.FIRST_SEQUENCE + 127
+    receipt = wire.receipt()
+    first = wire.FIRST_SEQUENCE + 127
     answer = Answer(receipt.frame, 1, receipt.sequence_at, first)
-    here.sendall(frames.send_frame(100).frame * 3)
+    here.sendall(wire.send_frame(100).frame * 3)
     native.receive([there], answer, wanted=3)
     assert [found.send_receipt.sequence_id for found in read_frames(here, 3)] == [first, first + 1, first + 2]
     here.close()
@@ -95,10 +95,10 @@ def test_receipts_carry_the_sequence_ids_in_order(native):
 
 def test_no_more_is_sent_than_is_permitted(native):
     here, there = socket.socketpair()
-    message = frames.message_frame(1000)
+    message = wire.message_frame(1000)
     for permits in (3, 4):
-        there.sendall(frames.flow(permits))
-    _, sent = native.send_for([here], frames.many(message), len(message), 0.02, obeys=True)
+        there.sendall(wire.flow(permits))
+    _, sent = native.send_for([here], wire.many(message), len(message), 0.02, obeys=True)
     here.close()
     assert sent == [7]
     assert native.receive([there]).frames == [7]
@@ -107,10 +107,10 @@ def test_no_more_is_sent_than_is_permitted(native):
 
 def test_a_receiver_gives_permits_anew(native):
     here, there = socket.socketpair()
-    message = frames.message_frame(1000)
-    there.sendall(frames.flow(10))
-    with Beside(lambda: native.receive([there], Answer(frames.flow(5), every=5))) as receiving:
-        _, sent = native.send_for([here], frames.many(message), len(message), 0.05, obeys=True)
+    message = wire.message_frame(1000)
+    there.sendall(wire.flow(10))
+    with Beside(lambda: native.receive([there], Answer(wire.flow(5), every=5))) as receiving:
+        _, sent = native.send_for([here], wire.many(message), len(message), 0.05, obeys=True)
         here.close()
     assert receiving.result.frames == sent
     assert sent[0] > 10
@@ -119,7 +119,7 @@ def test_a_receiver_gives_permits_anew(native):
 
 def test_paced_writes_go_to_one_connection_after_the_other(native):
     ends = [socket.socketpair() for _ in range(2)]
-    native.send_paced([here for here, _ in ends], frames.send_frame(100).frame * 2, 0.0001, 5)
+    native.send_paced([here for here, _ in ends], wire.send_frame(100).frame * 2, 0.0001, 5)
     for here, _ in ends:
         here.close()
     assert [native.receive([there]).frames for _, there in ends] == [[6], [4]]
@@ -129,10 +129,10 @@ def test_paced_writes_go_to_one_connection_after_the_other(native):
 
 def test_each_question_gets_its_answer(native):
     here, there = socket.socketpair()
-    send, receipt = frames.send_frame(100), frames.receipt()
-    answer = Answer(receipt.frame, 1, receipt.sequence_at, frames.FIRST_SEQUENCE)
+    send, receipt = wire.send_frame(100), wire.receipt()
+    answer = Answer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
     with Beside(lambda: native.receive([there], answer, wanted=20)):
-        took = native.ask(here, send.frame, (send.sequence_at, frames.FIRST_SEQUENCE), 0.0001, 20)
+        took = native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 0.0001, 20)
     assert len(took) == 20
     assert min(took) > 0
     here.close()
@@ -142,16 +142,16 @@ def test_each_question_gets_its_answer(native):
 def test_a_connection_that_ends_while_an_answer_is_awaited_is_an_error(native):
     here, there = socket.socketpair()
     there.close()
-    send = frames.send_frame(100)
+    send = wire.send_frame(100)
     with pytest.raises(BenchError, match="failed"):
-        native.ask(here, send.frame, (send.sequence_at, frames.FIRST_SEQUENCE), 0.0001, 1)
+        native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 0.0001, 1)
     with pytest.raises(BenchError, match="failed"):
         native.send_paced([here], send.frame, 0.0001, 1)
     here.close()
 
 
 def test_many_connect_and_are_welcomed(native):
-    hello, answer = frames.flow(1), frames.flow(2)
+    hello, answer = wire.flow(1), wire.flow(2)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         listener.setblocking(False)
         with Beside(lambda: native.welcome_many(listener, 50, answer)) as welcoming:

@@ -6,15 +6,14 @@ from secrets import token_hex
 
 import pytest
 
+from loadgen.admin_rest import AdminRest
+from loadgen.bench.harness import BenchError
 from loadgen.bench_limits import drain as drain_module
 from loadgen.bench_limits.drain import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
-from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.peers import Peer
-from loadgen.bench_limits.rest import Rest
-from loadgen.bench_limits.trial import Stage
+from loadgen.bench_limits.trial import Peer, Stage
 from loadgen.load.clients import SharedConsumer
 
-REST = Rest("http://127.0.0.1:1")
+REST = AdminRest("http://127.0.0.1:1")
 
 
 @pytest.fixture

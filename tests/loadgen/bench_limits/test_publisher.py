@@ -4,7 +4,8 @@ import subprocess
 import sys
 from typing import Any
 
-from loadgen.bench_limits.orders import (
+from loadgen.bench_limits.publisher import PacedLane
+from loadgen.bench_limits.trial import (
     LaneOrder,
     LaneResult,
     Order,
@@ -15,7 +16,6 @@ from loadgen.bench_limits.orders import (
     result_file,
     write,
 )
-from loadgen.bench_limits.publisher import PacedLane
 from loadgen.load.offering import Lane, Origin, Settle
 
 RUN = b"this run"

@@ -1,17 +1,35 @@
+"""Orders, both peers, topics, the rounds."""
+
 import sys
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from loadgen.admin_rest import AdminRest
+from loadgen.bench.harness import BenchError, Figure, Row
 from loadgen.bench_limits import trial
-from loadgen.bench_limits.errors import BenchError
-from loadgen.bench_limits.orders import LaneOrder, Order
-from loadgen.bench_limits.peers import Peer
 from loadgen.bench_limits.publisher import WARM_UP
-from loadgen.bench_limits.rest import Rest
-from loadgen.bench_limits.trial import Stage, by_lane
+from loadgen.bench_limits.trial import (
+    PEERS,
+    LaneOrder,
+    LaneResult,
+    LimitsRow,
+    Order,
+    Peer,
+    Stage,
+    Topic,
+    await_ready,
+    by_lane,
+    by_turns,
+    measure,
+    order_file,
+    read,
+    sluice,
+    write,
+)
 from loadgen.load.payload import Stamp, make_payload
-from loadgen.real.tethered_process import TetheredProcess
+from loadgen.real.process import TetheredProcess
 
 RUN = b"this run"
 ORDER = Order("", RUN, [LaneOrder(client="c", topic="t", index=index, end_s=1) for index in (1, 2)], 0.0)
@@ -33,28 +51,42 @@ def test_warming_up_and_other_runs_are_left_out():
 
 @pytest.fixture
 def stage(tmp_path) -> Stage:
-    limits = Mock(spec=Rest)
-    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=Rest), tmp_path)
+    limits = Mock(spec=AdminRest)
+    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=AdminRest), tmp_path)
+
+
+def told(rest):
+    return [call.args for call in rest.call.call_args_list]
 
 
 def test_each_topic_has_a_namespace_of_its_own_that_the_peer_limits(stage):
     limited, free = stage.topic(500), stage.topic(None)
     assert limited.name != free.name
-    stage.peer.limits.limit_publishing.assert_called_once_with(limited.namespace, 500)
-    assert [call.args for call in stage.broker.make_namespace.call_args_list] == [
-        (limited.namespace,),
-        (free.namespace,),
-    ]
+    rate = {"publishThrottlingRateInMsg": 500, "publishThrottlingRateInByte": -1}
+    limit = f"/admin/v2/namespaces/bench/{limited.namespace}/publishRate"
+    assert told(stage.peer.limits) == [("POST", limit, rate)]
+    made = [call.args for call in stage.broker.make_namespace.call_args_list]
+    assert made == [(f"bench/{limited.namespace}",), (f"bench/{free.namespace}",)]
 
 
 def test_deliveries_are_limited_at_the_peer_and_only_where_wanted(stage):
     by_messages, by_bytes, free = stage.dispatch_topic(500), stage.dispatch_topic(size=1000), stage.dispatch_topic()
-    assert [call.args for call in stage.peer.limits.limit_dispatch.call_args_list] == [
-        (by_messages.namespace, 500, -1),
-        (by_bytes.namespace, -1, 1000),
+    assert told(stage.peer.limits) == [
+        (
+            "POST",
+            f"/admin/v2/namespaces/bench/{topic.namespace}/dispatchRate",
+            {"dispatchThrottlingRateInMsg": messages, "dispatchThrottlingRateInByte": size, "ratePeriodInSecond": 1},
+        )
+        for topic, messages, size in ((by_messages, 500, -1), (by_bytes, -1, 1000))
     ]
     assert len({by_messages.name, by_bytes.name, free.name}) == 3
-    stage.peer.limits.limit_publishing.assert_not_called()
+
+
+def test_a_connection_is_one_whoever_publishes_on_it(stage):
+    seen = [("/127.0.0.1:5", "10:00"), ("/127.0.0.1:5", "10:00"), ("/127.0.0.1:6", "10:01")]
+    publishers = [{"address": address, "connectedSince": since} for address, since in seen]
+    stage.broker.stats.return_value = {"publishers": publishers}
+    assert stage.publishers("persistent://bench/n/t") == {"/127.0.0.1:5 10:00", "/127.0.0.1:6 10:01"}
 
 
 def test_topics_of_a_resource_group_share_its_namespace_and_nothing_else(stage):
@@ -75,3 +107,72 @@ def test_publishers_that_hang_are_not_waited_for_for_ever(tmp_path):
     with pytest.raises(BenchError, match=r"^the publishers do not get on: they said nothing$"):
         trial._await(process, tmp_path / "never", 0)
     process.kill()
+
+
+AN_ORDER = Order("pulsar://127.0.0.1:1", b"8 bytes\xff", [LaneOrder(client="c", topic="t", index=3, end_s=2.5)], 1.0)
+
+
+def test_an_order_is_read_as_it_was_written(tmp_path):
+    write(order_file(tmp_path), AN_ORDER)
+    assert read(order_file(tmp_path), Order) == AN_ORDER
+
+
+def test_a_file_is_whole_or_not_there(tmp_path):
+    results = [LaneResult(1, [0.25], 2, {"Timeout": 1})]
+    write(tmp_path / "r", results)
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    assert read(tmp_path / "r", list[LaneResult]) == results
+
+
+def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, service_url):
+    with sluice(tmp_path, service_url) as peer:
+        assert peer.name == "through Sluice"
+        stage = Stage(peer, service_url, peer.limits, tmp_path)
+        stage.limit(Topic("n1"), 10)
+        assert peer.grouped == "grouped-by-sluice"
+    assert not peer.limits.is_ready()
+
+
+def test_sluice_that_does_not_start_is_one_line(tmp_path):
+    process = TetheredProcess([sys.executable, "-c", "print('first'); print('the port is taken')"], tmp_path / "log")
+    with pytest.raises(BenchError) as failure:
+        await_ready(AdminRest("http://127.0.0.1:1"), process)
+    process.kill()
+    assert str(failure.value) == "sluice serve ended: the port is taken"
+
+
+STAGES = [
+    Stage(Peer(name, "pulsar://p", AdminRest("http://127.0.0.1:1"), "g"), "", AdminRest(""), Path())
+    for name in ("own", "sluice")
+]
+FIGURES = (Figure("number", "number"),)
+
+
+def test_each_round_s_samples_are_kept_and_told_apart_by_peer(monkeypatch):
+    warmed_up: list[str] = []
+    monkeypatch.setattr(trial, "warm_up", lambda stage: warmed_up.append(stage.peer.name))
+    rounds = iter(range(1, 10))
+
+    def measured(stages):
+        assert warmed_up == ["own", "sluice"]
+        number = next(rounds)
+        return [[{"number": number}], [{"number": -number}, {"number": -5}]]
+
+    said: list[str] = []
+    row: LimitsRow = Row("row", "", FIGURES, measured, PEERS, rounds=2)
+    found = measure([row], STAGES, said.append)
+    own, sluices = found["row"]["own"], found["row"]["sluice"]
+    assert own == [{"number": 1}, {"number": 2}]
+    assert sluices == [{"number": -1}, {"number": -5}, {"number": -2}, {"number": -5}]
+    assert said[0] == "row, 1 of 2: number: own 1, sluice -3 (-5 to -1)"
+
+
+def test_stages_are_measured_one_after_the_other():
+    seen: list[str] = []
+
+    def measured(stage):
+        seen.append(stage.peer.name)
+        return {"number": len(seen)}
+
+    assert by_turns(measured)(STAGES) == [[{"number": 1}], [{"number": 2}]]
+    assert seen == ["own", "sluice"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real.pom import ARTIFACTS, VERSION
+from loadgen.real.jars import ARTIFACTS, VERSION
 
 Tool = Callable[[str, str], Path]
 

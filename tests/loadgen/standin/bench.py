@@ -1,9 +1,7 @@
 """A subscription on a bench: pure, every delivery recorded."""
 
-from loadgen.standin.consumer import Consumer
-from loadgen.standin.entry import Entry
-from loadgen.standin.entry_log import EntryLog
-from loadgen.standin.subscription import Subscription
+from loadgen.standin.entry_log import Entry, EntryLog
+from loadgen.standin.subscription import Consumer, Subscription
 from protocol.pulsar_pb2 import CommandSubscribe
 from tests.loadgen.standin.doubles import RecordingOutlet, payload
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from loadgen.standin.broker import Broker
+from loadgen.standin.broker import Broker, BrokerOptions
 from loadgen.standin.connection import Connection
-from loadgen.standin.consumer import Consumer, Delivery
-from loadgen.standin.options import BrokerOptions
+from loadgen.standin.subscription import Consumer, Delivery
 from protocol.commands import SIZES, body_of, encode, encode_with_payload, split
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (

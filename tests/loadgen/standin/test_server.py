@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from loadgen.standin.broker import Broker
-from loadgen.standin.options import BrokerOptions
+from loadgen.standin.broker import Broker, BrokerOptions
 from loadgen.standin.server import in_url, listen
 from protocol.commands import body_of, encode, encode_with_payload, split
 from protocol.frames import FrameCutter

@@ -1,10 +1,107 @@
+"""Deliveries, type by type; in the end hypothesis against a model."""
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.standin.refusal import Refused
+from loadgen.standin.entry_log import KEY_SLOTS, Entry, Refused
+from loadgen.standin.subscription import LOOK_AHEAD, Consumer, KeyHash, RoundRobin, SingleActive
 from protocol.pulsar_pb2 import ServerError
-from tests.loadgen.standin.bench import Bench, Exclusive, Failover, Shared
+from tests.loadgen.standin.bench import Bench, Exclusive, Failover, KeyShared, Shared
+from tests.loadgen.standin.doubles import RecordingOutlet, payload
+
+
+def consumers(count, permits=100):
+    return [Consumer(number, RecordingOutlet(), permits=permits) for number in range(count)]
+
+
+def entry(entry_id=0, key="k"):
+    return Entry(entry_id, 1, payload(partition_key=key))
+
+
+def test_one_consumer_is_active_and_the_partitions_spread_over_them():
+    three = consumers(3)
+    assert [SingleActive(partition).active(three) for partition in (-1, 0, 1, 2, 3)] == [
+        three[0],
+        three[0],
+        three[1],
+        three[2],
+        three[0],
+    ]
+    assert SingleActive(0).active([]) is None
+
+
+def test_nobody_stands_in_for_an_active_consumer_that_is_not_ready():
+    two = consumers(2)
+    selection = SingleActive(-1)
+    selection.begin(two)
+    assert selection.pick(entry()) == two[0]
+    two[0].permits = 0
+    assert selection.pick(entry()) is None
+
+
+def test_round_robin_takes_turns_and_leaves_out_who_is_not_ready():
+    three = consumers(3)
+    three[1].permits = 0
+    selection = RoundRobin()
+    selection.begin(three)
+    assert [selection.pick(entry()) for _ in range(4)] == [three[0], three[2], three[0], three[2]]
+    for consumer in three:
+        consumer.permits = 0
+    assert selection.pick(entry()) is None
+
+
+def test_a_key_has_one_consumer_and_all_consumers_have_keys():
+    three = consumers(3)
+    selection = KeyHash()
+    selection.begin(three)
+    picked = {key: selection.pick(entry(key=key)) for key in map(str, range(100))}
+    assert set(picked.values()) == set(three)
+    assert all(selection.pick(entry(key=key)) is consumer for key, consumer in picked.items())
+
+
+def test_a_key_that_changes_hands_waits_for_its_former_consumer():
+    """Else the new consumer could overtake what the former one has not acknowledged."""
+    one, two = consumers(2)
+    selection = KeyHash()
+    selection.begin([one])
+    moving = next(key for key in map(str, range(100)) if entry(key=key).slot >= KEY_SLOTS // 2)
+    selection.delivered(entry(0, moving), one)
+    selection.delivered(entry(1, moving), one)
+    selection.begin([one, two])
+    assert selection.pick(entry(2, moving)) is None
+    assert not selection.released(0)
+    selection.begin([one, two])
+    assert selection.pick(entry(2, moving)) is None
+    assert selection.released(1)
+    selection.begin([one, two])
+    assert selection.pick(entry(2, moving)) is two
+
+
+def test_within_a_round_a_key_that_was_passed_over_stays_passed_over():
+    """Permits that come in between must not let a later entry overtake an earlier one."""
+    (one,) = consumers(1, permits=0)
+    selection = KeyHash()
+    selection.begin([one])
+    assert not selection.waits_for(one)
+    assert selection.pick(entry(0)) is None
+    assert selection.waits_for(one)
+    one.permits = 5
+    assert selection.pick(entry(1)) is None
+    selection.begin([one])
+    assert selection.pick(entry(0)) is one
+
+
+def test_a_sticky_consumer_gets_the_slots_that_it_claimed():
+    claimed = entry().slot
+    sticky = Consumer(1, RecordingOutlet(), key_ranges=((claimed, claimed),), permits=1)
+    (sharing,) = consumers(1)
+    selection = KeyHash()
+    selection.begin([sharing, sticky])
+    assert selection.pick(entry()) is sticky
+    assert selection.pick(entry(key="another")) is sharing
+    selection.begin([sticky])
+    assert selection.pick(entry(key="another")) is None
 
 
 def test_entries_go_out_in_order_and_only_once():
@@ -236,3 +333,213 @@ def test_a_reset_delivers_again_from_there_as_if_for_the_first_time():
     bench.subscription.reset(1)
     bench.subscription.dispatch()
     assert bench.redelivery_counts() == [(1, 0), (2, 0), (3, 0), (4, 0)]
+
+
+def key_of_consumer(bench, consumer_id):
+    """A key that goes to this consumer; what it published is acknowledged again."""
+    for key in map(str, range(100)):
+        bench.publish(key=key)
+        bench.subscription.acknowledge(bench.log.next_id - 1)
+        if bench.outlet.entry_ids(consumer_id):
+            return key
+    raise AssertionError(f"no key for consumer {consumer_id}")
+
+
+def test_a_key_without_a_ready_consumer_holds_up_no_other_key():
+    bench = Bench(KeyShared)
+    slow, quick = bench.join(1), bench.join(2)
+    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
+    slow.permits, quick.permits = 0, 100
+    bench.outlet.entry_ids()
+    start = bench.log.next_id
+    for key in (slow_key, quick_key, slow_key, quick_key):
+        bench.publish(key=key)
+    assert bench.outlet.entry_ids() == [start + 1, start + 3]
+    bench.flow(slow, 10)
+    assert bench.outlet.entry_ids(1) == [start, start + 2]
+
+
+def test_looking_ahead_has_an_end():
+    """Else one slow consumer would make each round walk through the whole backlog."""
+    bench = Bench(KeyShared)
+    slow, quick = bench.join(1), bench.join(2)
+    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
+    slow.permits, quick.permits = 0, 10
+    bench.outlet.entry_ids()
+    for _ in range(LOOK_AHEAD):
+        bench.log.append(1, payload(partition_key=slow_key))
+    bench.publish(key=quick_key)
+    assert bench.outlet.entry_ids() == []
+    bench.flow(slow, 1)
+    bench.subscription.dispatch()
+    assert bench.outlet.entry_ids(2) == [bench.log.next_id - 1]
+
+
+def test_a_reset_forgets_what_was_passed_over():
+    bench = Bench(KeyShared)
+    slow, quick = bench.join(1), bench.join(2)
+    slow_key = key_of_consumer(bench, 1)
+    slow.permits = 0
+    bench.outlet.entry_ids()
+    bench.publish(3, key=slow_key)
+    assert bench.outlet.entry_ids() == []
+    bench.subscription.reset(0)
+    for consumer in (slow, quick):
+        bench.flow(consumer, 1000)
+    assert sorted(bench.outlet.entry_ids()) == list(range(bench.log.next_id))
+
+
+def test_what_was_passed_over_is_not_looked_at_again_without_a_reason():
+    """Else each new entry would cost a walk through all that wait for a slow consumer."""
+    bench = Bench(KeyShared)
+    slow, quick = bench.join(1), bench.join(2)
+    slow_key, quick_key = key_of_consumer(bench, 1), key_of_consumer(bench, 2)
+    slow.permits = 0
+    bench.outlet.entry_ids()
+    bench.publish(50, key=slow_key)
+    before = bench.log.looks
+    bench.publish(key=quick_key)
+    bench.subscription.acknowledge(bench.log.next_id - 1)
+    bench.flow(quick, 10)
+    assert bench.log.looks - before < 10
+    bench.flow(slow, 100)
+    assert len(bench.outlet.entry_ids(1)) == 50
+
+
+def test_an_acknowledgement_wakes_a_subscription_whose_keys_wait_for_it():
+    bench = Bench(KeyShared)
+    bench.join(1)
+    for key in map(str, range(20)):
+        bench.publish(key=key)
+    bench.join(2)
+    for key in map(str, range(20)):
+        bench.publish(key=key)
+    waiting = 40 - len(bench.outlet.entry_ids())
+    assert waiting > 0
+    before = bench.wakes
+    bench.subscription.acknowledge_up_to(19)
+    assert bench.wakes > before
+    bench.subscription.dispatch()
+    assert len(bench.outlet.entry_ids(2)) == waiting
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["publish", "flow", "join", "leave", "acknowledge", "redeliver", "block", "unblock"]),
+        st.integers(0, 5),
+    ),
+    max_size=80,
+)
+
+
+class Drill:
+    """Takes random steps and keeps its own book of where each entry is."""
+
+    def __init__(self, sub_type):
+        self.bench = Bench(sub_type)
+        self.most = 1 if sub_type == Exclusive else 3
+        self.consumers = []
+        self.joined = 0
+        self.key_of = []
+        self.pending = {}
+        self.acknowledged = set()
+        self.delivered_by_key = {}
+
+    def step(self, action, number):
+        getattr(self, action)(number)
+        self.observe()
+
+    def observe(self):
+        deliveries, self.bench.outlet.deliveries = self.bench.outlet.deliveries, []
+        for consumer_id, delivery in deliveries:
+            entry_id = delivery.entry.entry_id
+            assert entry_id not in self.acknowledged
+            assert self.pending.get(entry_id) is None
+            self.pending[entry_id] = consumer_id
+            self.delivered_by_key.setdefault(self.key_of[entry_id], []).append(entry_id)
+
+    def publish(self, number):
+        self.key_of.append(str(number))
+        self.bench.publish(key=str(number))
+
+    def flow(self, number):
+        if self.consumers:
+            self.bench.flow(self.consumers[number % len(self.consumers)], number)
+
+    def join(self, number):
+        if len(self.consumers) < self.most:
+            self.joined += 1
+            self.consumers.append(self.bench.join(self.joined, permits=number))
+
+    def leave(self, number):
+        if self.consumers:
+            consumer = self.consumers.pop(number % len(self.consumers))
+            self.forget_pending(consumer.consumer_id)
+            self.bench.leave(consumer)
+
+    def acknowledge(self, number):
+        if self.pending:
+            entry_id = sorted(self.pending)[number % len(self.pending)]
+            del self.pending[entry_id]
+            self.acknowledged.add(entry_id)
+            self.bench.subscription.acknowledge(entry_id)
+            self.bench.subscription.dispatch()
+
+    def redeliver(self, number):
+        if self.consumers:
+            consumer = self.consumers[number % len(self.consumers)]
+            self.forget_pending(consumer.consumer_id)
+            self.bench.redeliver(consumer)
+
+    def block(self, _):
+        self.bench.outlet.writable = False
+
+    def unblock(self, _):
+        self.bench.outlet.writable = True
+        for consumer in self.consumers:
+            self.bench.subscription.resume(consumer)
+        self.bench.subscription.dispatch()
+
+    def forget_pending(self, consumer_id):
+        self.pending = {entry_id: holder for entry_id, holder in self.pending.items() if holder != consumer_id}
+
+    def finish(self):
+        """Give everybody permits and acknowledge everything, until nothing moves any more."""
+        self.step("unblock", 0)
+        if not self.consumers:
+            self.step("join", 5)
+        for consumer in self.consumers:
+            self.bench.flow(consumer, 10_000)
+            self.observe()
+        while self.pending:
+            self.step("acknowledge", 0)
+
+
+@pytest.mark.parametrize(
+    "sub_type", [Exclusive, Shared, Failover, KeyShared], ids=["excl", "shared", "failover", "key"]
+)
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS)
+def test_every_entry_is_delivered_until_it_is_acknowledged(sub_type, steps):
+    drill = Drill(sub_type)
+    for action, number in steps:
+        drill.step(action, number)
+    drill.finish()
+    assert drill.acknowledged == set(range(drill.bench.log.next_id))
+    assert drill.bench.subscription.cursor.position == drill.bench.log.next_id
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS)
+def test_a_key_is_with_one_consumer_at_a_time_and_in_order(steps):
+    drill = Drill(KeyShared)
+    for action, number in steps:
+        if action in {"redeliver", "leave"}:
+            continue  # what comes again is out of order by nature
+        drill.step(action, number)
+        holders: dict[str, int] = {}
+        for entry_id, holder in drill.pending.items():
+            assert holders.setdefault(drill.key_of[entry_id], holder) == holder
+    drill.finish()
+    for entry_ids in drill.delivered_by_key.values():
+        assert entry_ids == sorted(entry_ids)

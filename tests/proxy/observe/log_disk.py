@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_writer import LogName, LogWriter, Losses, Notices, Rotation
+from tests.waiting import wait_for
 
 PROXY, BOOT = "east", "20261121T112900-0a1b2c3d"
 LONG = Rotation(size=10**9, age_s=3600)
@@ -52,12 +53,7 @@ class Disk:
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:
         """Until the thread has done it; fails if it does not."""
-        pause = threading.Event()
-        for _ in range(2000):
-            if is_so():
-                return
-            pause.wait(0.005)
-        raise AssertionError(f"closed {self.closed()}, told {self.told}, lost {self.losses.total}")
+        wait_for(is_so, told=lambda: f"closed {self.closed()}, told {self.told}, lost {self.losses.total}")
 
     def wait_for_content(self, number: int) -> None:
         """Until the file of that number has something in it."""

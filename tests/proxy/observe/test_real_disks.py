@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ import pytest
 from accesslog.record import Line
 from proxy.observe.crash_recovery import rescue
 from tests.proxy.observe.log_disk import Disk
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = [sys.executable, str(Path(__file__).with_name("log_program.py"))]
@@ -82,7 +82,6 @@ def test_killed_in_the_middle_of_writing_it_leaves_whole_lines_and_one_torn_at_m
 
 
 def wait_for_bytes(folder: Path, number: int) -> None:
-    deadline = time.monotonic() + 60
-    while sum(file.stat().st_size for file in folder.glob(".*.open")) < number:
-        assert time.monotonic() < deadline, "nothing was written"
-        time.sleep(0.01)
+    wait_for(
+        lambda: sum(file.stat().st_size for file in folder.glob(".*.open")) >= number, 60, lambda: "nothing was written"
+    )

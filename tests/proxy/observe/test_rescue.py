@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_writer import LogFile, alive_name
 from tests.proxy.observe.log_disk import BOOT, LONG, PROXY, Disk, closed_name, open_name
 from tests.proxy.odd_files import broken_link, fifo, folder, link_to_fifo
+from tests.waiting import wait_for
 
 _WRITER = """
 import sys, time
@@ -167,9 +167,4 @@ def test_a_run_of_this_very_process_is_left(tmp_path: Path) -> None:
 
 def wait_for_content(file: Path) -> None:
     """Until its writing thread has come to it."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if file.exists() and file.stat().st_size:
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"{file} has nothing in it")
+    wait_for(lambda: file.exists() and file.stat().st_size, told=lambda: f"{file} has nothing in it")

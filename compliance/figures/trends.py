@@ -1,0 +1,185 @@
+"""How limits, what is left under them and their error budgets change."""
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from compliance.clock import rfc3339, seconds
+from compliance.figures.rates import LIMIT_KEY
+from compliance.schema import LIMITER, OBSERVED
+
+_SHOWN = 500
+
+
+def change_facts(change_lines: DataFrame, limit_lines: DataFrame) -> DataFrame:
+    """What somebody set, files that were read anew, and values of limits that changed, as `ChangeFacts`."""
+    return _set(change_lines).unionByName(_values(limit_lines))
+
+
+def _set(change_lines: DataFrame) -> DataFrame:
+    kind = F.when(F.col("what") == "file", "reload").otherwise("set").alias("kind")
+    return change_lines.select(
+        rfc3339(F.col("start")).alias("at"),
+        kind,
+        "proxy_id",
+        F.concat_ws(" of ", "what", F.nullif(F.col("setting"), F.lit(""))).alias("what"),
+        "name",
+        _text(F.col("before")).alias("before"),
+        _text(F.col("after")).alias("after"),
+        F.concat_ws(" from ", "who", F.nullif(F.col("address"), F.lit(""))).alias("who"),
+    )
+
+
+def _values(limit_lines: DataFrame) -> DataFrame:
+    """Lines whose limit is not that of the line before; limits that follow the publish rate always change."""
+    by_seq = Window.partitionBy(*LIMITER).orderBy("seq")
+    value = F.when(F.coalesce("published_messages", "published_bytes").isNull(), _limit())
+    lines = limit_lines.withColumn("value", value).withColumn("was", F.lag("value").over(by_seq))
+    changed = lines.where(F.col("value").isNotNull() & F.col("was").isNotNull() & (F.col("value") != F.col("was")))
+    return changed.select(
+        rfc3339(F.col("start")).alias("at"),
+        F.lit("limit").alias("kind"),
+        "proxy_id",
+        F.concat_ws(" ", "direction", "level").alias("what"),
+        "name",
+        F.col("was").alias("before"),
+        F.col("value").alias("after"),
+        F.lit("").alias("who"),
+    )
+
+
+def _limit() -> Column:
+    def one(unit: str) -> Column:
+        # 1000.5 is "1,000.5".
+        number = F.regexp_replace(F.format_number(f"limit_{unit}", 3), r"\.?0+$", "")
+        return F.concat(number, F.lit(f" {unit}/s"))
+
+    mode = F.when(F.col("mode") != "enforce", F.concat(F.lit("mode "), F.col("mode")))
+    said = F.concat_ws(", ", one("messages"), one("bytes"), mode)
+    return F.when(said == "", "no limit").otherwise(said)
+
+
+def _text(value: Column) -> Column:
+    return F.coalesce(F.substring(value, 1, _SHOWN), F.lit(""))
+
+
+def loss_facts(loss_lines: DataFrame) -> DataFrame:
+    """What proxies say of lines that are lost, as `LossFacts`."""
+    times = (rfc3339(F.col(name)).alias(name) for name in ("lost_from", "lost_until"))
+    return loss_lines.select("proxy_id", "of_boot", "cause", "detail", "lost_lines", *times)
+
+
+NEAR = 0.8
+USE_STEP_S = 10
+_DAY_STEPS = 86400 // USE_STEP_S
+
+
+def headroom_facts(limit_lines: DataFrame) -> DataFrame:
+    """Each limiter with a limit in force, as `HeadroomFacts`. A line counts in the ten seconds in which it starts."""
+    steps = step_use(limit_lines)
+    peak = F.max_by(F.struct("used", "step"), F.struct(F.round("used", 9), -F.col("step"))).alias("peak")
+    sums = steps.groupBy(*LIMIT_KEY).agg(
+        F.count("*").alias("steps"),
+        F.count_if(F.col("used") >= NEAR).alias("near_steps"),
+        F.percentile_approx("used", 0.5, 1000).alias("typical"),
+        peak,
+    )
+    day = F.floor(F.col("step") / _DAY_STEPS).cast("double").alias("day")
+    daily = steps.groupBy(*LIMIT_KEY, day).agg(F.max("used").alias("used"))
+    x, y = F.col("day"), F.col("used")
+    slope, intercept = F.regr_slope(y, x), F.regr_intercept(y, x)
+    trend = daily.groupBy(*LIMIT_KEY).agg(
+        F.count("*").alias("days"),
+        slope.alias("slope"),
+        _slope_error(x, y).alias("slope_error"),
+        (intercept + slope * F.max(x)).alias("now"),
+    )
+    at = rfc3339(F.timestamp_seconds(F.col("peak.step") * USE_STEP_S)).alias("peak_at")
+    top = [F.col("peak.used").alias("peak"), at]
+    names = ("steps", "near_steps", "typical", "days", "slope", "slope_error", "now")
+    return sums.join(trend, on=list(LIMIT_KEY), how="inner").select(*LIMIT_KEY, *names, *top)
+
+
+def step_use(limit_lines: DataFrame) -> DataFrame:
+    """The share of its limit that each limiter used in each ten seconds with a line: `used`."""
+    lines = limit_lines.where(F.col("mode") != OBSERVED)
+    served = (F.try_divide(F.col(f"passed_{unit}"), F.col(f"limit_{unit}")) for unit in ("messages", "bytes"))
+    step = F.floor(seconds(F.col("start")) / USE_STEP_S).alias("step")
+    used = lines.select(*LIMIT_KEY, step, F.greatest(*served).alias("served_s")).where(F.col("served_s").isNotNull())
+    return used.groupBy(*LIMIT_KEY, "step").agg((F.sum("served_s") / USE_STEP_S).alias("used"))
+
+
+def _slope_error(x: Column, y: Column) -> Column:
+    """The standard error of a least-squares slope; null for less than three points."""
+    residual = F.regr_syy(y, x) - F.try_divide(F.pow(F.regr_sxy(y, x), 2), F.regr_sxx(y, x))
+    variance = F.try_divide(F.greatest(residual, F.lit(0.0)), F.count(y) - 2)
+    return F.when(F.count(y) > 2, F.sqrt(F.try_divide(variance, F.regr_sxx(y, x))))
+
+
+MINUTE_S = 60
+
+
+class Pair(NamedTuple):
+    """Two windows and the burn rate at which they ring."""
+
+    threshold: float
+    long_s: int
+    short_s: int
+
+
+PAIRS = (Pair(14.4, 3600, 300), Pair(6.0, 6 * 3600, 1800), Pair(1.0, 3 * 86400, 6 * 3600))
+"""Page, page, ticket: 2 % of a month's budget in an hour, 5 % in six hours, 10 % in three days."""
+_NAMED = {f"pair_{number}": pair for number, pair in enumerate(PAIRS)}
+
+
+def burn_facts(kept: DataFrame, objective: float) -> DataFrame:
+    """Each tenant, promise and pair, as `BurnFacts`.
+
+    Args:
+        kept: Sums of each limiter's minutes, as of `judging.judge`; limits that span tenants have an empty tenant.
+        objective: Share of time that is to be kept, below 1.
+    """
+    minutes = _minutes(kept)
+    budget = 1 - objective
+    burns = {name: F.least(_burn(pair.long_s, budget), _burn(pair.short_s, budget)) for name, pair in _NAMED.items()}
+    burning = minutes.withColumns({name: F.coalesce(burn, F.lit(0.0)) for name, burn in burns.items()})
+    sums = (F.sum(name).alias(name) for name in ("judged_s", "bad_s"))
+    rows = burning.groupBy("tenant", "promise").agg(*sums, *(_worst(name).alias(name) for name in _NAMED))
+    due = rows.where(F.col("judged_s") > 0)
+    pairs = F.array(*(_row(name, pair) for name, pair in _NAMED.items()))
+    return due.select("tenant", "promise", "judged_s", "bad_s", F.inline(pairs))
+
+
+def _minutes(kept: DataFrame) -> DataFrame:
+    promises = F.array(_promise("containment", "judged_s", "over_s"), _promise("entitlement", "waited_s", "short_s"))
+    each = kept.select("tenant", "minute", F.inline(promises))
+    return each.groupBy("tenant", "promise", "minute").agg(
+        *(F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in ("judged_s", "bad_s"))
+    )
+
+
+def _promise(name: str, judged: str, bad: str) -> Column:
+    return F.struct(F.lit(name).alias("promise"), F.col(judged).alias("judged_s"), F.col(bad).alias("bad_s"))
+
+
+def _worst(name: str) -> Column:
+    """The highest burn rate of a pair, its end, and the rate at the end of the log."""
+    end = rfc3339(F.timestamp_seconds((F.col("minute") + 1) * MINUTE_S))
+    return F.struct(
+        F.max(name).alias("worst"),
+        F.max_by(end, F.struct(F.round(name, 9), -F.col("minute"))).alias("worst_at"),
+        F.max_by(name, "minute").alias("last"),
+    )
+
+
+def _row(name: str, pair: Pair) -> Column:
+    constants = {"long_s": pair.long_s, "short_s": pair.short_s, "threshold": pair.threshold}
+    found = (F.col(f"{name}.{field}").alias(field) for field in ("worst", "worst_at", "last"))
+    return F.struct(*(F.lit(value).alias(field) for field, value in constants.items()), *found)
+
+
+def _burn(window_s: int, budget: float) -> Column:
+    back = 1 - window_s // MINUTE_S
+    over = Window.partitionBy("tenant", "promise").orderBy("minute").rangeBetween(back, Window.currentRow)
+    return F.try_divide(F.sum("bad_s").over(over), F.sum("judged_s").over(over)) / F.lit(budget)

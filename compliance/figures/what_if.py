@@ -1,0 +1,235 @@
+"""What proposed limits would have done: read from a file, replayed over the log."""
+
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.window import WindowSpec
+
+from compliance.clock import rfc3339, seconds
+from compliance.figures.rates import LEVELS, LIMIT_KEY, scoped
+from compliance.local_frame import local_frame
+
+MOST_PROPOSALS = 100
+_MOST_BYTES = 1024 * 1024
+DEFAULT_BURST_S = 0.1
+"""A tenth of a second's worth, Sluice's own default."""
+_LONGEST_SHOWN = 100
+_BELONGS = {
+    "float": "a number of messages or bytes per second, as 80 or 0.5 (30 a minute are 0.5),",
+    "str": "text (put it in quotes)",
+    "array": "a list of proposed limits, as [{level: topic, messages: 80}],",
+    "object": "a section of keys, as {level: topic, messages: 80},",
+}
+"""By msgspec's words for what was expected."""
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_EXPECTED = re.compile(r"Expected `(\w+)")
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+
+
+class ProposalError(Exception):
+    """The file of proposed limits cannot be used, for a reason that its author can mend."""
+
+
+class Proposal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One proposed limit. Each name that fits it has a limit of its own, on each proxy."""
+
+    level: str
+    """`proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic`, `subscription`, `producer`,
+    `role` or `address`."""
+    name: str = "*"
+    """As in limit lines: a topic's full name, `tenant/namespace`, `producer@topic` …; `*` stands for any text."""
+    direction: str = "publish"
+    """`publish` or `dispatch`."""
+    messages: float | None = None
+    """Messages per second; null for no limit of messages."""
+    bytes: float | None = None
+    """Bytes per second."""
+    burst_messages: float | None = None
+    """Capacity of the bucket; null for a tenth of a second's worth."""
+    burst_bytes: float | None = None
+
+
+class Proposals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    limits: list[Proposal]
+
+
+def _content(file: Path) -> bytes:
+    found = file.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
+    if not stat.S_ISREG(found.st_mode):
+        raise ProposalError(f"--what-if {file}: is no regular file")
+    if found.st_size > _MOST_BYTES:
+        raise ProposalError(f"--what-if {file}: has {found.st_size} bytes, at most {_MOST_BYTES} are read")
+    return file.read_bytes()
+
+
+def read_proposals(file: Path) -> list[Proposal]:
+    """The limits of a YAML file.
+
+    Raises:
+        ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
+    """
+    try:
+        said = msgspec.yaml.decode(_content(file))
+        proposals = msgspec.convert(said, Proposals).limits
+    except OSError as error:
+        raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise ProposalError(f"--what-if {file}: {_told(str(error), said)}") from error
+    except msgspec.DecodeError as error:
+        raise ProposalError(f"--what-if {file}: no YAML: {' '.join(str(error).split())}") from error
+    if not 0 < len(proposals) <= MOST_PROPOSALS:
+        raise ProposalError(f"--what-if {file}: limits: give 1 to {MOST_PROPOSALS}, not {len(proposals)}")
+    for place, proposal in enumerate(proposals):
+        if fault := _fault(proposal):
+            raise ProposalError(f"--what-if {file}: limits[{place}]: {fault}")
+    return proposals
+
+
+def _told(error: str, said: object) -> str:
+    """Key, value and what belongs there, of what msgspec says of a file that is YAML."""
+    what, _, where = error.partition(" - at `")
+    place = where.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    key = f"{place}: " if place else ""
+    if unknown := _UNKNOWN.fullmatch(what):
+        fields = (Proposal if place else Proposals).__struct_fields__
+        return f"{key}{unknown[1]}: this key is not known here; known are {', '.join(fields)}"
+    if missing := _MISSING.fullmatch(what):
+        return f"{key}{missing[1]}: this key must be given here"
+    expected = _EXPECTED.match(what)
+    if not expected or expected[1] not in _BELONGS or where.startswith("key`"):
+        return f"{key}{what}"
+    return f"{key}{repr(_at(said, place))[:_LONGEST_SHOWN]}: {_BELONGS[expected[1]]} belongs here"
+
+
+def _at(said: Any, place: str) -> Any:
+    for number, key in _STEP.findall(place):
+        said = said[int(number) if number else key]
+    return said
+
+
+def _fault(proposal: Proposal) -> str | None:
+    if proposal.level not in LEVELS:
+        return f"level: {proposal.level!r} is none of {', '.join(LEVELS)}"
+    if proposal.direction not in ("publish", "dispatch"):
+        return f"direction: {proposal.direction!r} is neither publish nor dispatch"
+    if proposal.messages is None and proposal.bytes is None:
+        return "messages and bytes: give at least one of them"
+    numbers = ("messages", "bytes", "burst_messages", "burst_bytes")
+    bad = [name for name in numbers if not (getattr(proposal, name) is None or 0 < getattr(proposal, name) < 1e15)]
+    if bad:
+        return f"{bad[0]}: give a number above 0 and below 1e15"
+    lone = [
+        unit for unit in ("messages", "bytes") if getattr(proposal, f"burst_{unit}") and not getattr(proposal, unit)
+    ]
+    return f"burst_{lone[0]}: there is no limit of {lone[0]} that it could be of" if lone else None
+
+
+KEY = ("proposal", *LIMIT_KEY)
+_UNITS = ("messages", "bytes")
+_COLUMNS = {"proposal": "int", "level": "string", "direction": "string", "pattern": "string"} | {
+    f"{what}_{unit}": "double" for unit in _UNITS for what in ("limit", "burst")
+}
+
+
+def replay_facts(interval_lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
+    """Each proposed limit and each name that it fits, as `ReplayFacts`."""
+    lines = scoped(interval_lines, {proposal.level for proposal in proposals})
+    return _summed(queued(_arrivals(lines, _table(interval_lines, proposals))))
+
+
+def _table(lines: DataFrame, proposals: list[Proposal]) -> DataFrame:
+    rows = [
+        (
+            place,
+            one.level,
+            one.direction,
+            like(one.name),
+            *_bucket(one.messages, one.burst_messages),
+            *_bucket(one.bytes, one.burst_bytes),
+        )
+        for place, one in enumerate(proposals)
+    ]
+    return local_frame(lines.sparkSession, rows, _COLUMNS)
+
+
+def like(name: str) -> str:
+    """A name with stars as a pattern of SQL's LIKE."""
+    return name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
+
+
+def _bucket(rate: float | None, burst: float | None) -> tuple[float | None, float | None]:
+    return (rate, None) if rate is None else (float(rate), float(burst or max(1.0, rate * DEFAULT_BURST_S)))
+
+
+def _arrivals(scoped_lines: DataFrame, table: DataFrame) -> DataFrame:
+    """One row for each name and end of a line: what arrived by then, and how long the lines are."""
+    own_limits = (F.col(f"limit_{unit}").alias(f"own_{unit}") for unit in _UNITS)
+    flows = (*(f"offered_{unit}" for unit in _UNITS), "throttled_ms", "start", "end")
+    lines = scoped_lines.select(*LIMIT_KEY, *flows, *own_limits)
+    fitting = lines.join(F.broadcast(table), on=["level", "direction"], how="inner").where(F.expr("name LIKE pattern"))
+    limits = [f"{what}_{unit}" for unit in _UNITS for what in ("limit", "burst")]
+    own = [F.min(f"own_{unit}").alias(f"limit_now_{unit}") for unit in _UNITS]
+    return fitting.groupBy(*KEY, *limits, "end").agg(
+        F.min("start").alias("start"),
+        *(F.sum(f"offered_{unit}").alias(f"offered_{unit}") for unit in _UNITS),
+        F.max("throttled_ms").alias("throttled_ms"),
+        *own,
+    )
+
+
+def queued(arrivals: DataFrame) -> DataFrame:
+    """Adds, for each unit, what waits at the end of each line (`backlog_…`), and how long its last message waits."""
+    by_end = Window.partitionBy(*KEY).orderBy("end")
+    so_far = by_end.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = F.coalesce(F.lag("end").over(by_end), F.col("start"))
+    # Lines that overlap the one before count from its end; time between lines earns like any other.
+    timed = arrivals.withColumns(
+        {
+            "line_s": F.greatest(F.lit(0.0), seconds(F.col("end")) - seconds(F.greatest("start", before))),
+            "idle_s": F.greatest(F.lit(0.0), seconds(F.col("start")) - seconds(before)),
+        }
+    )
+    for unit in _UNITS:
+        timed = _with_backlog(timed, unit, so_far)
+    waits = (F.try_divide(F.col(f"backlog_{unit}"), F.col(f"limit_{unit}")) for unit in _UNITS)
+    return timed.withColumn("wait_s", F.coalesce(F.greatest(*waits), F.lit(0.0)))
+
+
+def _with_backlog(lines: DataFrame, unit: str, so_far: WindowSpec) -> DataFrame:
+    rate, offered = F.col(f"limit_{unit}"), F.col(f"offered_{unit}")
+    surplus = F.sum(offered - rate * (F.col("line_s") + F.col("idle_s"))).over(so_far)
+    summed = lines.withColumn("surplus", surplus)
+    before_line = F.col("surplus") - offered + rate * F.col("line_s")
+    over = F.col("surplus") - F.min(before_line).over(so_far) - F.col(f"burst_{unit}")
+    return summed.withColumn(f"backlog_{unit}", F.greatest(over, F.lit(0.0))).drop("surplus")
+
+
+def _summed(lines: DataFrame) -> DataFrame:
+    waits = F.col("wait_s") > 0
+    waited_ms = F.percentile("wait_s", F.array(*map(F.lit, (0.5, 0.95, 0.99))), F.col("offered_messages"))
+    sums = lines.groupBy(*KEY).agg(
+        *(F.sum(f"offered_{unit}").alias(f"offered_{unit}") for unit in _UNITS),
+        F.coalesce(F.sum(F.when(waits, F.col("offered_messages"))), F.lit(0)).alias("held_messages"),
+        F.coalesce(F.max("backlog_messages"), F.lit(0.0)).alias("backlog_messages"),
+        waited_ms.alias("waits"),
+        (F.max("wait_s") * 1e3).alias("delay_max_ms"),
+        F.coalesce(F.sum(F.when(waits, F.col("line_s"))), F.lit(0.0)).alias("queued_s"),
+        (F.max_by("wait_s", "end") * 1e3).alias("left_ms"),
+        rfc3339(F.min(F.when(waits, F.col("start")))).alias("first_at"),
+        (F.sum("throttled_ms") / 1e3).alias("censored_s"),
+        *(F.min(f"limit_now_{unit}").alias(f"limit_now_{unit}") for unit in _UNITS),
+    )
+    return sums.select("*", *(_delay(place, name) for place, name in enumerate(("p50", "p95", "p99")))).drop("waits")
+
+
+def _delay(place: int, name: str) -> Column:
+    return (F.coalesce(F.get("waits", F.lit(place)), F.lit(0.0)) * 1e3).alias(f"delay_{name}_ms")

@@ -1,0 +1,429 @@
+"""The parts of a batch as tasks of Spark read them: lines to rows, quarantine, copies and windows; and all together.
+
+A block's lines come one after the other to the task that reads it. How many lines stand above a block is known when all
+are read; so what is not a file's first block is read again then. Blocks are larger than the files of the proxy.
+"""
+
+import contextlib
+import gc
+import gzip
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from urllib.parse import unquote
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from compliance.schema import BOOT, LONGEST_QUARANTINED, Columns, fault
+from compliance.stream import runs
+from compliance.stream.runs import Run, Seen, Span
+from compliance.stream.windows import WindowTable, by_day, codes_of, parquet, windows_of
+
+ROWS = "rows"
+"""A Parquet file of rows, all of one day."""
+COPIES = "copies"
+"""A Parquet file of lines whose number had been seen."""
+QUARANTINE = "quarantine"
+"""Malformed lines, as JSON lines, compressed: what is no text can be six times as long when it is told."""
+FOUND = "found"
+"""The last piece of each part: a `Found`."""
+WINDOWS = "windows "
+"""And the name of a table: its windows of some of the lines, as an Arrow stream."""
+
+Block = tuple[str, int]
+"""A file, and where in it a block begins, in bytes."""
+SPARK_SCHEMA = "part int, name string, day string, content binary"
+_PIECE_SCHEMA = pa.schema({"part": pa.int32(), "name": pa.string(), "day": pa.string(), "content": pa.binary()})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece.
+
+    Args:
+        part: Whose: the number of a Spark task.
+        name: What it is, as above.
+        content: Encoded.
+        day: Of rows, as in `2026-11-21`; else empty.
+    """
+
+    part: int
+    name: str
+    content: bytes
+    day: str = ""
+
+    def batch(self) -> pa.RecordBatch:
+        """As Spark gets it."""
+        return pa.RecordBatch.from_pylist(
+            [{name: getattr(self, name) for name in _PIECE_SCHEMA.names}], schema=_PIECE_SCHEMA
+        )
+
+
+def pieces_of(table: pa.Table) -> list[Piece]:
+    """As the driver gets them."""
+    return [Piece(**row) for row in table.to_pylist()]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A part in numbers.
+
+    Args:
+        lines: All of them.
+        malformed: Of these.
+        copies: Of these: lines whose number had been seen.
+        losses: Lines that are kept and in which a proxy says that it has lost others, or may have.
+        lost: How many it says to have lost, where it knows.
+        blocks: Lines of each block of a file, in the order in which they were read.
+        spans: What is said of the runs of proxies.
+        seen: Of each run the numbers of lines that were new, as ranges.
+        newer: How often which fields were there that this version does not know.
+    """
+
+    lines: int
+    malformed: int
+    copies: int
+    losses: int
+    lost: int
+    blocks: list[tuple[Block, int]]
+    spans: list[tuple[Run, Span]]
+    seen: list[tuple[Run, list[tuple[int, int]]]]
+    newer: dict[str, int] = {}
+
+    @property
+    def rows(self) -> int:
+        """Lines that are kept."""
+        return self.lines - self.malformed - self.copies
+
+
+def encoded(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def decoded(contents: Iterable[bytes], schema: pa.Schema) -> pa.Table:
+    """Several such streams of one schema as one table."""
+    return pa.concat_tables([schema.empty_table(), *(pa.ipc.open_stream(content).read_all() for content in contents)])
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a batch.
+
+    Args:
+        seen: Numbers of the batches before.
+        parts: Numbers that other parts have; a line that several have belongs to the first of them.
+        above: Of blocks of files how many lines stand above them.
+        again: Parts that are to be read; None: all.
+    """
+
+    seen: Seen = field(default_factory=Seen)
+    parts: Mapping[int, Seen] = field(default_factory=dict)
+    above: Mapping[Block, int] = field(default_factory=dict)
+    again: frozenset[int] | None = None
+
+    def before(self, part: int) -> Seen:
+        """Numbers that are copies in a part."""
+        return self.seen.union(*(seen for number, seen in self.parts.items() if number < part))
+
+    def wants(self, part: int) -> bool:
+        """Whether a part is to be read."""
+        return self.again is None or part in self.again
+
+
+class Numbering:
+    """Numbers lines, from 1, as they come.
+
+    Args:
+        above: Of blocks how many lines stand above them; of others it is none.
+
+    Attributes:
+        lines: Of each block how many lines have come.
+    """
+
+    def __init__(self, above: Mapping[Block, int]) -> None:
+        self._above = above
+        self.lines: dict[Block, int] = {}
+
+    def numbers(self, batch: pa.RecordBatch) -> pa.Array:
+        """Of lines with `file` and `block`, their numbers; lines that have their own number (`line`) keep it."""
+        if "line" in batch.schema.names:
+            return batch["line"]
+        found = np.empty(batch.num_rows, np.int64)
+        for first, behind in _runs(batch):
+            block = batch["file"][first].as_py(), batch["block"][first].as_py()
+            before = self.lines.get(block, 0)
+            self.lines[block] = before + behind - first
+            found[first:behind] = np.arange(behind - first) + (self._above.get(block, 0) + before + 1)
+        return pa.array(found)
+
+
+def above_each(blocks: Iterable[tuple[Block, int]]) -> dict[Block, int]:
+    """Of each block how many lines stand above it, given the lines of every one."""
+    found, last, lines_above = {}, "", 0
+    for (file, begin), lines in sorted(blocks):
+        if file != last:
+            last, lines_above = file, 0
+        found[file, begin] = lines_above
+        lines_above += lines
+    return found
+
+
+def _runs(batch: pa.RecordBatch) -> Iterable[tuple[int, int]]:
+    """First and behind of lines of one block that stand together."""
+    file: npt.NDArray[np.int32] = batch["file"].dictionary_encode().indices.to_numpy()
+    block = batch["block"].to_numpy()
+    begins = np.flatnonzero((np.diff(file) != 0) | (np.diff(block) != 0)) + 1
+    bounds = [0, *begins.tolist(), batch.num_rows] if batch.num_rows else []
+    return pairwise(bounds)
+
+
+MOST_LINES = 100_000
+"""So many lines are kept before they are handed on; about a kilobyte each."""
+MOST_TEXT = 64 * 2**20
+"""The same of malformed lines, in bytes."""
+
+
+class Part:
+    """Reads one part.
+
+    Args:
+        number: Which part.
+        known: What is known of all.
+        tables: Tables of windows to make.
+    """
+
+    def __init__(self, number: int, known: Known, tables: Sequence[WindowTable]) -> None:
+        self._number = number
+        self._tables = tables
+        self._columns = Columns()
+        self._numbering = Numbering(known.above)
+        self._seen = known.before(number)
+        self._own = Seen()
+        self._spans: runs.Spans = {}
+        self._lines = self._malformed = self._copies = self._losses = self._lost = 0
+        self._rows: dict[str, list[pa.RecordBatch]] = {}
+        self._doubled: list[pa.RecordBatch] = []
+        self._kept_lines = 0
+        self._quarantine = bytearray()
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        """All of the part: `value`, `file` and `block` or `line` in."""
+        for batch in batches:
+            self._add(batch)
+            doubled = sum(copies.num_rows for copies in self._doubled)
+            if self._kept_lines + doubled >= MOST_LINES or len(self._quarantine) >= MOST_TEXT:
+                yield from self._flushed()
+        yield from self._flushed()
+        yield Piece(self._number, FOUND, msgspec.msgpack.encode(self._found()))
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        lines: list[bytes] = batch["value"].to_pylist()
+        place = pa.record_batch([_files(batch), self._numbering.numbers(batch)], names=["file", "line"])
+        found, malformed = self._columns.decoded(lines)
+        self._lines += len(lines)
+        self._malformed += len(malformed)
+        for one in malformed:
+            self._quarantine += _told(lines[one], place.slice(one, 1))
+        rows = {kind: _beside(of_kind, place, places) for kind, places, of_kind in self._columns.batches(found)}
+        for kind, kept in self._new(rows).items():
+            self._rows.setdefault(kind, []).append(kept)
+            self._kept_lines += kept.num_rows
+            if kind == "loss":
+                self._losses += kept.num_rows
+                self._lost += sum(filter(None, kept["lost_lines"].to_pylist()))
+
+    def _new(self, rows: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
+        """Without lines whose number has been seen."""
+        if not rows:
+            return {}
+        heads = pa.Table.from_batches([batch.select(["seq", *runs.FIELDS]) for batch in rows.values()])
+        self._spans = runs.merged([self._spans, runs.spans_of(heads)])
+        is_new = self._are_new(heads)
+        copies = len(is_new) - int(is_new.sum())
+        if not copies:
+            return rows
+        self._copies += copies
+        bounds = np.cumsum([batch.num_rows for batch in rows.values()])[:-1]
+        masked = list(zip(rows.items(), np.split(is_new, bounds), strict=True))
+        self._doubled += [batch.filter(pa.array(~mask)) for (_, batch), mask in masked if not mask.all()]
+        return {kind: batch.filter(pa.array(mask)) for (kind, batch), mask in masked}
+
+    def _are_new(self, heads: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        numbers, whose = heads["seq"].to_numpy(), codes_of(heads, BOOT)
+        is_new = np.zeros(len(numbers), np.bool_)
+        in_order = np.argsort(whose, kind="stable")
+        for of_run in np.split(in_order, np.flatnonzero(np.diff(whose[in_order])) + 1):
+            run = heads["proxy_id"][of_run[0]].as_py(), heads["boot_id"][of_run[0]].as_py()
+            is_new[of_run] = self._seen.added(run, numbers[of_run])
+            self._own.added(run, numbers[of_run][is_new[of_run]])
+        return is_new
+
+    def _flushed(self) -> Iterator[Piece]:
+        of_kind = {kind: pa.Table.from_batches(batches) for kind, batches in self._rows.items()}
+        for table in self._tables:
+            if table.kind in of_kind:
+                windows = windows_of(of_kind[table.kind].select(table.fields), table)
+                yield Piece(self._number, WINDOWS + table.name, encoded(windows))
+        if of_kind:
+            yield from self._files(pa.concat_tables(of_kind.values()))
+        if self._doubled:
+            yield Piece(self._number, COPIES, parquet(pa.Table.from_batches(self._doubled)))
+        if self._quarantine:
+            yield Piece(self._number, QUARANTINE, gzip.compress(self._quarantine, 1))
+        self._rows, self._doubled, self._kept_lines, self._quarantine = {}, [], 0, bytearray()
+
+    def _files(self, rows: pa.Table) -> Iterator[Piece]:
+        for day, of_day in by_day(rows, rows["start"].cast(pa.date32())):
+            yield Piece(self._number, ROWS, parquet(of_day), day.isoformat())
+
+    def _found(self) -> Found:
+        return Found(
+            lines=self._lines,
+            malformed=self._malformed,
+            copies=self._copies,
+            losses=self._losses,
+            lost=self._lost,
+            blocks=list(self._numbering.lines.items()),
+            spans=list(self._spans.items()),
+            seen=[(run, ranges.tolist()) for run, ranges in self._own.ranges.items()],
+            newer=dict(self._columns.newer),
+        )
+
+
+def _files(batch: pa.RecordBatch) -> pa.Array:
+    """Where lines are from: of files the names that they have, which Spark writes as in a URI."""
+    if "block" not in batch.schema.names:
+        return batch["file"]
+    encoded = batch["file"].dictionary_encode()
+    return pa.array(map(unquote, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
+
+
+def _beside(rows: pa.RecordBatch, place: pa.RecordBatch, places: list[int]) -> pa.RecordBatch:
+    own = place.take(pa.array(places))
+    return pa.RecordBatch.from_arrays([*rows.columns, *own.columns], names=[*rows.schema.names, *own.schema.names])
+
+
+def _told(line: bytes, place: pa.RecordBatch) -> bytes:
+    (where,) = place.to_pylist()
+    # A character takes four bytes at most.
+    text = line[: 4 * LONGEST_QUARANTINED].decode(errors="replace")[:LONGEST_QUARANTINED]
+    return msgspec.json.encode({**where, "text": text, "reason": fault(line)}) + b"\n"
+
+
+class SourceChangedError(Exception):
+    """What was read a second time was not what it was before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All of a batch.
+
+    Args:
+        pieces: What its parts made.
+        parts: What is to be known of each.
+    """
+
+    pieces: Sequence[Piece]
+    parts: Mapping[int, Found]
+
+    def of(self, name: str) -> Iterator[Piece]:
+        """Pieces of one name."""
+        return (piece for piece in self.pieces if piece.name == name)
+
+    def seen(self) -> dict[int, Seen]:
+        """Of each part the numbers of the lines that it has."""
+        return {number: _seen(found) for number, found in self.parts.items()}
+
+
+def read(lines: DataFrame, seen: Seen, tables: Sequence[WindowTable]) -> Batch:
+    """Reads lines; each whose number is new once.
+
+    Args:
+        lines: `value`, `file` and `block` or `line`.
+        seen: Numbers of earlier batches.
+        tables: Tables of windows to make.
+
+    Raises:
+        SourceChangedError: If the source gives other lines when it is asked again.
+    """
+    first = _read(lines, Known(seen), tables)
+    above = above_each(block for found in first.parts.values() for block in found.blocks)
+    again = _doubled(first) | {
+        number for number, found in first.parts.items() if any(above[at] for at, _ in found.blocks)
+    }
+    if not again:
+        return first
+    known, before = Known(seen, first.seen(), above, frozenset(again)), _lines(first)
+    # Before the others come: what is read again need not be kept twice.
+    kept = Batch([piece for piece in first.pieces if piece.part not in again], first.parts)
+    del first
+    second = _read(lines, known, tables)
+    for number, after in _lines(second).items():
+        if after != before[number]:
+            raise SourceChangedError(f"task {number} was given other lines when the source was read again")
+    return Batch([*kept.pieces, *second.pieces], {**kept.parts, **second.parts})
+
+
+def _read(lines: DataFrame, known: Known, tables: Sequence[WindowTable]) -> Batch:
+    names = [name for name in lines.columns if name != "value"]
+    # What is no text must reach the workers all the same.
+    raw = lines.select(F.col("value").cast("binary").alias("value"), *names)
+    pieces = pieces_of(raw.mapInArrow(_worker(known, tuple(tables)), SPARK_SCHEMA).toArrow())
+    founds = {piece.part: msgspec.msgpack.decode(piece.content, type=Found) for piece in pieces if piece.name == FOUND}
+    return Batch(pieces, founds)
+
+
+def _worker(
+    known: Known, tables: tuple[WindowTable, ...]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        number = context.partitionId()
+        if known.wants(number):
+            with _no_collector():
+                for piece in Part(number, known, tables).read(batches):
+                    yield piece.batch()
+
+    return work
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Reading makes tuples by the ten thousand and no cycles: looking for such is a fifth of the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _doubled(batch: Batch) -> set[int]:
+    """Parts that have numbers of earlier ones."""
+    found, all_ = set(), Seen()
+    for number, seen in sorted(batch.seen().items()):
+        together = all_.union(seen)
+        if together.there() != all_.there() + seen.there():
+            found.add(number)
+        all_ = together
+    return found
+
+
+def _lines(batch: Batch) -> dict[int, object]:
+    """Of each part what must be the same however often it is read."""
+    return {number: (found.lines, found.malformed, sorted(found.spans)) for number, found in batch.parts.items()}
+
+
+def _seen(found: Found) -> Seen:
+    return Seen({run: np.array(ranges, np.int64).reshape(-1, 2) for run, ranges in found.seen})

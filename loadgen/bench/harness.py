@@ -1,0 +1,440 @@
+"""What both benchmarks are made of: figures with their goals, rows of them, and the page that shows them.
+
+A benchmark measures each row's load with each peer, round by round; a round gives a `Sample` for each peer. One of the
+peers, Sluice, is held against goals: bounds of its own figure, or of its ratio to another peer's.
+"""
+
+import argparse
+import math
+import os
+import platform
+import statistics
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from operator import ge, le
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+Sample = Mapping[str, float]
+"""One measurement of one peer: values by the figure's key."""
+Rounds = Mapping[str, Sequence[Sample | None]]
+"""By peer, in the order in which they were measured; None where it failed."""
+Found = Mapping[str, Rounds]
+"""What was measured, by the row's name."""
+Measure = TypeVar("Measure")
+
+WIDTH = 100
+"""Columns of the page."""
+_AS_THEY_ARE = ("#", "|", "- ", "**")
+"""What headings, tables, lists and the names of loads begin with."""
+TITLE = "# Benchmarks\n"
+_CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+_LONGEST_S = 3600.0
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"≤": le, "≥": ge}
+
+
+class BenchError(Exception):
+    """A peer could not be had or started, or a measurement failed; one line that names it."""
+
+
+class PageError(Exception):
+    """The page cannot be written, or has a begin without an end; the text names the remedy."""
+
+
+# ---- Figures and goals
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What Sluice's figure is to be.
+
+    Attributes:
+        is_to_be: In which direction.
+        bound: Times the peer's figure; of the figure itself, if there is no peer. None: it is only compared.
+        beside: The peer's name; empty: an absolute goal.
+        guard: The bound below (or above) which a short run fails: wider, for a machine that is not alone.
+    """
+
+    is_to_be: Literal["≤", "≥"]
+    bound: float | None
+    beside: str = ""
+    guard: float | None = None
+
+    def allows(self, found: float, bound: float) -> bool:
+        """Whether a number is on the right side of a bound."""
+        return _COMPARE[self.is_to_be](found, bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a load.
+
+    Attributes:
+        key: Under which measurements give it.
+        text: What it is, for the table.
+        unit: Stands behind the number: `" ms"`, `" x"`, `" %"`.
+        digits: Behind the point.
+        goals: What Sluice's is to be.
+    """
+
+    key: str
+    text: str
+    unit: str = ""
+    digits: int = 0
+    goals: tuple[Goal, ...] = ()
+
+    def shown(self, samples: Sequence[Sample | None]) -> str:
+        """Median, and least and largest where they differ; `-` if there is nothing."""
+        return Spread.of(self, samples).text
+
+    def compared(self, goal: Goal, rounds: Rounds, subject: str) -> float | None:
+        """What is held against the goal's bound; None if it was not measured.
+
+        It is the median over all rounds of the ratio within the round: both peers ran within seconds of each other, so
+        what else the machine did meanwhile cancels out. Or, without a peer, the median of the figure itself.
+        """
+        values = self._held_against(goal, rounds, subject)
+        return statistics.median(values) if values else None
+
+    def is_met(self, goal: Goal, rounds: Rounds, subject: str) -> bool:
+        """Whether what was compared, rounded as it is printed, reaches the goal, and did not fail in any round.
+
+        A goal is not missed where the subject or the peer beside it was not wanted; without its figure it is.
+        """
+        own = rounds.get(subject, ())
+        if goal.bound is None or not own:
+            return True
+        found = self.compared(goal, rounds, subject)
+        if found is None:
+            return bool(goal.beside) and not values_of(self.key, rounds.get(goal.beside, ()))
+        return goal.allows(round(found, self._digits(goal)), goal.bound) and None not in own
+
+    def verdict(self, goal: Goal, rounds: Rounds, subject: str) -> str:
+        """The comparison in words, with the goal and whether it is met as printed; empty if there is nothing to say."""
+        values = self._held_against(goal, rounds, subject)
+        ratio = f"{Spread(values, 2).text} x {goal.beside}" if goal.beside and values else ""
+        if goal.bound is None or (not values and self.is_met(goal, rounds, subject)):
+            return ratio
+        mark = self._mark(goal, rounds, subject)
+        return f"{ratio} {mark} ({self._bound(goal)}{_failures(rounds.get(subject, ()))})".strip()
+
+    def goal_shown(self, goal: Goal, rounds: Rounds, subject: str) -> str:
+        """An absolute goal, and whether it is met as printed; empty if there is nothing to say."""
+        if not self.verdict(goal, rounds, subject):
+            return ""
+        return f"{self._bound(goal)} {self._mark(goal, rounds, subject)}"
+
+    def _bound(self, goal: Goal) -> str:
+        return f"{goal.is_to_be} {number(goal.bound or 0.0, self._digits(goal))}{'' if goal.beside else self.unit}"
+
+    def _mark(self, goal: Goal, rounds: Rounds, subject: str) -> str:
+        return "✓" if self.is_met(goal, rounds, subject) else "**missed**"
+
+    def _held_against(self, goal: Goal, rounds: Rounds, subject: str) -> list[float]:
+        own = rounds.get(subject, ())
+        if not goal.beside:
+            return values_of(self.key, own)
+        pairs = zip(own, rounds.get(goal.beside, ()), strict=False)
+        both = [(values_of(self.key, [one]), values_of(self.key, [other])) for one, other in pairs]
+        return [one[0] / other[0] for one, other in both if one and other and other[0] > 0]
+
+    def _digits(self, goal: Goal) -> int:
+        return 2 if goal.beside else self.digits
+
+
+class Spread:
+    """Values as they are printed: the median, and the least and the largest where they differ from each other.
+
+    Args:
+        values: None of them: a dash.
+        digits: Behind the point.
+        unit: Stands behind the median.
+    """
+
+    def __init__(self, values: Sequence[float], digits: int, unit: str = "") -> None:
+        self.middle = f"{number(statistics.median(values), digits)}{unit}" if values else "-"
+        least, most = (number(find(values), digits) if values else "" for find in (min, max))
+        self.ends = ("", "") if least == most else (least, most)
+
+    @classmethod
+    def of(cls, figure: Figure, samples: Sequence[Sample | None]) -> "Spread":
+        """Of a figure of one peer."""
+        return cls(values_of(figure.key, samples), figure.digits, figure.unit)
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        least, most = self.ends
+        return f"{self.middle} ({least} to {most})" if least else self.middle
+
+
+def values_of(key: str, samples: Sequence[Sample | None]) -> list[float]:
+    """The values that were measured."""
+    return [sample[key] for sample in samples if sample is not None and key in sample]
+
+
+def number(value: float, digits: int) -> str:
+    """A number for people; rounded first, so that -0.04 is 0.0 without its sign."""
+    return "never" if math.isinf(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def _failures(samples: Sequence[Sample | None]) -> str:
+    failed = sum(sample is None for sample in samples)
+    return f"; failed in {failed} of {len(samples)} rounds" if failed else ""
+
+
+# ---- Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[Measure]):
+    """A load, and what is measured of it.
+
+    Attributes:
+        name: For the command line.
+        load: What is done, for the table.
+        figures: What is read, in the table's order.
+        measure: Does it; its arguments are the benchmark's own.
+        peers: Who takes part, in the table's order; the last one is held against the goals.
+        rounds: How often it is measured; None: as often as the command line says.
+        is_real: Whether it needs a real broker in a benchmark that can do without.
+        needs: A figure's key and the least that says that the machine is up to the load.
+    """
+
+    name: str
+    load: str
+    figures: tuple[Figure, ...]
+    measure: Measure
+    peers: tuple[str, ...]
+    rounds: int | None = None
+    is_real: bool = False
+    needs: tuple[str, float] | None = None
+
+    @property
+    def subject(self) -> str:
+        """The peer that the goals are about."""
+        return self.peers[-1]
+
+    def told(self, samples: Sequence[Sample | None]) -> str:
+        """All figures of one peer in a line."""
+        return ", ".join(f"{figure.shown(samples)} {figure.text}" for figure in self.figures)
+
+
+def missed(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
+    """A line for each goal that was measured and is missed."""
+    return [
+        f"{row.name}: {figure.text}: {figure.shown(found[row.name].get(row.subject, ()))}:"
+        f" {figure.verdict(goal, found[row.name], row.subject)}"
+        for row in rows
+        for figure in row.figures
+        for goal in figure.goals
+        if not figure.is_met(goal, found[row.name], row.subject)
+    ]
+
+
+def unguarded(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
+    """A line for each figure that is beyond the guard of a goal, or could not be measured."""
+    lines = []
+    for row in rows:
+        for figure in row.figures:
+            for goal in (goal for goal in figure.goals if goal.guard is not None):
+                value = figure.compared(goal, found[row.name], row.subject)
+                if value is None:
+                    lines.append(f"{row.name}: {figure.text}: was not measured")
+                elif goal.guard is not None and not goal.allows(value, goal.guard):
+                    bound = f"{goal.is_to_be} {goal.guard}"
+                    lines.append(f"{row.name}: {figure.text}: {number(value, 2)} x {goal.beside}, bound {bound}")
+    return lines
+
+
+# ---- The page
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure of the table.
+
+    Attributes:
+        text: What it is.
+        spreads: Of each peer, in the order of the headings.
+        goals: Absolute ones, as they are printed.
+        beside: The ratios to other peers, in words.
+    """
+
+    text: str
+    spreads: Sequence[tuple[str, str, str]]
+    goals: Sequence[str]
+    beside: Sequence[str]
+
+
+def shown(rows: Sequence[Row[Measure]], found: Found) -> str:
+    """All rows: a table for each load, the peers that were measured side by side."""
+    return "\n\n".join(_row_shown(row, found[row.name]) for row in rows)
+
+
+def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
+    names = [name for name in row.peers if name in rounds]
+    lines = []
+    for figure in row.figures:
+        spreads = [Spread.of(figure, rounds[name]) for name in names]
+        absolute = [figure.goal_shown(goal, rounds, row.subject) for goal in figure.goals if not goal.beside]
+        beside = [figure.verdict(goal, rounds, row.subject) for goal in figure.goals if goal.beside]
+        shown_spreads = [(spread.middle, *spread.ends) for spread in spreads]
+        lines.append(Line(figure.text, shown_spreads, list(filter(None, absolute)), list(filter(None, beside))))
+    return block(row.load, names, lines)
+
+
+def block(load: str, names: Sequence[str], lines: Sequence[Line]) -> str:
+    """A load: its name, the table of its figures, and how Sluice stands beside the others.
+
+    Least and largest values have lines of their own, and so have absolute goals, in the last column: beside each
+    other they would not fit into a page.
+    """
+    cells = [["", *(heading(name) for name in names)]]
+    for line in lines:
+        cells.append([line.text, *(middle for middle, _, _ in line.spreads)])
+        if any(least for _, least, _ in line.spreads):
+            cells.append(["least", *(least for _, least, _ in line.spreads)])
+            cells.append(["most", *(most for _, _, most in line.spreads)])
+        cells += [["goal", *[""] * (len(names) - 1), goal] for goal in line.goals]
+    told = bullets([f"{line.text}: {said}" for line in lines for said in line.beside])
+    return "\n\n".join([_wrapped(f"**{load}**"), aligned(cells), *([told] if told else [])])
+
+
+def heading(name: str) -> str:
+    """A peer's name over its column: what tells it from its neighbours."""
+    return name.rpartition(", ")[2].removesuffix(" forwarder")
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A table of these cells, the first line its headings; all but the first column to the right."""
+    widths = [max(3, *(len(cell) for cell in column)) for column in zip(*lines, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    rows = []
+    for line in (lines[0], rule, *lines[1:]):
+        first, *others = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        rows.append(f"| {' | '.join([first, *others])} |")
+    return "\n".join(rows)
+
+
+def prose(text: str) -> str:
+    """Paragraphs of prose, wrapped to the page; headings, lists and tables in it stay as they are."""
+    parts = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith(_AS_THEY_ARE) else _wrapped(part) for part in parts)
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """A list of them, wrapped to the page."""
+    return "\n".join(_wrapped(f"- {line}", "  ") for line in lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def page_text(page: Path) -> str:
+    """What stands in a page that is to be written; nothing if it is to be made.
+
+    Raises:
+        PageError: If it cannot be read, or nothing be written there.
+    """
+    if page.is_dir():
+        raise PageError("it is a folder: name a file")
+    if not page.parent.is_dir():
+        raise PageError(f"there is no folder {page.parent}: make it, or name another page")
+    if not os.access(page if page.exists() else page.parent, os.W_OK):
+        raise PageError("it may not be written: give leave, or name another page")
+    try:
+        return page.read_text(encoding="utf-8") if page.exists() else ""
+    except UnicodeDecodeError:
+        raise PageError("it is no text in UTF-8: name a Markdown page") from None
+
+
+def put_between(page: str, marks: tuple[str, str], section: str) -> str:
+    """The page with the section in place of the one between its marks, or at its end.
+
+    Args:
+        page: All of it.
+        marks: The lines before and behind the section.
+        section: Without marks.
+
+    Raises:
+        PageError: If only one of the marks is there.
+    """
+    begin, end = marks
+    if (begin in page) != (end in page):
+        raise PageError(f"only one of the lines '{begin}' and '{end}' is there: remove it")
+    marked = f"{begin}\n{section.strip()}\n{end}\n"
+    if begin not in page:
+        return f"{page or TITLE}\n{marked}"
+    before, _, rest = page.partition(begin)
+    return before + marked + rest.partition(end)[2].removeprefix("\n")
+
+
+def marks(about: str, command: str) -> tuple[str, str]:
+    """The lines before and behind a section."""
+    return f"<!-- {about}: written by `{command}`, not by hand -->", f"<!-- {about}: end -->"
+
+
+# ---- The machine
+
+
+def machine() -> str:
+    """What everything ran on, and in which form Sluice did."""
+    form = "compiled" if is_compiled() else "interpreted"
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores of {platform.machine()}, {python}{congestion()}, Sluice's hot modules {form}"
+
+
+def congestion() -> str:
+    """How TCP decides when to send (one that paces costs all proxies frames/s); nothing where nobody says."""
+    try:
+        return f", TCP's congestion control {_CONGESTION.read_text(encoding='ascii').strip()}"
+    except OSError:
+        return ""
+
+
+def is_compiled() -> bool:
+    """Whether the frame walk is machine code here."""
+    found = find_spec("protocol.walk")
+    return found is not None and str(found.origin).endswith(".so")
+
+
+# ---- The command line
+
+
+def count(text: str) -> int:
+    """A whole number above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number above 0 belongs here")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time above 0, of an hour at most.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: seconds belong here, above 0 and up to {_LONGEST_S:g}")
+    return found
+
+
+def last_line(said: str) -> str:
+    """Of what a program said: most programs say last why they end."""
+    lines = said.strip().splitlines() or ["it said nothing"]
+    return lines[-1].strip()

@@ -1,1 +1,0 @@
-"""The proxies that are measured beside each other: how each is had and started."""

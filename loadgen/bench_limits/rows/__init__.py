@@ -1,1 +1,0 @@
-"""The rows of the table: each module is one load, and what is read from what became of it."""

@@ -1,0 +1,299 @@
+"""Processes that a load tool, the demo or a test starts: tethered to their owner, waited for until ready.
+
+`TetheredProcess` is any command, `Part` a server of Pulsar's jars, `run_once` a program of them that ends by itself.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from types import TracebackType
+from typing import Self
+
+from loadgen.admin_rest import AdminRest, wait_until
+from loadgen.real import tether
+from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
+
+_LOG4J = """\
+<Configuration status="WARN"><Appenders><Console name="c">
+  <PatternLayout pattern="%d{HH:mm:ss.SSS} %-5level %c{1} - %msg%n%throwable"/>
+</Console></Appenders><Loggers><Root level="info"><AppenderRef ref="c"/></Root></Loggers></Configuration>
+"""
+_HEALTH_TIMEOUT_S = 5.0
+_LISTENING = range(10_240, 32_768)
+"""Where a port for a listener is looked for: below what Linux gives to connections that are made (32768 and above).
+
+A port that only was free a moment ago may be the near end of somebody's connection when its listener comes.
+"""
+_TRIES = 1_000
+_random = SystemRandom()
+
+
+def free_port() -> int:
+    """One port that nobody holds."""
+    return free_ports(0)[0]
+
+
+def free_ports(*wanted: int) -> list[int]:
+    """As many different ports as are asked for, each the wanted one or, for 0, a free one; nobody holds them yet.
+
+    Raises:
+        OSError: If a wanted port is taken, or no free one is found.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for port in wanted:
+            sockets.append(_listener(port) if port else _free_listener())  # noqa: PERF401 -- each is to be closed if the next fails
+        return [int(listener.getsockname()[1]) for listener in sockets]
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+def _free_listener() -> socket.socket:
+    for _ in range(_TRIES):
+        try:
+            return _listener(_random.choice(_LISTENING))
+        except OSError:
+            continue
+    raise OSError(f"no free port in {_TRIES} tries between {_LISTENING.start} and {_LISTENING.stop - 1}")
+
+
+def _listener(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
+
+
+_LAST_LINES = 30
+_OURS = "SLUICE_"
+_CACHE = "SLUICE_CACHE"
+
+
+class TetheredProcess:
+    """Starts at once; ends by `stop` or `kill`, or with the thread that made it.
+
+    Args:
+        command: The command line.
+        log_path: Gets what the command writes to stdout and stderr (appended).
+        env: Environment variables to add. The caller's own of Sluice stay away, but for where jars are kept: a proxy
+            that is started here is configured by who starts it.
+    """
+
+    def __init__(self, command: list[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log_path = log_path
+        self.name = Path(command[0]).name
+        # -I -S: the small wrapper needs nothing from the environment, and starts in 15 ms.
+        tethered = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), *command]
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 -- the caller's command
+                tethered,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**_environment(), **(env or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process's id; also its group's."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def check_running(self) -> None:
+        """Do nothing while it runs.
+
+        Raises:
+            ProcessFailed: If it has ended.
+        """
+        if self.exit_code is not None:
+            raise ProcessFailed(f"{self.name} ended with code {self.exit_code}", self.last_lines())
+
+    def stop(self, timeout_s: float = 15) -> int:
+        """SIGTERM to the process alone, as an operator's, then `kill`; returns the exit code."""
+        if self.exit_code is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+        return self.kill()
+
+    def kill(self) -> int:
+        """SIGKILL to the whole group, at once; returns the exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        return self._process.wait()
+
+    def last_lines(self) -> str:
+        """The end of what it wrote, for an error message."""
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - 16_384))
+            text = log.read().decode(errors="replace")
+        return "\n".join(text.splitlines()[-_LAST_LINES:])
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name == _CACHE or not name.startswith(_OURS)}
+
+
+def is_healthy(web_port: int) -> bool:
+    """Whether the broker behind this port of its admin REST says that it can publish and consume."""
+    return AdminRest(f"http://127.0.0.1:{web_port}", _HEALTH_TIMEOUT_S).is_ready("/admin/v2/brokers/health")
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=_HEALTH_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_ready(process: TetheredProcess, is_ready: Callable[[], bool], timeout_s: float) -> None:
+    """Return as soon as it is ready.
+
+    Raises:
+        ProcessFailed: If it ends, or is not ready in time.
+    """
+    if not wait_until(lambda: is_ready() or process.exit_code is not None, timeout_s):
+        raise ProcessFailed(f"{process.name} was not healthy within {timeout_s:g} s", process.last_lines())
+    if not is_ready():
+        process.check_running()
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    """Write a file of `key=value` lines; returns its path."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A main class of Pulsar's jars and how it is run.
+
+    Attributes:
+        main_class: Of Pulsar's jars.
+        arguments: Its own.
+        options: The JVM's, such as its memory.
+    """
+
+    main_class: str
+    arguments: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def command(self, folder: Path) -> list[str]:
+        """The command line; its log goes to stdout, by the rules that are written into the folder."""
+        rules = folder / "log4j2.xml"
+        rules.write_text(_LOG4J)
+        options = [*self.options, "-XX:+UseSerialGC", f"-Dlog4j.configurationFile={rules}"]
+        return [*java_command(require_java(), jars(), options, self.main_class), *self.arguments]
+
+    def launched(self, folder: Path, name: str) -> TetheredProcess:
+        """Start it, with its log in the folder; `name` is for messages."""
+        process = TetheredProcess(self.command(folder), folder / "log")
+        process.name = name
+        return process
+
+
+class Part:
+    """A server of Pulsar's jars; its data and ports outlive `stop` and `kill`.
+
+    Args:
+        folder: For its data and its log; made if missing, never removed.
+        program: What is run.
+        is_ready: Whether it does its work.
+        name: For messages; empty: the folder's name.
+    """
+
+    def __init__(self, folder: Path, program: Program, is_ready: Callable[[], bool], name: str = "") -> None:
+        self.folder = folder
+        self._program = program
+        self._is_ready = is_ready
+        self._name = name or folder.name
+        self._process: TetheredProcess | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.exit_code is None
+
+    def start(self, timeout_s: float = 120) -> None:
+        """Start it, anew if it runs, on the data that is there, and wait until it is ready.
+
+        Raises:
+            RealPulsarError: If Java or the jars are missing, or it ends or is not ready in time.
+        """
+        self.launch()
+        try:
+            self.wait(timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """Start it and do not wait; see `wait`."""
+        self.kill()
+        self._process = self._program.launched(self.folder, self._name)
+
+    def wait(self, timeout_s: float = 120) -> None:
+        """Return when it is ready.
+
+        Raises:
+            ProcessFailed: If it ends, or is not ready in time, or was never launched.
+        """
+        if self._process is None:
+            raise ProcessFailed(f"{self._name} is not launched", "")
+        wait_ready(self._process, self._is_ready, timeout_s)
+
+    def check_running(self) -> None:
+        """Raise ProcessFailed if it ended by itself."""
+        if self._process is not None:
+            self._process.check_running()
+
+    def stop(self) -> None:
+        """SIGTERM: it ends in order; it stays startable."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL: what a machine that fails looks like to the others."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+
+def run_once(folder: Path, program: Program, timeout_s: float = 120) -> None:
+    """Run a program that ends by itself.
+
+    Raises:
+        ProcessFailed: If it ends with an error, or not in time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    process = program.launched(folder, folder.name)
+    try:
+        if not wait_until(lambda: process.exit_code is not None, timeout_s):
+            raise ProcessFailed(f"{process.name} did not end within {timeout_s:g} s", process.last_lines())
+        if process.exit_code:
+            process.check_running()
+    finally:
+        process.kill()

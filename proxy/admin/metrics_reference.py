@@ -1,0 +1,95 @@
+"""Makes `docs/metrics.md` from the families that `/metrics` has, as an idle proxy tells them.
+
+python -m proxy.admin.metrics_reference > docs/metrics.md
+"""
+
+import sys
+import textwrap
+
+from prometheus_client.core import Metric
+
+from limiter.policies import Policies
+from proxy.admin.metrics import SluiceCollector
+from proxy.config.model import Config
+from proxy.engine import NearEngine
+from proxy.observe.access_log import AccessLog
+from proxy.observe.counters import Counters, NamespaceTotals
+from proxy.observe.log_lines import Writer
+
+_WIDTH = 100
+_HEAD = """\
+# Metrics
+
+Made from the code by `python -m proxy.admin.metrics_reference > docs/metrics.md`. `/metrics` on the
+admin address serves them, and so does the address of `metrics:`, without token and TLS
+([operating.md](operating.md)).
+
+- **Labels are bounded.** `tenant` and `namespace` are those of the first 1,000 namespaces; all
+  others are counted together as `_others`. Words that a label may have stand below its metric
+  where they are known beforehand; `level` is a level of [limits.md](limits.md), `direction` is
+  `publish` or `dispatch`.
+- **Counters** only grow, until the process ends. **Gauges** go up and down. With several workers
+  one answer speaks for all of them.
+"""
+_SECTIONS = (
+    ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limiter", "batches_")),
+    ("What is held", ("held_", "hold_budget", "unsent_", "client_memory")),
+    ("Connections", ("connections", "frame_errors", "throttle_count", "pauses", "resumes", "keep_alives")),
+    ("Refused and blocked", ("blocked", "blocks", "admission_", "admin_", "lookups_", "fields_", "answers_")),
+    ("Refused and blocked", ("lures_", "address_", "entries_")),
+    ("The process", ("",)),
+)
+"""Headings, and what the names below them begin with; the first that fits."""
+_SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+
+
+def families() -> list[Metric]:
+    """All families of a proxy that has just started."""
+    config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
+    engine = NearEngine(config, Policies(), Counters(), lambda: None)
+    access = AccessLog(Writer("proxy", "boot"), None)
+    return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: None).collect())
+
+
+def reference() -> str:
+    """The whole page."""
+    parts, found = [_HEAD], families()
+    for heading in dict.fromkeys(heading for heading, _ in _SECTIONS):
+        entries = "".join(_entry(family) for family in found if _section_of(family) == heading)
+        parts.append(f"## {heading}\n\n{entries}")
+    return "\n".join(parts)
+
+
+def labels_of(family: Metric) -> tuple[str, ...]:
+    """The names of its labels; `le` is every histogram's."""
+    return tuple(getattr(family, "_labelnames", ()))
+
+
+def _section_of(family: Metric) -> str:
+    name = family.name.removeprefix("sluice_")
+    return next(heading for heading, starts in _SECTIONS if name.startswith(starts))
+
+
+def _entry(family: Metric) -> str:
+    labels = f"{{{','.join(labels_of(family))}}}" if labels_of(family) else ""
+    names = ", ".join(f"`{family.name}{suffix}{labels}`" for suffix in _SUFFIXES[family.type])
+    lines = [f"- {names}, {family.type}: {family.documentation}."]
+    for label in labels_of(family):
+        words = sorted({sample.labels[label] for sample in family.samples})
+        if words:
+            lines.append(f"  - {label}: {', '.join(f'`{word}`' for word in words)}")
+    return "".join(f"{_wrapped(line)}\n" for line in lines)
+
+
+def _wrapped(line: str) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" -")))
+    return textwrap.fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def main() -> None:
+    """Print the page."""
+    sys.stdout.write(reference())
+
+
+if __name__ == "__main__":
+    main()

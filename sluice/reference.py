@@ -1,0 +1,106 @@
+"""Makes `docs/commands.md` from the command line itself.
+
+python -m sluice.reference > docs/commands.md
+"""
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from sluice.cli import app
+
+_WIDTH = 100
+_OF_TYPES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
+_HEAD = """\
+# Commands
+
+Made from the command line by `python -m sluice.reference > docs/commands.md`; `sluice COMMAND
+--help` says the same. The configuration file: [configuration.md](configuration.md).
+"""
+
+
+Parameter = TyperArgument | TyperOption
+
+
+def commands(group: TyperGroup, prefix: str = "sluice") -> Iterator[tuple[str, TyperCommand]]:
+    """All commands with their whole names; those of groups, not the groups."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, f"{prefix} {name}")
+        elif isinstance(command, TyperCommand):
+            yield f"{prefix} {name}", command
+
+
+def all_commands() -> list[tuple[str, TyperCommand]]:
+    """Of `sluice`."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return list(commands(group))
+
+
+def parameters(command: TyperCommand) -> list[Parameter]:
+    """Arguments and options that are not hidden."""
+    return [each for each in command.params if isinstance(each, TyperArgument | TyperOption) and not each.hidden]
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(_section(name, command) for name, command in all_commands())])
+
+
+def _section(name: str, command: TyperCommand) -> str:
+    found = parameters(command)
+    words = [_word(each) for each in found if isinstance(each, TyperArgument)]
+    usage = " ".join([name, *(["[OPTIONS]"] if len(words) < len(found) else []), *words])
+    entries = "".join(f"{_entry(each)}\n" for each in found)
+    return f"## {name}\n\n```sh\n{usage}\n```\n\n{_prose(command.help or '')}\n" + (f"\n{entries}" if entries else "")
+
+
+def _entry(parameter: Parameter) -> str:
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if isinstance(parameter, TyperArgument):
+        names = f"`{_word(parameter)}`"
+    elif not parameter.is_flag:
+        names += f" *{_word(parameter)}*"
+    said = f"- {names}: {' '.join((parameter.help or '').split())}{_default(parameter)}"
+    return textwrap.fill(said, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _word(parameter: Parameter) -> str:
+    """What stands for its value."""
+    if parameter.metavar or isinstance(parameter, TyperArgument):
+        return parameter.metavar or (parameter.name or "").upper()
+    found = parameter.type_descriptor.annotation
+    return _OF_TYPES.get(found, "TEXT")
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.required:
+        return " Must be given."
+    if (
+        parameter.default in (None, False, "")
+        or callable(parameter.default)
+        or "default" in (parameter.help or "").lower()
+    ):
+        return ""
+    return f" Default: `{parameter.default}`."
+
+
+def _prose(text: str) -> str:
+    """Paragraphs, wrapped; lines that stand alone, as those of exit codes, stay so."""
+    parts = re.split(r"\n\s*\n", text.strip().replace("\b\n", ""))
+    return "\n\n".join(textwrap.fill(" ".join(part.split()), _WIDTH, break_on_hyphens=False) for part in parts)
+
+
+def main() -> None:
+    """Print the page."""
+    sys.stdout.write(reference())
+
+
+if __name__ == "__main__":
+    main()

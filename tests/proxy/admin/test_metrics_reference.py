@@ -1,0 +1,22 @@
+"""docs/metrics.md says what /metrics has."""
+
+from pathlib import Path
+
+from proxy.admin.metrics_reference import families, labels_of, reference
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/metrics.md"
+
+
+def test_the_page_is_fresh() -> None:
+    """Remedy: python -m proxy.admin.metrics_reference > docs/metrics.md."""
+    assert PAGE.read_text() == reference()
+
+
+def test_every_family_is_there_once_with_its_labels_and_a_meaning() -> None:
+    page = reference()
+    for family in families():
+        labels = f"{{{','.join(labels_of(family))}}}" if labels_of(family) else ""
+        suffix = {"counter": "_total", "histogram": "_bucket"}.get(family.type, "")
+        assert page.count(f"`{family.name}{suffix}{labels}`") == 1
+        assert len(family.documentation) > 3
+    assert max(map(len, page.splitlines())) <= 100

@@ -1,0 +1,18 @@
+"""Waiting for what a process, a thread or a broker does in its own time: the one way in which tests do it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from loadgen.admin_rest import wait_until
+
+
+def wait_for(
+    is_so: Callable[[], object],
+    longest_s: float = 20,
+    told: Callable[[], object] = lambda: "",
+    pause_s: float = 0.01,
+) -> None:
+    """Look every `pause_s` until it is so; fail with what is told if it is not within `longest_s`."""
+    if not wait_until(is_so, longest_s, pause_s):
+        pytest.fail(f"not within {longest_s:g} s: {told()}")
