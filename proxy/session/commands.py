@@ -65,12 +65,23 @@ _SCHEMAS: dict[int, tuple[int, int]] = {
     BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
 }
 """Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
+_BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
+"""What a transaction's coordinator tells other brokers. A broker without authorization takes it from anybody, and for
+each writes a marker into the topic: an entry that no limit was charged and no block has stopped.
+
+Source: org.apache.pulsar.broker.service.ServerCnx.handleEndTxnOnPartition"""
 _PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
 """Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
 _UNSIGNED = 2**64 - 1
 _MOST_ABOUT_ALL = 64
 """Bytes of a REDELIVER for everything: of two numbers. What is longer names messages, in as many bytes as it likes."""
+
+
+class BrokersCommandError(ProtocolError):
+    """A client says what only a broker says to another one."""
+
+    cause = "brokers_command"
 
 
 class ClientCommands:
@@ -108,8 +119,13 @@ class ClientCommands:
 
         Raises:
             FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
+            BrokersCommandError: If it is a broker's to another one.
         """
         if kind not in self._HANDLERS:
+            if kind in _BETWEEN_BROKERS:
+                raise BrokersCommandError(
+                    f"a client sent {BaseCommand.Type.Name(kind)}, which only brokers send to each other"
+                )
             return frame
         if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
             self._note_redelivery(command)

@@ -32,12 +32,23 @@ from tests.proxy.wire import (
     flow,
     redeliver,
     seek,
+    send,
     sends,
     subscribe,
     success,
     unknown_command,
     unsubscribe,
 )
+
+
+@pytest.mark.parametrize("kind", [58, 60])
+def test_what_only_brokers_say_to_each_other_ends_the_connection_and_goes_nowhere(world: World, kind: int) -> None:
+    """A broker would write a marker into any topic that it names, and charge it to nobody."""
+    client, broker = publisher(world)
+    client >> [send(0), unknown_command(kind), send(1)]
+    broker << send(0)
+    assert client.is_gone
+    assert world.counters.frame_errors == {"client brokers_command": 1}
 
 
 @pytest.mark.parametrize(
