@@ -82,7 +82,7 @@ def report(  # noqa: PLR0913 - one for each option
     A later run with the same --access-log and --out reads only what is new and reports on everything.
     """
     try:
-        from compliance.run import report_with_progress
+        from compliance.job import report_with_progress
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error

@@ -1,26 +1,69 @@
-"""The whole job: an access log, or tables of one, in; the report's files out."""
+"""`sluice report`: an access log, or tables of one, in; the report's files out.
 
+The sums are a batch job on purpose: it looks at lines, and not at the job's windows, so that no window hides what its
+parts show. The user sees progress, one line for each error, the verdict and the exit code.
+"""
+
+import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from rich.console import Console
 
-from compliance.gather import gather
+from compliance.commands import STRICT_EXIT, Wanted
+from compliance.figures.what_if import ProposalError, read_proposals
+from compliance.java import JavaNotFoundError
+from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
-from compliance.report.collect import Asked
-from compliance.report.export import report_json, tables
-from compliance.report.page import render, tenant_pages
+from compliance.report.collect import Asked, collect, opened
+from compliance.report.page import render, report_json, tables, tenant_pages
 from compliance.report.report import Report, make_report
 from compliance.report.subjects import FOLDER
-from compliance.session import spark_session
-from compliance.stream.options import Job, Sink, Source
+from compliance.session import cause, disk_trouble, spark_session
+from compliance.stream.options import Job, JobError, Sink, Source, pairs
 from compliance.tables import LogTables, read_log, read_tables
+
+LINES_A_PARTITION = 250_000
+FEW_LINES = 100_000
+
+
+def gather(spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], asked: Asked | None = None) -> Facts:
+    """Everything that the report needs.
+
+    Args:
+        spark: The session.
+        tables: What has been kept.
+        on_step: Told, in words, what is counted next.
+        asked: What else the reader wants to know.
+    """
+    for name, value in _settings_of_sums(tables.lines).items():
+        spark.conf.set(name, value)
+    with opened(tables) as logs:
+        return collect(logs, asked or Asked(), on_step)
+
+
+def _settings_of_sums(lines: int) -> dict[str, str]:
+    """What Spark is told for so many lines."""
+    is_little = lines < FEW_LINES
+    return {
+        "spark.sql.shuffle.partitions": str(min(2000, max(2, lines // LINES_A_PARTITION))),
+        # Compiling the plans takes longer than running them over so few rows as they are.
+        "spark.sql.codegen.wholeStage": str(not is_little).lower(),
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_little else "FALLBACK",
+        # The number of partitions is known: planning anew behind each of them costs more than it gains.
+        "spark.sql.adaptive.enabled": "false",
+    }
+
 
 WORK = "work"
 LITTLE_BYTES = 64 * 2**20
@@ -211,3 +254,54 @@ def _refuse_patterns(option: str, path: Path) -> None:
     # Spark's readers take these for patterns, even where they come from a listing: rows would be read twice or never.
     if found := set("*?[]{}\\") & set(str(path.resolve())):
         raise ReportError(f"{option} {path}: Spark reads {' '.join(sorted(found))} as a pattern; rename the folder")
+
+
+def report_with_progress(access_log: Path | None, tables: str, out: Path, wanted: Wanted) -> int:
+    """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
+    console = Console(stderr=True)
+    try:
+        with console.status("") as status:
+            # Where standard error is no terminal, the status draws nothing.
+            report = run(
+                Origin(access_log, tables),
+                out,
+                on_step=status.update,
+                fresh=wanted.fresh,
+                asked=_asked(wanted),
+                settings=pairs("--spark", list(wanted.spark)),
+            )
+    except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
+        return _fail(str(error))
+    except (PySparkException, Py4JError, OSError) as error:
+        return _fail(_of_spark(cause(error), access_log, out))
+    _tell(report, out)
+    _note(access_log)
+    return STRICT_EXIT if wanted.strict and report.overall.verdict in ("violated", "unknown") else 0
+
+
+def _asked(wanted: Wanted) -> Asked:
+    proposals = read_proposals(wanted.what_if) if wanted.what_if else []
+    return Asked(wanted.objective / 100, tuple(proposals))
+
+
+def _of_spark(said: str, access_log: Path | None, out: Path) -> str:
+    if access_log:
+        said = said.replace(str(links_of(out, access_log)), str(access_log.resolve()))
+    folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
+    return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out}/work/spark.log)"
+
+
+def _fail(message: str) -> int:
+    print(f"sluice report: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
+    return 1
+
+
+def _tell(report: Report, out: Path) -> None:
+    print(f"{report.overall.verdict}: {report.headline}")  # noqa: T201 - a command's answer
+    print(out / "report.html")  # noqa: T201 - a command's answer
+
+
+def _note(access_log: Path | None) -> None:
+    with contextlib.suppress(OSError):
+        if access_log and (words := look_into(access_log).words()):
+            print(f"sluice report: --access-log {access_log}: passed over: {words}", file=sys.stderr)  # noqa: T201 - the same

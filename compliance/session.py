@@ -1,16 +1,22 @@
-"""The Spark session of this process, and in a line what went wrong in it: its cause, or the disk."""
+"""The Spark session of this process, rows of its own as a data frame, and in a line what went wrong in it.
+
+`createDataFrame` would have Python workers started to hand rows over, on every executor: seconds for a few rows, and
+executors need no Python for anything else.
+"""
 
 import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from compliance.java import find_java
 from compliance.log_folder import on_this_machine
@@ -187,3 +193,17 @@ def _is_in(folder: str, said: str) -> bool:
 
 def _length(named: tuple[str, str]) -> int:
     return len(named[1])
+
+
+def local_frame(spark: SparkSession, rows: Sequence[Sequence[object]], types: Mapping[str, str]) -> DataFrame:
+    """A data frame of these rows, few enough to stand in a plan.
+
+    Args:
+        spark: The session.
+        rows: Values in the order of the columns; of types that JSON has.
+        types: Of the columns, as SQL writes them, by name.
+    """
+    said = msgspec.json.encode([dict(zip(types, row, strict=True)) for row in rows]).decode()
+    fields = ",".join(f"`{name}`:{kind}" for name, kind in types.items())
+    parsed = F.from_json(F.lit(said), f"array<struct<{fields}>>")
+    return spark.range(0, 1, 1, 1).select(F.inline(parsed))

@@ -11,15 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
-from compliance.local_frame import local_frame
 from compliance.log_folder import TOLD
 from compliance.schema import placed_schema
+from compliance.session import local_frame
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import sink_of, start
 from compliance.stream.runs import GAPS
 from compliance.stream.runs import RUNS_SCHEMA as RUNS
-from compliance.stream.sinks import tables_of
-from compliance.stream.state import State, Storage
+from compliance.stream.storage import State, Storage, tables_of
 
 _QUARANTINE = {"file": "string", "line": "long", "text": "string", "reason": "string"}
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from compliance.bench.made import write_log
-from compliance.bench.page import Row, placed, section
+from compliance.bench.timed import Row, placed, section, write_log
 
 _MILLION = 1_000_000
 

@@ -1,17 +1,145 @@
-"""What is timed: `python -m compliance.bench.timed WHAT LOG OUT`, each in a process of its own, Spark just started."""
+"""What the benchmark times: logs of a size are written, read by the job or by Spark alone, and told as a table.
+
+`python -m compliance.bench.timed WHAT LOG OUT` times one reading in a process of its own, Spark just started. A log is
+one proxy's: a hundred topics, a line of stream and of limiter for each and second.
+"""
 
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count, islice
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, Line
 from compliance.schema import row_schema
 from compliance.session import spark_session
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import start
+
+TOPICS = 100
+LINES_A_FILE = 100_000
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+
+
+def write_log(folder: Path, lines: int) -> int:
+    """Writes so many lines in closed files; returns their bytes."""
+    folder.mkdir(parents=True)
+    encoder, made, size = msgspec.json.Encoder(), islice(_lines(), lines), 0
+    for number in count():
+        part = encoder.encode_lines(list(islice(made, LINES_A_FILE)))
+        if not part:
+            return size
+        (folder / f"{number:06}.jsonl").write_bytes(part)
+        size += len(part)
+    raise AssertionError
+
+
+def _lines() -> Iterator[Line]:
+    numbers = count()
+    for second in count():
+        start = _BEGIN + timedelta(seconds=second)
+        for topic in range(TOPICS):
+            passed = 90 + (second + topic) % 20
+            for template in (_INTERVAL, _LIMIT):
+                yield msgspec.structs.replace(
+                    template,
+                    seq=next(numbers),
+                    start=start,
+                    end=start + _SECOND,
+                    tenant=f"tenant-{topic % 10}",
+                    passed_entries=passed,
+                    passed_messages=passed,
+                    passed_bytes=100 * passed,
+                    throttled_ms=12.5 * (topic % 7),
+                    **_named(template, topic),
+                )
+        yield msgspec.structs.replace(_HEARTBEAT, seq=next(numbers), start=start, end=start + _SECOND)
+
+
+def _named(template: Line, topic: int) -> dict[str, str]:
+    name = f"persistent://tenant-{topic % 10}/orders/topic-{topic}"
+    return {"topic": name} if isinstance(template, IntervalLine) else {"name": name}
+
+
+_HEARTBEAT = HeartbeatLine(
+    proxy_id="proxy-1",
+    boot_id="boot-1",
+    seq=0,
+    start=_BEGIN,
+    end=_BEGIN,
+    duration_ms=1000.0,
+    dropped_lines=0,
+    last=False,
+)
+_INTERVAL = IntervalLine(
+    proxy_id="proxy-1",
+    boot_id="boot-1",
+    seq=0,
+    start=_BEGIN,
+    end=_BEGIN,
+    duration_ms=1000.0,
+    direction="publish",
+    tenant="",
+    namespace="orders",
+    topic="",
+    connection_id=17,
+    client_address="10.0.0.17:50000",
+    client_version="Pulsar-CPP-v4.2.0",
+    stream_id=3,
+    producer_name="producer-17",
+    subscription="",
+    offered_entries=100,
+    offered_messages=100,
+    offered_bytes=10_000,
+    passed_entries=0,
+    passed_messages=0,
+    passed_bytes=0,
+    dropped_messages=0,
+    dropped_bytes=0,
+    held_messages=0,
+    held_bytes=0,
+    throttled_ms=0.0,
+    delay_max_ms=12.5,
+    reason="topic",
+    limit_level="topic",
+    limit_messages=100.0,
+    limit_bytes=None,
+    permits_asked=0,
+    permits_granted=0,
+)
+_LIMIT = LimitLine(
+    proxy_id="proxy-1",
+    boot_id="boot-1",
+    seq=0,
+    start=_BEGIN,
+    end=_BEGIN,
+    duration_ms=1000.0,
+    direction="publish",
+    level="topic",
+    name="",
+    tenant="",
+    namespace="orders",
+    source="topic file",
+    mode="enforce",
+    limit_messages=100.0,
+    limit_bytes=None,
+    burst_messages=10.0,
+    burst_bytes=None,
+    passed_entries=0,
+    passed_messages=0,
+    passed_bytes=0,
+    largest_entry_messages=1,
+    largest_entry_bytes=100,
+    throttled_ms=0.0,
+)
 
 
 def bare(spark: SparkSession, log: str, out: str) -> None:  # noqa: ARG001 - it writes nothing
@@ -33,3 +161,46 @@ if __name__ == "__main__":
         began = time.perf_counter()
         {"bare": bare, "job": job}[what](session, log, out)
         print(time.perf_counter() - began)  # noqa: T201 - the answer
+
+
+BEGIN = "<!-- bench-compliance: written by `make bench-compliance`, not by hand -->"
+END = "<!-- bench-compliance: end -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One size of log; several runs of each."""
+
+    lines: int
+    size: int
+    bare_s: float
+    job_s: float
+
+
+def section(rows: list[Row], machine: str) -> str:
+    """The section with its marks."""
+    table = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
+    for row in rows:
+        grown = (row.job_s / row.lines) / (rows[0].job_s / rows[0].lines)
+        cells = [f"{row.lines:,}", f"{row.size / 1e6:,.0f}", f"{row.bare_s:.1f} s", f"{row.job_s:.1f} s"]
+        cells += [f"{row.lines / row.job_s:,.0f}", f"{row.bare_s / row.job_s:.2f}", f"{grown:.2f}"]
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join([BEGIN, "## The compliance job", "", _HOW, "", *table, "", f"Measured on {machine}.", END])
+
+
+def placed(page: str, made: str) -> str:
+    """The page with the section in place of its former self, or at the end."""
+    before, mark, rest = page.partition(BEGIN)
+    if not mark:
+        return f"{page.rstrip()}\n\n{made}\n"
+    return before + made + rest.partition(END)[2]
+
+
+_HEAD = ("lines", "MB", "bare", "the job", "job, lines/s", "bare ÷ job", "time a line ÷ first row's")
+_HOW = """\
+Made by `make bench-compliance`, which writes this section itself. *The job* is `sluice compliance
+run --once` on an empty folder: parse, check of every rule, rows as Parquet, duplicates, gaps,
+windows of five lengths. *Bare* is Spark's own JSON source with the same schema on the same files:
+every field parsed and its values counted, nothing checked, nothing written. By turns, each in a
+process of its own that has just started Spark (its start is not counted, its warming up is); the
+least of the runs."""

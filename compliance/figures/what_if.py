@@ -13,7 +13,7 @@ from pyspark.sql.window import WindowSpec
 
 from compliance.clock import rfc3339, seconds
 from compliance.figures.rates import LEVELS, LIMIT_KEY, scoped
-from compliance.local_frame import local_frame
+from compliance.session import local_frame
 
 MOST_PROPOSALS = 100
 _MOST_BYTES = 1024 * 1024

@@ -29,7 +29,7 @@ import msgspec
 
 from compliance.judging.containment import ContainmentReplay
 from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s
-from compliance.judging.findings import Doubt, Judged, Minute
+from compliance.judging.facts import Doubt, Judged, Minute, Spelling
 from compliance.judging.lines import (
     BEHIND_CHANGE_S,
     BUCKETS,
@@ -46,7 +46,6 @@ from compliance.judging.lines import (
     in_force,
     place_of,
 )
-from compliance.judging.spells import Spelling
 from compliance.schema import OBSERVED, REJECTING
 
 _SAME_WAIT_S = 0.002

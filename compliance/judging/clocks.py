@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from compliance.clock import rfc3339, seconds
-from compliance.local_frame import local_frame
 from compliance.schema import BOOT
+from compliance.session import local_frame
 
 STEP_S = 0.1
 """By less, clocks are slewed."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import inf
 
-from compliance.judging.findings import Window
+from compliance.judging.facts import Window
 from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, Streams, excess_tolerance, place_of
 
 

@@ -6,7 +6,7 @@ from math import inf
 
 from msgspec import Struct
 
-from compliance.judging.findings import Owed
+from compliance.judging.facts import Owed
 from compliance.judging.lines import (
     CLOCK_RESOLUTION_S,
     CONTIGUOUS_S,

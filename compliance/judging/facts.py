@@ -1,5 +1,11 @@
-"""What Spark hands to the judging: small sums, one of each kind a row. Plain values, no Spark in them."""
+"""What Spark hands to the judging, and what comes out for one limiter: plain values, no Spark in them.
 
+Facts are small sums, one of each kind a row. Findings of one limiter of one run have times in microseconds since 1970.
+Spells are the stretches of time in which a promise was broken: how often, the first time, and the longest.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
@@ -21,8 +27,69 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.what_if import Proposal
-from compliance.judging.spells import Spells
 from compliance.latest import AHEAD, RunEnd
+
+
+class Spells(Struct, frozen=True, kw_only=True):
+    """Stretches of time in which a promise was broken, one line of the log after the other."""
+
+    times: int
+    """How many there are."""
+    seconds: float
+    """How long they are together."""
+    first: datetime
+    """Begin of the first."""
+    longest: datetime
+    """Begin of the longest."""
+    longest_s: float
+
+
+@dataclass
+class Spelling:
+    """Finds the stretches as lines go by; times are microseconds since 1970."""
+
+    times: int = 0
+    seconds: float = 0.0
+    first_us: int = 0
+    longest_us: int = 0
+    longest_s: float = 0.0
+    _is_on: bool = False
+    _begin_us: int = 0
+    _lasts_s: float = 0.0
+
+    def add(self, begin_us: int, seconds: float, *, is_broken: bool) -> None:
+        """The next line.
+
+        Args:
+            begin_us: Its begin.
+            seconds: So much of its time counts.
+            is_broken: Whether the promise was broken in it.
+        """
+        if is_broken and not self._is_on:
+            self._begin_us, self._lasts_s = begin_us, 0.0
+            self.first_us = begin_us if not self.times else self.first_us
+            self.times += 1
+        self._is_on = is_broken
+        if is_broken:
+            self.seconds += seconds
+            self._lasts_s += seconds
+            if self.times == 1 or self._lasts_s > self.longest_s:
+                self.longest_us, self.longest_s = self._begin_us, self._lasts_s
+
+
+def together(spells: Iterable[Spells | None]) -> Spells | None:
+    """Those of several runs; None without any."""
+    known = [one for one in spells if one is not None]
+    if not known:
+        return None
+    longest = max(known, key=lambda one: one.longest_s)
+    return Spells(
+        times=sum(one.times for one in known),
+        seconds=sum(one.seconds for one in known),
+        first=min(one.first for one in known),
+        longest=longest.longest,
+        longest_s=longest.longest_s,
+    )
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
@@ -389,3 +456,78 @@ class Facts(Struct, frozen=True, kw_only=True):
     def ends(self) -> list[RunEnd[datetime]]:
         """How the runs end."""
         return [run.end for run in self.runs]
+
+
+class Window(Struct):
+    """The worst window of one bucket by one account, as `ContainmentFacts`; times are microseconds since 1970."""
+
+    unit: str
+    is_peak: bool
+    basis: str
+    start_us: int
+    end_us: int
+    passed: float
+    allowed: float
+    limit: float
+    excess: float
+    first_line: LinePlace
+    last_line: LinePlace
+
+
+class Owed(Struct):
+    """The worst ten seconds and the whole of what was owed, as `EntitlementFacts`; times likewise."""
+
+    start_us: int
+    end_us: int
+    waited_s: float
+    served_s: float
+    deficit_s: float
+    late_s: float
+    passed_messages: int
+    passed_bytes: int
+    owed_messages: float | None
+    owed_bytes: float | None
+    first_line: LinePlace
+    last_line: LinePlace
+    whole_waited_s: float
+    whole_served_s: float
+    whole_deficit_s: float
+    unseen_s: float
+    still_s: float = 0.0
+
+
+class Doubt(Struct):
+    """Two things that the log says and that cannot both be true, as `DoubtFacts`; times likewise."""
+
+    what: str
+    said: str
+    start_us: int
+    end_us: int
+    first_line: LinePlace
+    last_line: LinePlace
+    times: int = 1
+
+
+@dataclass
+class Minute:
+    """Sums over lines that end in one minute; seconds."""
+
+    judged_s: float = 0.0
+    over_s: float = 0.0
+    waited_s: float = 0.0
+    short_s: float = 0.0
+    lines: int = 0
+
+
+@dataclass
+class Judged:
+    """What comes out for one limiter of one run."""
+
+    windows: list[Window]
+    entitlement: Owed | None
+    minutes: dict[int, Minute]
+    doubts: list[Doubt]
+    over: Spelling
+    """When more passed than is allowed."""
+    short: Spelling
+    """When less passed than was owed."""

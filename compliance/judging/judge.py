@@ -17,14 +17,18 @@ from compliance.figures.rates import scoped
 from compliance.judging.account import judged
 from compliance.judging.facts import (
     ContainmentFacts,
+    Doubt,
     DoubtFacts,
     EntitlementFacts,
+    Judged,
     KeptFacts,
     LimiterFacts,
+    Owed,
+    Spelling,
+    Spells,
+    Window,
 )
-from compliance.judging.findings import Doubt, Judged, Owed, Window
 from compliance.judging.lines import BUCKETS, Line, RunNotes, Streams
-from compliance.judging.spells import Spelling, Spells
 from compliance.schema import BEGIN_OF_1970, BOOT, LIMITER
 
 MOVES = ("attachment", "group", "file")

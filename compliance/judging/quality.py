@@ -1,17 +1,22 @@
 """How much of the log is there: duplicates, gaps, coverage. It bounds all else that the report can say.
 
-A heartbeat *covers* its span if every line since the heartbeat before it is there.
+A heartbeat *covers* its span if every line since the heartbeat before it is there. The last lines of a run that ends
+without having said that it ends may be lost though no number is missing.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import reduce
 
+import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from accesslog.record import Kinds
 from compliance.clock import rfc3339, seconds
+from compliance.judging.facts import RunFacts
+from compliance.latest import cut_off
 from compliance.schema import BOOT
 
 PLACE = ("file", "seq", "line")
@@ -155,3 +160,16 @@ def run_facts(
         *(count.cast("long").alias(name) for name, count in counts.items()),
         (~F.col("has_ended") & F.coalesce("has_lines_behind", F.lit(False))).alias("has_tail"),
     )
+
+
+def marked(runs: list[RunFacts], horizon: datetime) -> list[RunFacts]:
+    """The runs, those that are cut off marked as such.
+
+    Args:
+        runs: All of them.
+        horizon: No clock that is about right says more.
+    """
+    found = cut_off([run.end for run in runs], horizon)
+    return [
+        msgspec.structs.replace(run, is_cut_off=True) if (run.proxy_id, run.boot_id) in found else run for run in runs
+    ]

@@ -20,15 +20,14 @@ from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.clocks import step_facts, steps_of, with_axis
 from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
-from compliance.judging.cut_off import marked
 from compliance.judging.judge import MOVES, judged_limiters, tables_of
 from compliance.judging.lines import RunNotes
-from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, newer_facts, run_facts
+from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
 from compliance.judging.verdict import LimiterVerdict, judge_limiters
 from compliance.latest import AHEAD
-from compliance.local_frame import local_frame
 from compliance.report.subjects import MOST_STEPS, Subject, charted, pictures, shared_limits
 from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.session import local_frame
 from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")

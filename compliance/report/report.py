@@ -28,8 +28,7 @@ from compliance.judging.facts import (
     UsageFacts,
 )
 from compliance.judging.lines import OWED_WINDOW_S, SHORT_S, UNSEEN_S
-from compliance.judging.rollup import Rollup, roll_up
-from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, judge_limiters, judge_overall
+from compliance.judging.verdict import COMPLETE, LimiterVerdict, Overall, Rollup, judge_limiters, judge_overall, roll_up
 from compliance.latest import silent_runs
 from compliance.report.sections import (
     CENSORED,
@@ -48,8 +47,7 @@ from compliance.report.sections import (
     unmatched,
     what_ifs,
 )
-from compliance.report.subjects import Tenant, tenants
-from compliance.report.words import clock, doubted, numbered, percent, span, whole
+from compliance.report.subjects import Tenant, clock, doubted, numbered, percent, span, tenants, whole
 
 REPORT_VERSION = 2
 

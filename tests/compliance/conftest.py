@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.gather import gather
+from compliance.job import gather
 from compliance.report.report import make_report
 from compliance.session import spark_session
 from compliance.tables import read_log

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from accesslog.record import HeartbeatLine, Kinds
-from compliance.judging.findings import Judged
+from compliance.judging.facts import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S
 from compliance.schema import decoder
 from tests.compliance.judging.pure import doubts, excess, verdicts

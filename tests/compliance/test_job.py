@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from compliance.job import LITTLE_BYTES, Origin, ReportError, closed_files, prepare, run, settings_for, write
-from compliance.report.export import USAGE_COLUMNS
+from compliance.report.page import USAGE_COLUMNS
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import facts
 

@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.local_frame import local_frame
+from compliance.session import local_frame
 
 pytestmark = pytest.mark.spark
 TYPES = {"name": "string", "seq": "long", "s": "double", "l": "array<long>"}

@@ -12,10 +12,10 @@ from compliance.judging.facts import (
     LimiterFacts,
     LinePlace,
     RunFacts,
+    Spells,
     StandstillFacts,
     TopicFacts,
 )
-from compliance.judging.spells import Spells
 from tests.compliance.planted import BEGIN, TOPIC
 
 END = BEGIN + timedelta(seconds=10)

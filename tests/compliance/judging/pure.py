@@ -9,7 +9,7 @@ import msgspec
 
 from accesslog.record import ChangeLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import judged
-from compliance.judging.findings import Judged
+from compliance.judging.facts import Judged
 from compliance.judging.judge import MOVES, line_of
 from compliance.judging.lines import Line, RunNotes, Streams, excess_tolerance
 from compliance.schema import BEGIN_OF_1970

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from compliance.judging.cut_off import marked
+from compliance.judging.quality import marked
 from tests.compliance.judging.facts_made import END, run_fact
 
 LATER = END + timedelta(seconds=10)

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compliance.judging.account import judged
-from compliance.judging.findings import Judged
+from compliance.judging.facts import Judged
 from compliance.judging.lines import UNEXPLAINED_S, UNSEEN_S, RunNotes, excess_tolerance
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.rates import NANOS_PER_SECOND, Limit, rate

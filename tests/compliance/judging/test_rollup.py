@@ -1,5 +1,4 @@
-from compliance.judging.rollup import roll_up
-from compliance.judging.verdict import judge_limiters
+from compliance.judging.verdict import judge_limiters, roll_up
 from tests.compliance.judging.facts_made import (
     containment_fact,
     entitlement_fact,

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from compliance.judging.spells import Spelling, together
+from compliance.judging.facts import Spelling, together
 from tests.compliance.judging.facts_made import spells
 from tests.compliance.planted import BEGIN
 

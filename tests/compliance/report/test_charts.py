@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 
 from compliance.figures.facts import RateFacts
-from compliance.report.charts import Mark, chart_unit, charts, filled, labels
+from compliance.report.page import Mark, chart_unit, charts, filled, labels
 from compliance.report.sections import Event
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compliance.judging.facts import UsageFacts
-from compliance.report.export import report_json, tables, usage_csv
+from compliance.report.page import report_json, tables, usage_csv
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import containment_fact, facts
 

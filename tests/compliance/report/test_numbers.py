@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.report.words import numbered, percent, quantity, span, whole, window
+from compliance.report.subjects import numbered, percent, quantity, span, whole, window
 
 
 @pytest.mark.parametrize(

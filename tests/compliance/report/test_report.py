@@ -4,7 +4,7 @@ import pytest
 
 from compliance.judging.facts import QuarantineFacts
 from compliance.report.report import make_report
-from compliance.report.words import clock
+from compliance.report.subjects import clock
 from tests.compliance.judging.facts_made import (
     END,
     containment_fact,

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from compliance.judging.verdict import judge_limiters
-from compliance.report.words import broken_for, containment, entitlement, sentence, unseen
+from compliance.report.subjects import broken_for, containment, entitlement, sentence, unseen
 from tests.compliance.judging.facts_made import (
     containment_fact,
     doubt_fact,

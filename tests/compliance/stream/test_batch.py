@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.stream.batch import BatchWriter
 from compliance.stream.options import Job, Sink, Source
-from compliance.stream.sinks import tables_of
+from compliance.stream.run import BatchWriter
+from compliance.stream.storage import tables_of
 from tests.compliance.planted import BEGIN, planted, write_file
 from tests.compliance.stream.recount import assert_all_there, windows_in
 

@@ -4,7 +4,7 @@ import pytest
 
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import start
-from compliance.stream.summary import late_so_far, late_words
+from compliance.stream.runs import late_so_far, late_words
 from tests.compliance.planted import planted, write_file
 
 JOB = Job(Source("files", "/log"), Sink(), "/out")

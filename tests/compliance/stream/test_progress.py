@@ -3,7 +3,7 @@ from typing import Any
 
 from rich.console import Console
 
-from compliance.stream.summary import Progress, Summary
+from compliance.stream.runs import Progress, Summary
 
 
 def summary(**more):

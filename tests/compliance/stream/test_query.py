@@ -2,7 +2,7 @@ import pytest
 
 from compliance.stream.options import Job, JobError, Sink, Source
 from compliance.stream.run import start
-from compliance.stream.summary import Summary
+from compliance.stream.runs import Summary
 from compliance.tables import read_tables
 from tests.compliance.planted import planted, write_file
 from tests.compliance.stream.recount import assert_all_there

@@ -2,7 +2,7 @@ import pytest
 from pyspark.sql.types import DateType, IntegerType, LongType, StructField, StructType
 
 from compliance.stream.options import Job, JobError, Sink, Source
-from compliance.stream.sinks import tables_of
+from compliance.stream.storage import tables_of
 
 pytestmark = pytest.mark.spark
 SCHEMA = StructType([StructField("x", IntegerType()), StructField("day", DateType())])

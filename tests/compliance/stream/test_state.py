@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from compliance.stream.options import JobError
-from compliance.stream.state import KEPT, VERSION, State, Totals
+from compliance.stream.storage import KEPT, VERSION, State, Totals
 
 pytestmark = pytest.mark.spark
 TABLE = pa.table({"x": [1, 2, 3]})

@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.stream.state import Storage
+from compliance.stream.storage import Storage
 
 pytestmark = pytest.mark.spark
 

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from compliance.stream.batch import put_together
 from compliance.stream.partition_reader import encoded
+from compliance.stream.run import put_together
 from compliance.stream.windows import TABLES, published, table_of, windows_of
 from tests.compliance.arrow import lines_of
 from tests.compliance.planted import BEGIN, planted
