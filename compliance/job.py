@@ -129,11 +129,15 @@ def run(  # noqa: PLR0913 - what is asked, and who is told
     """
     read, more = _of_log(origin.access_log, out, on_step, fresh=fresh) if origin.access_log else _of_tables(origin, out)
     on_step("starting Spark")
-    with spark_session(out / WORK / "spark.log", {**more, **settings}) as spark:
+    with spark_session(_spark_log(out), {**more, **settings}) as spark:
         report = make_report(gather(spark, read(spark), on_step, asked))
     on_step("writing the report")
     write(report, out)
     return report
+
+
+def _spark_log(out: Path) -> Path:
+    return out / WORK / "spark.log"
 
 
 Read = Callable[[SparkSession], LogTables]
@@ -288,7 +292,7 @@ def _of_spark(said: str, access_log: Path | None, out: Path) -> str:
     if access_log:
         said = said.replace(str(links_of(out, access_log)), str(access_log.resolve()))
     folders = {"--access-log": str(access_log.resolve()) if access_log else "", "--out": str(out.resolve())}
-    return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out}/work/spark.log)"
+    return disk_trouble(said, folders) or f"Spark failed: {said} (its log: {out / WORK / 'spark.log'})"
 
 
 def _fail(message: str) -> int:

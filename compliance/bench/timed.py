@@ -6,11 +6,12 @@ one proxy's: a hundred topics, a line of stream and of limiter for each and seco
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -69,23 +70,21 @@ def _named(template: Line, topic: int) -> dict[str, str]:
     return {"topic": name} if isinstance(template, IntervalLine) else {"name": name}
 
 
+_OF_EACH: Mapping[str, Any] = {
+    "proxy_id": "proxy-1",
+    "boot_id": "boot-1",
+    "seq": 0,
+    "start": _BEGIN,
+    "end": _BEGIN,
+    "duration_ms": 1000.0,
+}
 _HEARTBEAT = HeartbeatLine(
-    proxy_id="proxy-1",
-    boot_id="boot-1",
-    seq=0,
-    start=_BEGIN,
-    end=_BEGIN,
-    duration_ms=1000.0,
+    **_OF_EACH,
     dropped_lines=0,
     last=False,
 )
 _INTERVAL = IntervalLine(
-    proxy_id="proxy-1",
-    boot_id="boot-1",
-    seq=0,
-    start=_BEGIN,
-    end=_BEGIN,
-    duration_ms=1000.0,
+    **_OF_EACH,
     direction="publish",
     tenant="",
     namespace="orders",
@@ -116,12 +115,7 @@ _INTERVAL = IntervalLine(
     permits_granted=0,
 )
 _LIMIT = LimitLine(
-    proxy_id="proxy-1",
-    boot_id="boot-1",
-    seq=0,
-    start=_BEGIN,
-    end=_BEGIN,
-    duration_ms=1000.0,
+    **_OF_EACH,
     direction="publish",
     level="topic",
     name="",
