@@ -65,7 +65,7 @@ _SCHEMAS: dict[int, tuple[int, int]] = {
     BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
 }
 """Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
-_BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
+BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
 """What a transaction's coordinator tells other brokers. A broker without authorization takes it from anybody, and for
 each writes a marker into the topic: an entry that no limit was charged and no block has stopped.
 
@@ -122,7 +122,7 @@ class ClientCommands:
             BrokersCommandError: If it is a broker's to another one.
         """
         if kind not in self._HANDLERS:
-            if kind in _BETWEEN_BROKERS:
+            if kind in BETWEEN_BROKERS:
                 raise BrokersCommandError(
                     f"a client sent {BaseCommand.Type.Name(kind)}, which only brokers send to each other"
                 )
