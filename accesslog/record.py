@@ -19,29 +19,426 @@ a stepped wall clock cannot bend a rate. *Messages* are what the broker counts (
 are left out of a line in which they have it; all others are in every line of their kind.
 """
 
-from typing import ClassVar
+from datetime import datetime
+from typing import ClassVar, Literal, get_args
 
-from accesslog.connection import ConnectionLine, RejectLine, ThrottleLine
-from accesslog.head import SCHEMA_VERSION, Direction, LineHead
-from accesslog.interval import IntervalLine
-from accesslog.limit import ChangeLine, LimitLine
-from accesslog.process import HeartbeatLine, LossLine, StandstillLine
+from msgspec import Struct, field
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "ChangeLine",
-    "ConnectionLine",
-    "Direction",
-    "HeartbeatLine",
-    "IntervalLine",
-    "Kinds",
-    "LimitLine",
-    "Line",
-    "LossLine",
-    "RejectLine",
-    "StandstillLine",
-    "ThrottleLine",
-]
+BUCKETS = 66
+_PER_DOUBLING = 4
+
+
+def upper_bound_ms(bucket: int) -> float | None:
+    """Delays in `bucket` are below this many milliseconds, and not below that of the bucket before; None for no bound.
+
+    0 → 1 ms, 1 → 1.25 ms, 2 → 1.5 ms, 4 → 2 ms, 5 → 2.5 ms … 64 → 65,536 ms, 65 → none.
+    """
+    if bucket >= BUCKETS - 1:
+        return None
+    doubling, quarter = divmod(bucket, _PER_DOUBLING)
+    return float((_PER_DOUBLING + quarter) << doubling) / _PER_DOUBLING
+
+
+SCHEMA_VERSION = 1
+
+Direction = Literal["publish", "dispatch"]
+
+
+class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
+    """What every line starts with, behind its `kind`."""
+
+    v: int = field(default_factory=lambda: SCHEMA_VERSION)  # unlike a default, never left out
+    """Version of the schema."""
+    proxy_id: str
+    """Which proxy wrote the line; stable over restarts."""
+    boot_id: str
+    """Which run of that proxy; names of later runs sort behind those of earlier ones."""
+    seq: int
+    """Counts the lines of one run from 0; a gap is a lost line, a repetition a duplicate."""
+    start: datetime
+    """Begin of the span that the line tells of (inclusive), UTC, microseconds."""
+    end: datetime
+    """End of that span (exclusive), UTC, microseconds."""
+    duration_ms: float
+    """Length of the span, milliseconds of the monotonic clock: the basis of every rate."""
+
+
+class IntervalLine(LineHead, kw_only=True, tag="interval"):
+    """One producer (publish) or consumer (dispatch) in one interval in which something happened.
+
+    Intervals end at multiples of `access_log.interval` of the wall clock, and where a limit changes.
+    """
+
+    direction: Direction
+    """`publish`: client to broker. `dispatch`: broker to client."""
+    tenant: str
+    """The topic's tenant."""
+    namespace: str
+    """The namespace's own name, without the tenant."""
+    topic: str
+    """Full name, partition suffix included."""
+    connection_id: int
+    """Counts the connections of one run."""
+    client_address: str
+    """Address and port of the client; with `access_log.address_key` a keyed hash of the address, without the port."""
+    client_network: str = ""
+    """As whom limits of addresses count the client (`name` of their limit lines), where that is not its address: the
+    /64 of an IPv6 address, or the keyed hash of that. Empty: it is counted by its address."""
+    client_version: str
+    """As the client's CONNECT says."""
+    client_role: str = ""
+    """What the client authenticated as; empty if that is not known."""
+    resource_group: str = ""
+    """The resource group whose limit, enforced or observed, the stream was under at the end of the interval; empty for
+    none."""
+    exempt: bool = False
+    """The topic is one of Pulsar's own, which ordinary limits do not count."""
+    limit_levels: str | None = None
+    """Levels of all limits that hold for the stream at the end of the interval, outermost first, with a blank between;
+    of one that is only observed none. They are found from the policies, and not from what let the stream pass. Null in
+    lines of older proxies."""
+    stream_id: int
+    """The client's producer id or consumer id; unique within the connection."""
+    producer_name: str
+    """Publish: the name that the client chose or the broker gave. Else empty."""
+    subscription: str
+    """Dispatch: the subscription. Else empty."""
+    offered_entries: int
+    """Entries that arrived at the proxy in the interval."""
+    offered_messages: int
+    """Messages that arrived in the interval."""
+    offered_bytes: int
+    """Bytes that arrived in the interval."""
+    passed_entries: int
+    """Entries passed on in the interval, whenever they had arrived."""
+    passed_messages: int
+    """Messages passed on in the interval."""
+    passed_bytes: int
+    """Bytes passed on in the interval."""
+    charged_messages: int | None = None
+    """What of `passed_messages` counts against the limits that there are. An entry may count as one, whatever it holds
+    (dispatchThrottlingOnBatchMessageEnabled), and what a subscription without a backlog receives as none
+    (dispatchThrottlingOnNonBacklogConsumerEnabled). With workers, in the first lines behind a change of limits, what
+    passed before its worker heard of that does not count, either. Null, and so in lines of older proxies: all of it."""
+    charged_bytes: int | None = None
+    """The same of `passed_bytes`."""
+    dropped_messages: int
+    """Held messages that ended with their connection, consumer or seek: no receipt was given for them."""
+    dropped_bytes: int
+    """The bytes of those."""
+    rejected_messages: int = 0
+    """Messages refused at once, with an error to the client, by a limit in mode `reject`."""
+    rejected_bytes: int = 0
+    """The bytes of those."""
+    held_messages: int
+    """Messages held at the end of the interval."""
+    held_bytes: int
+    """Bytes held at the end of the interval."""
+    held_since: datetime | None = None
+    """Since when something of the stream has been held without a break; null if nothing is at the end."""
+    throttled_ms: float
+    """How long, in the interval, at least one entry of the stream was held, milliseconds."""
+    delay_max_ms: float
+    """Longest time that an entry passed on in this interval had been held, milliseconds."""
+    delay_sum_ms: float = 0.0
+    """Sum, over the messages passed on in this interval, of the milliseconds that each had been held."""
+    delay_hist: tuple[int, ...] = ()
+    """How many of the messages passed on in this interval had been held for how long: counts by bucket of fixed bounds
+    (see Delays), zeros at the end left out. Its sum is the number of passed messages that were held at all. The sum of
+    two histograms, place by place, is that of both together."""
+    reason: str
+    """Level of the limit that the stream waits on at the end of the interval, or else of the last one in it that held
+    or rejected something of it; empty if none did."""
+    reason_name: str = ""
+    """What that limit limits (`name` of its limit lines); empty for the level `proxy`, and for a limit that is gone."""
+    reason_messages: float | None = None
+    """Messages per second of that limit, as in force at the end of the interval; null for none."""
+    reason_bytes: float | None = None
+    """Bytes per second of that limit; null for none."""
+    limit_level: str
+    """Level of the limit that `limit_messages` is of (of `limit_bytes`, if no limit counts messages); of equal ones the
+    outermost. Empty if the stream has no limit. Limits that are only observed do not count."""
+    limit_source: str = ""
+    """Whose value that limit has and where it was written, as in the `source` of its limit lines."""
+    limit_mode: str = "enforce"
+    """Mode of that limit: `enforce` or `reject`; says nothing where there is no limit."""
+    limit_messages: float | None
+    """The lowest messages per second of all limits of the stream, its own or shared with others; null for none. As of
+    the end of the interval, as all that the line says of limits: within it a subscription may have been limited for a
+    while and spared for a while, and what counted against limits is `charged_messages`."""
+    limit_bytes: float | None
+    """The lowest bytes per second of all limits of the stream, perhaps of another level; null for none."""
+    would_hold_messages: int = 0
+    """Messages that the stream's limits in mode `observe` would hold at the end of the interval."""
+    would_throttle_ms: float = 0.0
+    """How long, in the interval, they would have held at least one entry, milliseconds."""
+    would_delay_max_ms: float = 0.0
+    """Longest time for which they would have held an entry that they would have passed on in this interval,
+    milliseconds."""
+    would_exceed_messages: int = 0
+    """Messages that came although those limits would already have held as much as a connection may hold (with the
+    limits enforced they would not have been read yet), or that would still have been held when the stream ended."""
+    permits_asked: int
+    """Dispatch: permits that the consumer asked for in the interval."""
+    permits_granted: int
+    """Dispatch: permits that were passed on to the broker in the interval."""
+    permits_withheld: int = 0
+    """Dispatch: permits asked for and not yet passed on to the broker at the end of the interval."""
+
+
+class LimitLine(LineHead, kw_only=True, tag="limit"):
+    """One limiter in one interval in which it passed something, held somebody or changed.
+
+    A change of a limit ends the span: no line mixes two values. Messages are as the limit counts them: where an entry
+    counts as one (dispatchThrottlingOnBatchMessageEnabled), entries.
+    """
+
+    direction: Direction
+    """As in interval lines."""
+    level: str
+    """`proxy`, `tenant`, `namespace` (totals), `resource_group`, `partitioned_topic` (its partitions together), `topic`
+    (one topic or partition), `subscription`, `producer`, `role`, `address`, or `exempt` (a topic of Pulsar's own)."""
+    name: str
+    """What is limited: a full topic name, `tenant/namespace`, `producer@topic`, an address (or its keyed hash, as in
+    interval lines) …; empty for the proxy."""
+    tenant: str
+    """Empty where the limit spans tenants."""
+    namespace: str
+    """Empty where the limit spans namespaces."""
+    source: str
+    """Whose value it is: `topic`, `namespace` (for each of its topics), `broker` (for each topic), `total` (of a
+    tenant, namespace or partitioned topic), `group`, `proxy`, `subscription`, `producer`, `role`, `address`, `exempt`;
+    with `each` before it where the value is that of all names without one of their own. Then where it was written:
+    `file`, `rest`, `dynamic` (the broker's dynamic configuration) or `global` (a topic's global policy)."""
+    mode: str
+    """`enforce`: what is over the limit waits. `reject`: it is refused. `observe`: nothing is held; what the line says
+    was passed and waited for is what enforcing would have done with the same arrivals."""
+    limit_messages: float | None
+    """Messages per second in force; null for none."""
+    limit_bytes: float | None
+    """Bytes per second in force; null for none."""
+    burst_messages: float | None
+    """The message bucket's capacity, messages."""
+    burst_bytes: float | None
+    """The byte bucket's capacity, bytes."""
+    peak_messages: float | None = None
+    """Messages per second, in force while the burst lasts; null for none."""
+    peak_bytes: float | None = None
+    """Bytes per second, in force while the burst lasts; null for none."""
+    peak_burst_messages: float | None = None
+    """Capacity of the bucket of `peak_messages`, messages; null for none."""
+    peak_burst_bytes: float | None = None
+    """Capacity of the bucket of `peak_bytes`, bytes."""
+    published_messages: float | None = None
+    """What of `limit_messages` is the topic's publish rate (relativeToPublishRate); null if it is not relative. Such a
+    limit changes with that rate, at the end of a span, and also between lines if it was not in use."""
+    published_bytes: float | None = None
+    """The same of `limit_bytes`."""
+    passed_entries: int
+    """Entries that it passed in the span."""
+    passed_messages: int
+    """Messages that it passed in the span."""
+    passed_bytes: int
+    """Bytes that it passed in the span."""
+    largest_entry_messages: int
+    """Messages of the largest entry passed in the span: the slack of an exact limiter, as entries are indivisible."""
+    largest_entry_bytes: int
+    """Bytes of the largest one."""
+    rejected_messages: int = 0
+    """Messages that this limit refused, with an error to the client (mode `reject`)."""
+    rejected_bytes: int = 0
+    """The bytes of those."""
+    throttled_ms: float
+    """How long, in the span, at least one stream waited on this limiter, milliseconds."""
+    idle_ms: float | None = None
+    """How much of that each bucket had a token, beyond the 20 ms by which a timer may be late, milliseconds. Null in
+    lines of older proxies, as the balances below."""
+    reserved_ms: float = 0.0
+    """How much of that each bucket had a token which was kept for a stream that waited on another limit besides,
+    milliseconds."""
+    tokens_messages: float | None = None
+    """What the message bucket holds at the end of the span, messages; negative: a debt."""
+    tokens_bytes: float | None = None
+    """What the byte bucket holds at the end of the span, bytes."""
+    tokens_peak_messages: float | None = None
+    """The same of the bucket of `peak_messages`."""
+    tokens_peak_bytes: float | None = None
+    """The same of the bucket of `peak_bytes`."""
+    lent_messages: int = 0
+    """What of these the proxy's workers had been lent at the end of the span, and may have passed already: that counts
+    in the line in whose span they tell it."""
+    lent_bytes: int = 0
+    """The same of the byte bucket."""
+    left_messages: int = 0
+    """What of `passed_messages` was of streams that were no longer under the limit when their worker told. So what its
+    streams passed, as it counts against limits, and this are together what it passed."""
+    left_bytes: int = 0
+    """The same of `passed_bytes`."""
+    overflow_messages: float = 0.0
+    """What the message bucket earned, since the limiter's line before, and had no room for. So of two lines without
+    time in between: tokens behind = tokens before + limit times duration - overflow - lost - (passed - unforeseen)."""
+    overflow_bytes: float = 0.0
+    """The same of the byte bucket."""
+    overflow_peak_messages: float = 0.0
+    """The same of the bucket of `peak_messages`."""
+    overflow_peak_bytes: float = 0.0
+    """The same of the bucket of `peak_bytes`."""
+    lost_messages: int = 0
+    """Of what workers had been lent of the message bucket, so much is gone and will not be counted as passed: the
+    worker was lost, or told that it passed for other limits."""
+    lost_bytes: int = 0
+    """The same of the byte bucket."""
+    lost_peak_messages: int = 0
+    """The same of the bucket of `peak_messages`."""
+    lost_peak_bytes: int = 0
+    """The same of the bucket of `peak_bytes`."""
+    unforeseen_messages: int = 0
+    """What of `passed_messages` took nothing from the message bucket: it passed before its worker knew the value in
+    force, by what it had been lent of a larger burst, or while messages were not limited. Only behind a change."""
+    unforeseen_bytes: int = 0
+    """The same of `passed_bytes` and the byte bucket."""
+    unforeseen_peak_messages: int = 0
+    """The same of the bucket of `peak_messages`."""
+    unforeseen_peak_bytes: int = 0
+    """The same of the bucket of `peak_bytes`."""
+
+
+class ChangeLine(LineHead, kw_only=True, tag="change"):
+    """Something came into force at this moment: the span is empty. Where limits change, all lines end then.
+
+    If more than 100 limiters or streams are concerned, the others follow in slices, as soon as may be. The lines of
+    each, and those of its streams, end once more when its own value changes, and have the value of before until then. A
+    limit that goes has no line behind that. Where much changes at once some of these lines here come later, behind
+    those of new values: `start` is right.
+
+    Texts are cut at 1,000 characters; the whole of what was set at run time is in the policy store's audit log. What
+    operators wrote stands here as they wrote it, addresses too: no hash is put in their place.
+    """
+
+    who: str
+    """The name of the token or certificate, or `anonymous`; of a configuration file that nobody asked for by REST,
+    why it was read: `SIGHUP` or `file changed`."""
+    address: str
+    """Whence it was asked for; empty where nobody asked by REST."""
+    what: str
+    """`publish`, `dispatch`, `subscribe` (a limit), `group`, `attachment` (of a tenant or namespace to a resource
+    group), `dynamic` (a key of the broker's dynamic configuration), `block`, or `file`: all that another configuration
+    file changed."""
+    setting: str
+    """Which level a limit is for, or what is attached: `topic_of_namespace`, `namespace` …; else empty."""
+    name: str
+    """Of whom: a topic, `tenant/namespace`, a group, a key, who is blocked …; empty for the file."""
+    before: str | None
+    """What held before, as it was written; null if nothing did."""
+    after: str | None
+    """What holds from now on; null if nothing does."""
+
+
+class ConnectionLine(LineHead, kw_only=True, tag="connection"):
+    """One client connection, written when it ends; the span is its life."""
+
+    connection_id: int
+    """Counts the connections of one run."""
+    client_address: str
+    """As in interval lines."""
+    client_version: str
+    """As the client's CONNECT says."""
+    client_role: str = ""
+    """What the client authenticated as; empty if that is not known."""
+    role: str
+    """`lookup`, `data`, or `handshake` if it never got that far."""
+    broker: str
+    """Address of the broker that it was connected to, or empty."""
+    end_cause: str
+    """Why it ended, one of the fixed words of `sluice_connections_ended_total`."""
+    detail: str
+    """The same for humans; empty where the cause says all."""
+    bytes_from_client: int
+    """Bytes read from the client, all that TCP carried."""
+    bytes_from_broker: int
+    """Bytes read from the broker, likewise."""
+
+
+class ThrottleLine(LineHead, kw_only=True, tag="throttle"):
+    """One pause of reading for one cause, of 50 ms at least, written at its end."""
+
+    connection_id: int
+    """Whose bytes were not read."""
+    client_address: str
+    """As in interval lines."""
+    side: str
+    """Whose bytes were not read: `client` or `broker`."""
+    cause: str
+    """What raised the throttle count."""
+
+
+class RejectLine(LineHead, kw_only=True, tag="reject"):
+    """What one connection was refused for one reason since the heartbeat before; at most 1,000 such lines a heartbeat.
+
+    Refused messages are in interval lines (`rejected_messages`), refused connections are connection lines.
+    """
+
+    connection_id: int
+    """Who asked; 0 for all that found no line of their own."""
+    client_address: str
+    """As in interval lines."""
+    client_role: str = ""
+    """What the client authenticated as; empty if that is not known."""
+    topic: str
+    """Full name of the topic of the last such request; empty where none is named."""
+    reason: str
+    """The bound that refused, by its key in the configuration's `admission`; or `blocked`."""
+    detail: str
+    """What the client was told the last time, at most 1,000 characters."""
+    rejected: int
+    """How many lookups, producers or consumers were refused."""
+
+
+class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
+    """The process was alive over the span, and these many lines of it are missing."""
+
+    dropped_lines: int
+    """Lines of this run so far that could not be written (each leaves a gap in `seq`)."""
+    last: bool
+    """True in the last line of an orderly end."""
+    proxy_version: str = ""
+    """Version of Sluice; empty in lines of proxies before this field."""
+
+
+class StandstillLine(LineHead, kw_only=True, tag="standstill"):
+    """The process did nothing over the span: a timer that was due at its begin, half a second ago or more, rings now.
+
+    So the machine had no processor for it, or it was stopped. Somebody may have waited meanwhile who would have been
+    served: each limit's own lines tell so in `idle_ms`.
+    """
+
+
+class LossLine(LineHead, kw_only=True, tag="loss"):
+    """Lines of the log are lost for good; written as soon as there is a log again. The line's own span is empty.
+
+    Each line that a run lost is in exactly one of these if it came to an orderly end on a disk that took its last
+    lines. Of a killed run, and of one that ended while the disk took nothing, what it had not declared yet shows as
+    gaps in `seq`, and what came behind its last line in a line of the next run (`killed`).
+    """
+
+    of_boot: str
+    """The run whose lines these are: this one's, or an earlier one's that was killed."""
+    cause: str
+    """`disk`: they could not be written. `queue`: the disk took others too slowly. `killed`: the run ended without
+    having written them, because it was killed or because the disk took nothing at its end."""
+    detail: str
+    """The error, for humans; empty where the cause says all."""
+    lost_lines: int | None
+    """How many; null if nobody knows, and there may have been none."""
+    first_seq: int
+    """`seq` of the first of them."""
+    last_seq: int | None
+    """`seq` of the last of them; null if nobody knows. What lies between the two need not be lost."""
+    lost_from: datetime
+    """When the first of them was to be written; of a killed run, the end of what it last wrote."""
+    lost_until: datetime
+    """When the last of them was to be written; of a killed run, when the next one began."""
+
 
 Line = (
     IntervalLine
@@ -59,14 +456,4 @@ Line = (
 class Kinds:
     """Every kind of line by its name in `kind`."""
 
-    BY_NAME: ClassVar[dict[str, type[LineHead]]] = {
-        "interval": IntervalLine,
-        "limit": LimitLine,
-        "change": ChangeLine,
-        "connection": ConnectionLine,
-        "throttle": ThrottleLine,
-        "reject": RejectLine,
-        "heartbeat": HeartbeatLine,
-        "standstill": StandstillLine,
-        "loss": LossLine,
-    }
+    BY_NAME: ClassVar[dict[str, type[LineHead]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Line)}

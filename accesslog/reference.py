@@ -13,9 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from accesslog.delays import BUCKETS, upper_bound_ms
-from accesslog.head import LineHead
-from accesslog.record import SCHEMA_VERSION, Kinds
+from accesslog.record import BUCKETS, SCHEMA_VERSION, Kinds, LineHead, upper_bound_ms
 
 _HEAD = """\
 # The access log

@@ -15,8 +15,7 @@ from msgspec import Meta, Struct
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from accesslog.delays import BUCKETS
-from accesslog.record import SCHEMA_VERSION, Kinds
+from accesslog.record import BUCKETS, SCHEMA_VERSION, Kinds
 
 LARGEST = 2**63 - 1
 """Numbers are 64 bits wide."""

@@ -1,14 +1,24 @@
-"""The demo's processes: each with a log file, none outlives the demo, and one that fails is named."""
+"""The demo's processes and its folder: each has a log file, none outlives the demo, and one that fails is named.
+
+One demo at a time uses the folder, and finds nothing of an earlier one. The broker is the stand-in, or a real Pulsar
+standalone.
+"""
 
 import contextlib
+import fcntl
+import json
+import shutil
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.real.process import TetheredProcess
+from loadgen.admin_rest import AdminRest, AdminRestError
+from loadgen.real.process import TetheredProcess, free_port, is_listening
+from protocol.topic_name import parse_topic
 
 POLL_S = 0.1
 STOP_S = 15.0
@@ -107,3 +117,74 @@ class Processes:
         lines = process.last_lines().splitlines()[-LAST_LINES:]
         said = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         return DemoError(f"{name}: {what}; its last lines ({process.log_path}):\n{said}")
+
+
+LOCK = ".lock"
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make and empty the folder, and keep other demos out of it while the block runs.
+
+    Raises:
+        DemoError: If another demo is at work in it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoError(f"demo: another one is at work in {folder}: wait until it has ended") from error
+        _empty(folder)
+        yield
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != LOCK:
+            entry.unlink()
+
+
+STANDIN_START_S = 20.0
+REAL_START_S = 600.0
+"""The first start fetches the jars."""
+WARM_UP = Path(__file__).with_name("warm-up.yaml")
+WARM_UP_S = 10
+WARM_UP_LONGEST_S = 90.0
+NAME = "broker"
+
+
+def start_standin(processes: Processes) -> str:
+    """Start `sluice broker`; returns its service URL once it accepts connections."""
+    port = free_port()
+    processes.start(NAME, sluice("broker", "--listen", f"127.0.0.1:{port}"))
+    processes.wait_until(NAME, lambda: is_listening(port), STANDIN_START_S)
+    return f"pulsar://127.0.0.1:{port}"
+
+
+def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str:
+    """Start a real broker with the topics' tenants and namespaces; returns its service URL once it is healthy."""
+    listen_file = folder / "broker.json"
+    processes.start(NAME, [sys.executable, "-m", "loadgen.real", "--listen-file", str(listen_file)])
+    processes.wait_until(NAME, listen_file.exists, REAL_START_S)
+    urls = json.loads(listen_file.read_text(encoding="utf-8"))
+    names = [parse_topic(topic) for topic in topics]
+    rest = AdminRest(urls["admin_url"])
+    try:
+        for tenant in sorted({name.tenant for name in names}):
+            rest.make_tenant(tenant)
+        for namespace in sorted({name.namespace_name for name in names}):
+            rest.make_namespace(namespace)
+    except AdminRestError as error:
+        raise DemoError(f"{NAME}: {error}") from error
+    return str(urls["service_url"])
+
+
+def warm_up(processes: Processes, folder: Path, service_url: str) -> None:
+    """Publish to a fresh real broker and receive from it until its JVM has warmed up."""
+    options = ["--service-url", service_url, "--verify-url", service_url, "--scenario", str(WARM_UP)]
+    options += ["--seconds", str(WARM_UP_S), "--out", str(folder / "warm-up.json")]
+    processes.start("warm-up", sluice("load", *options))
+    processes.wait_for_end("warm-up", WARM_UP_LONGEST_S, lambda: None)

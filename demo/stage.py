@@ -10,13 +10,9 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
-from demo.brokers import WARM_UP_S, start_real, start_standin, warm_up
-from demo.folder import claimed
-from demo.live import LivePicture
-from demo.processes import DemoError, Processes, sluice
-from demo.rates import RateMeter
+from demo.processes import WARM_UP_S, DemoError, Processes, claimed, sluice, start_real, start_standin, warm_up
 from demo.verdict import Check, all_checks
-from demo.watch import Watch
+from demo.watch import LivePicture, Watch
 from loadgen.admin_rest import AdminRest
 from loadgen.real.process import free_port
 
@@ -109,7 +105,7 @@ class Demo:
         options += ["--out", str(self._plan.out / "counts.json"), "--live", str(live)]
         processes.start("load", sluice("load", *options))
         with LivePicture(self._console, seconds) as picture:
-            watch = Watch(admin, live, RateMeter(self._topics), picture)
+            watch = Watch(admin, live, self._topics, picture)
             # code 1: something was lost; the checks say what
             processes.wait_for_end("load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(0, 1))
 

@@ -1,30 +1,245 @@
-"""Twice a second: what Sluice says, what the load generator says, and the picture of both."""
+"""What the demo shows while it runs: twice a second what Sluice and the load generator say, as rates by topic.
+
+On a terminal a table changes in place; elsewhere a plain line comes now and then.
+"""
 
 import json
 import time
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from demo.live import LivePicture
-from demo.rates import RateMeter
-from demo.streams import by_topic, fetch_streams
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from loadgen.admin_rest import AdminRest, AdminRestError
+
+TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """All publish streams of one topic."""
+
+    offered: int = 0
+    """Messages since the streams opened."""
+    passed: int = 0
+    held: int = 0
+    """Messages held now."""
+    limit_per_s: float | None = None
+    """The narrowest message limit in force, whatever its level."""
+    waits_on: str = ""
+    """Level of the limit that a stream waits on; empty if none waits."""
+
+    def joined(self, other: "TopicState") -> "TopicState":
+        """This and another stream of the topic."""
+        limits = [one.limit_per_s for one in (self, other) if one.limit_per_s is not None]
+        return TopicState(
+            self.offered + other.offered,
+            self.passed + other.passed,
+            self.held + other.held,
+            min(limits, default=None),
+            self.waits_on or other.waits_on,
+        )
+
+
+def fetch_streams(admin: str) -> list[dict[str, Any]] | None:
+    """The streams of the Sluice whose admin address is `admin`; None if it gives no answer just now."""
+    try:
+        answer = AdminRest(f"http://{admin}", TIMEOUT_S).call("GET", "/sluice/streams")
+    except AdminRestError:
+        return None
+    streams: list[dict[str, Any]] = answer["streams"]
+    return streams
+
+
+def by_topic(streams: Iterable[Mapping[str, Any]]) -> dict[str, TopicState]:
+    """The state of each topic that somebody publishes to."""
+    topics: dict[str, TopicState] = {}
+    for stream in streams:
+        if stream["direction"] == "publish":
+            topic = stream["topic"]
+            topics[topic] = topics.get(topic, TopicState()).joined(_state(stream))
+    return topics
+
+
+def _state(stream: Mapping[str, Any]) -> TopicState:
+    limits = [one["messages_per_s"] for one in stream["limits"] if one["messages_per_s"] is not None]
+    return TopicState(
+        offered=stream["offered_messages"],
+        passed=stream["passed_messages"],
+        held=stream["held_messages"],
+        limit_per_s=min(limits, default=None),
+        waits_on=(stream["waits_on"] or {}).get("level", ""),
+    )
+
+
+WINDOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """One row of the live table; rates are messages per second."""
+
+    topic: str
+    wanted: float
+    """What the load's pattern asks for."""
+    offered: float
+    """What arrived at Sluice."""
+    passed: float
+    received: float
+    """What arrived at the receiving end, behind the broker."""
+    state: TopicState
+
+
+Totals = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Totals wanted, offered, passed and received by topic, and when the two sources told them, each by its clock."""
+
+    sluice_s: float
+    load_s: float
+    totals: Mapping[str, Totals]
+
+
+class RateMeter:
+    """Keeps the totals of about the last second and tells the rates over it.
+
+    Args:
+        topics: Full names, in the order of the rows.
+    """
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = list(topics)
+        self._seen: deque[_Look] = deque()
+
+    def rows(self, now: float, states: Mapping[str, TopicState], load: Mapping[str, Any]) -> list[TopicRates]:
+        """Take down what is seen at `now` (seconds) and return a row for each topic.
+
+        Args:
+            now: When Sluice said so, by any monotonic clock.
+            states: What Sluice says.
+            load: What the load generator says: its last live line, which carries its own time.
+        """
+        idle, counts = TopicState(), load["topics"]
+        totals = {topic: _totals(states.get(topic, idle), counts.get(topic, {})) for topic in self._topics}
+        self._seen.append(_Look(now, load["at_s"], totals))
+        while len(self._seen) > 2 and now - self._seen[1].sluice_s >= WINDOW_S:
+            self._seen.popleft()
+        return [TopicRates(topic, *self._rates(topic), states.get(topic, idle)) for topic in self._topics]
+
+    def _rates(self, topic: str) -> tuple[float, float, float, float]:
+        first, last = self._seen[0], self._seen[-1]
+        by_sluice, by_load = last.sluice_s - first.sluice_s, last.load_s - first.load_s
+        wanted, offered, passed, received = (
+            # totals fall when a stream closes: that is no negative rate
+            max(0, new - old) / seconds if seconds > 0 else 0.0
+            for old, new, seconds in zip(
+                first.totals[topic],
+                last.totals[topic],
+                (by_load, by_sluice, by_sluice, by_load),
+                strict=True,
+            )
+        )
+        return wanted, offered, passed, received
+
+
+def _totals(state: TopicState, counts: Mapping[str, int]) -> Totals:
+    return counts.get("wanted_messages", 0), state.offered, state.passed, counts.get("received", 0)
+
+
+PLAIN_S = 5.0
+
+
+class LivePicture:
+    """Shows rows as they come.
+
+    Args:
+        console: Where to.
+        seconds: How long the load is offered.
+    """
+
+    def __init__(self, console: Console, seconds: float) -> None:
+        self._console = console
+        self._seconds = seconds
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._next_plain = PLAIN_S / 2
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, at_s: float, rows: Sequence[TopicRates]) -> None:
+        """Show how things stand `at_s` seconds after the load began."""
+        if self._live:
+            self._live.update(table(at_s, self._seconds, rows), refresh=True)
+        elif at_s >= self._next_plain:
+            self._next_plain = at_s + PLAIN_S
+            self._console.print(plain_line(at_s, rows), soft_wrap=True, highlight=False)
+
+
+def table(at_s: float, seconds: float, rows: Sequence[TopicRates]) -> Table:
+    """All rows as a table."""
+    phase = f"{at_s:.0f} of {seconds:.0f} s" if at_s <= seconds else "waiting for the last receipts"
+    result = Table(title=f"messages per second, {phase}", title_justify="left")
+    result.add_column("topic")
+    for name in ("wanted", "offered", "passed", "received", "limit", "held"):
+        result.add_column(name, justify="right")
+    result.add_column("waits on")
+    for row in rows:
+        rates = (row.wanted, row.offered, row.passed, row.received)
+        cells = [f"{rate:,.0f}" for rate in rates]
+        result.add_row(_short(row.topic), *cells, _limit(row), f"{row.state.held:,}", row.state.waits_on)
+    return result
+
+
+def plain_line(at_s: float, rows: Sequence[TopicRates]) -> str:
+    """All rows in one line: passed per second, of the limit, and held."""
+    parts = [f"{_short(row.topic)} {row.passed:.0f}/s of {_limit(row)}, {row.state.held} held" for row in rows]
+    return f"  {at_s:3.0f} s  " + " | ".join(parts)
+
+
+def _short(topic: str) -> str:
+    return topic.removeprefix("persistent://")
+
+
+def _limit(row: TopicRates) -> str:
+    return "-" if row.state.limit_per_s is None else f"{row.state.limit_per_s:,.0f}"
+
 
 POLL_S = 0.5
 TAIL_BYTES = 65_536
 
 
-@dataclass(slots=True)
 class Watch:
-    """Call `look` as often as you like."""
+    """Keeps the picture up to date while `look` is called again and again.
 
-    admin: str
-    """Address of Sluice's admin HTTP, HOST:PORT."""
-    live: Path
-    """Where the load generator writes its live counts."""
-    meter: RateMeter
-    picture: LivePicture
-    _next: float = field(default=0.0, init=False)
+    Args:
+        admin: Address of Sluice's admin HTTP, HOST:PORT.
+        live: Where the load generator writes its live counts.
+        topics: Full names, in the order of the rows.
+        picture: Shows the rows.
+    """
+
+    def __init__(self, admin: str, live: Path, topics: Iterable[str], picture: LivePicture) -> None:
+        self._admin = admin
+        self._live = live
+        self._meter = RateMeter(topics)
+        self._picture = picture
+        self._next = 0.0
 
     def look(self) -> None:
         """Show how things stand, if it is time; nothing is shown while one of the two says nothing."""
@@ -32,9 +247,9 @@ class Watch:
         if now < self._next:
             return
         self._next = now + POLL_S
-        streams, load = fetch_streams(self.admin), last_line(self.live)
+        streams, load = fetch_streams(self._admin), last_line(self._live)
         if streams is not None and load is not None:
-            self.picture.show(load["at_s"], self.meter.rows(now, by_topic(streams), load))
+            self._picture.show(load["at_s"], self._meter.rows(now, by_topic(streams), load))
 
 
 def last_line(live: Path) -> dict[str, Any] | None:

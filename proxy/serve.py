@@ -17,9 +17,8 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.request_limits import RequestLimits
 from proxy.admin.routes.status import Run
-from proxy.admin.server import Connections, Listener
+from proxy.admin.server import Connections, Listener, RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
 from proxy.change_log import ChangeLog, FileSays, Told, difference

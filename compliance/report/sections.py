@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from accesslog.delays import upper_bound_ms
+from accesslog.record import upper_bound_ms
 from compliance.figures.facts import (
     BurnFacts,
     ChangeFacts,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from accesslog.delays import BUCKETS
+from accesslog.record import BUCKETS
 from compliance.schema import TIME, arrow_schema
 
 WIDTHS_S = (1, 10, 60, 300, 3600)

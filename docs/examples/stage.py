@@ -17,8 +17,7 @@ from pathlib import Path
 import _pulsar
 import pulsar
 
-from demo.brokers import start_standin
-from demo.processes import DemoError, Processes, sluice
+from demo.processes import DemoError, Processes, sluice, start_standin
 from demo.verdict import Check
 from docs.examples.traffic import Receiver, Standstill
 from loadgen.admin_rest import AdminRest

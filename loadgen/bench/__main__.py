@@ -16,11 +16,11 @@ from loadgen.bench import forwarder, harness
 from loadgen.bench.harness import BenchError, Found, PageError, number, values_of
 from loadgen.bench.native import Native
 from loadgen.bench.proxies import BARE, PLANS, SLUICE, Plan, running
-from loadgen.bench.rows import access_log, bucket, connections, held, perf, throughput
+from loadgen.bench.rows import access_log, bucket, connections, held, throughput
 from loadgen.bench.stage import DataRow, RealBroker, Stage, measure
 from loadgen.bench.wire import Sink
 from loadgen.real import jars
-from loadgen.real.perf import Traffic
+from loadgen.real.tools import Traffic
 
 MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
@@ -101,7 +101,7 @@ def rows() -> list[DataRow]:
         *throughput.workers_rows(64, 40),
         throughput.interpreted_row(),
         bucket.row(),
-        *(perf.row(traffic) for traffic in TRAFFIC),
+        *(throughput.perf_row(traffic) for traffic in TRAFFIC),
     ]
 
 

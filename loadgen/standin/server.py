@@ -1,4 +1,7 @@
-"""The stand-in broker's sockets, signals and start-up. No rule of the broker is in here."""
+"""The stand-in broker's connections: sockets, signals and start-up, chunks to frames, each frame to its handler.
+
+Lookups are answered here; all other rules of the broker are elsewhere.
+"""
 
 import asyncio
 import json
@@ -7,12 +10,293 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import uvloop
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
-from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.connection import Connection
+from loadgen.standin.broker import Broker, BrokerOptions, parse_name
+from loadgen.standin.entry_log import Refused
+from loadgen.standin.streams import Consuming, Link, Outbox, Producing
+from protocol.commands import body_of, split
+from protocol.errors import MalformedFrame, ProtocolError
+from protocol.frames import FrameCutter
+from protocol.limits import max_frame_size
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandConnect,
+    CommandConnected,
+    CommandError,
+    CommandGetOrCreateSchema,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
+    CommandGetSchemaResponse,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    CommandPing,
+    CommandPong,
+    CommandSuccess,
+    FeatureFlags,
+    ServerError,
+)
+
+UNLISTED = "unlisted"
+_TYPE_FIELD = BaseCommand.TYPE_FIELD_NUMBER
+
+# The requests among the commands that protocol/pulsar.proto lists by type only. In each of them the
+# first field is the request's id.
+_REQUESTS = frozenset(
+    {
+        BaseCommand.CONSUMER_STATS,
+        BaseCommand.NEW_TXN,
+        BaseCommand.ADD_PARTITION_TO_TXN,
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN,
+        BaseCommand.END_TXN,
+        BaseCommand.END_TXN_ON_PARTITION,
+        BaseCommand.END_TXN_ON_SUBSCRIPTION,
+        BaseCommand.TC_CLIENT_CONNECT_REQUEST,
+        BaseCommand.WATCH_TOPIC_LIST,
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE,
+    }
+)
+
+
+def request_id_of(envelope: BaseCommand) -> int | None:
+    """The id of the request inside, None where the command is no request."""
+    if envelope.type not in _REQUESTS:
+        return None
+    for known in ("watch_topic_list", "watch_topic_list_close"):
+        if envelope.HasField(known):
+            return int(getattr(envelope, known).request_id)
+    body = _unknown_field(envelope, envelope.type)
+    if body is None:
+        return None
+    try:
+        begins_with_id = CommandSuccess.FromString(body.data)
+    except DecodeError:
+        return None
+    return begins_with_id.request_id if begins_with_id.HasField("request_id") else None
+
+
+def is_unlisted(envelope: BaseCommand) -> bool:
+    """Whether the command's type is newer than the protocol file: such a value is an unknown field."""
+    return not envelope.HasField("type") and _unknown_field(envelope, _TYPE_FIELD) is not None
+
+
+def _unknown_field(envelope: BaseCommand, number: int) -> Any:
+    fields = UnknownFieldSet(envelope)
+    found = (fields[index] for index in range(len(fields)) if fields[index].field_number == number)
+    return next(found, None)
+
+
+_DOMAINS = {
+    CommandGetTopicsOfNamespace.PERSISTENT: ("persistent",),
+    CommandGetTopicsOfNamespace.NON_PERSISTENT: ("non-persistent",),
+    CommandGetTopicsOfNamespace.ALL: ("persistent", "non-persistent"),
+}
+
+
+class Lookups:
+    """Answers one connection's questions. Errors go into the answers' own fields, as the protocol has it.
+
+    Args:
+        broker: What is asked about.
+        service_url: Where clients reach this broker, as they see it.
+        outbox: Takes the answers.
+    """
+
+    def __init__(self, broker: Broker, service_url: str, outbox: Outbox) -> None:
+        self._broker = broker
+        self._service_url = service_url
+        self._outbox = outbox
+
+    def partitioned_metadata(self, request: CommandPartitionedTopicMetadata, _: bytes) -> None:
+        """How many partitions a topic has."""
+        answer = CommandPartitionedTopicMetadataResponse(request_id=request.request_id)
+        try:
+            answer.partitions = self._broker.partitions(request.topic)
+            answer.response = CommandPartitionedTopicMetadataResponse.Success
+        except Refused as refusal:
+            answer.response = CommandPartitionedTopicMetadataResponse.Failed
+            answer.error, answer.message = refusal.error, refusal.message
+        self._outbox.send(answer)
+
+    def lookup(self, request: CommandLookupTopic, _: bytes) -> None:
+        """Which broker serves a topic: always this one.
+
+        As from a real standalone, the answer tells the client to come by the address that it used.
+        """
+        answer = CommandLookupTopicResponse(request_id=request.request_id)
+        try:
+            parse_name(request.topic)
+            answer.response = CommandLookupTopicResponse.Connect
+            answer.broker_service_url = self._service_url
+            answer.authoritative = True
+            answer.proxy_through_service_url = True
+        except Refused as refusal:
+            answer.response = CommandLookupTopicResponse.Failed
+            answer.error, answer.message = refusal.error, refusal.message
+        self._outbox.send(answer)
+
+    def topics_of_namespace(self, request: CommandGetTopicsOfNamespace, _: bytes) -> None:
+        """All topics of a namespace; the client applies its pattern itself (filtered = false)."""
+        domains = _DOMAINS[request.mode]
+        names = [name.full for name in self._broker.topics_of(request.namespace) if name.domain in domains]
+        self._outbox.send(CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=names))
+
+    def get_schema(self, request: CommandGetSchema, _: bytes) -> None:
+        """A topic's schema."""
+        answer = CommandGetSchemaResponse(request_id=request.request_id)
+        try:
+            schema, version = self._broker.schemas.find(parse_name(request.topic), request.schema_version)
+            answer.schema.CopyFrom(schema)
+            answer.schema_version = version
+        except Refused as refusal:
+            answer.error_code, answer.error_message = refusal.error, refusal.message
+        self._outbox.send(answer)
+
+    def get_or_create_schema(self, request: CommandGetOrCreateSchema, _: bytes) -> None:
+        """The version of a schema, registered if need be."""
+        answer = CommandGetOrCreateSchemaResponse(request_id=request.request_id)
+        try:
+            answer.schema_version = self._broker.schemas.register(parse_name(request.topic), request.schema)
+        except Refused as refusal:
+            answer.error_code, answer.error_message = refusal.error, refusal.message
+        self._outbox.send(answer)
+
+
+PROTOCOL_VERSION = 21
+SERVER_VERSION = "Pulsar Server (Sluice's stand-in)"
+
+Handler = Callable[[Any, bytes], None]
+
+
+class Connection:
+    """What the broker does with one client's bytes.
+
+    Args:
+        broker: What all connections share.
+        link: The socket.
+        service_url: Where clients reach this broker, as they see it.
+    """
+
+    def __init__(self, broker: Broker, link: Link, service_url: str) -> None:
+        self._broker = broker
+        self._link = link
+        self._cutter = FrameCutter(max_frame_size(broker.options.max_message_size))
+        self._outbox = Outbox(link)
+        self._producing = Producing(broker, self._outbox)
+        self._consuming = Consuming(broker, self._outbox)
+        self._handlers = self._handler_table(Lookups(broker, service_url, self._outbox))
+        self._is_connected = False
+        self._heard = False
+
+    def _handler_table(self, lookups: Lookups) -> dict[BaseCommand.Type, Handler]:
+        producing, consuming = self._producing, self._consuming
+        return {
+            BaseCommand.CONNECT: self._connect,
+            BaseCommand.PING: lambda _, __: self._outbox.send(CommandPong()),
+            BaseCommand.PONG: lambda _, __: None,
+            BaseCommand.PARTITIONED_METADATA: lookups.partitioned_metadata,
+            BaseCommand.LOOKUP: lookups.lookup,
+            BaseCommand.GET_TOPICS_OF_NAMESPACE: lookups.topics_of_namespace,
+            BaseCommand.GET_SCHEMA: lookups.get_schema,
+            BaseCommand.GET_OR_CREATE_SCHEMA: lookups.get_or_create_schema,
+            BaseCommand.PRODUCER: producing.open,
+            BaseCommand.SEND: producing.publish,
+            BaseCommand.CLOSE_PRODUCER: producing.close,
+            BaseCommand.SUBSCRIBE: consuming.subscribe,
+            BaseCommand.FLOW: consuming.flow,
+            BaseCommand.ACK: consuming.acknowledge,
+            BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: consuming.redeliver,
+            BaseCommand.SEEK: consuming.seek,
+            BaseCommand.GET_LAST_MESSAGE_ID: consuming.last_message_id,
+            BaseCommand.UNSUBSCRIBE: consuming.unsubscribe,
+            BaseCommand.CLOSE_CONSUMER: consuming.close,
+        }
+
+    # ---- What the socket tells
+
+    def receive(self, chunk: bytes) -> None:
+        """Bytes came."""
+        self._heard = True
+        try:
+            for frame in self._cutter.feed(chunk):
+                self._handle(frame)
+        except ProtocolError as error:
+            self._link.abort(str(error))
+        self._broker.dispatch()
+
+    def lost(self) -> None:
+        """The connection is gone: so are its producers and consumers."""
+        self._producing.close_all()
+        self._consuming.close_all()
+        self._broker.dispatch()
+
+    def pause(self) -> None:
+        """The peer reads too slowly: no deliveries for now; answers are still sent."""
+        self._outbox.is_paused = True
+
+    def resume(self) -> None:
+        """The peer has caught up."""
+        self._outbox.is_paused = False
+        self._consuming.resume()
+        self._broker.dispatch()
+
+    def tick(self) -> None:
+        """A keep-alive interval is over: who was silent for all of it, or never said CONNECT, is gone."""
+        if not self._heard or not self._is_connected:
+            self._link.abort("it was silent for a whole keep-alive interval")
+            return
+        self._heard = False
+        self._outbox.send(CommandPing())
+
+    # ---- Frames
+
+    def _handle(self, frame: bytes) -> None:
+        envelope, data = split(frame)
+        if is_unlisted(envelope):
+            self._broker.ignored_commands[UNLISTED] += 1
+            return
+        if not self._is_connected and envelope.type != BaseCommand.CONNECT:
+            raise MalformedFrame("the first command is no CONNECT")
+        handler = self._handlers.get(envelope.type)
+        if handler is None:
+            self._ignore(envelope)
+            return
+        body = body_of(envelope)
+        try:
+            handler(body, data)
+        except Refused as refusal:
+            self._refuse(body.request_id, refusal)
+
+    def _ignore(self, envelope: BaseCommand) -> None:
+        name = BaseCommand.Type.Name(envelope.type)
+        self._broker.ignored_commands[name] += 1
+        request_id = request_id_of(envelope)
+        if request_id is not None:
+            refusal = Refused(ServerError.NotAllowedError, f"the stand-in broker does not know {name}")
+            self._refuse(request_id, refusal)
+
+    def _refuse(self, request_id: int, refusal: Refused) -> None:
+        self._outbox.send(CommandError(request_id=request_id, error=refusal.error, message=refusal.message))
+
+    def _connect(self, request: CommandConnect, _: bytes) -> None:
+        self._is_connected = True
+        self._outbox.send(
+            CommandConnected(
+                server_version=SERVER_VERSION,
+                protocol_version=min(request.protocol_version, PROTOCOL_VERSION),
+                max_message_size=self._broker.options.max_message_size,
+                feature_flags=FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True),
+            )
+        )
+
 
 KEEP_ALIVE_S = 30.0
 HIGH_WATER_BYTES = 1024 * 1024

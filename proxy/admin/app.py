@@ -18,7 +18,6 @@ from proxy.admin.forwarding.paths import PREFIXES
 from proxy.admin.handlers import TEXT, described
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.rejections import refusal
-from proxy.admin.request_limits import RequestLimits
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.explain import ExplainRest
 from proxy.admin.routes.limits import LimitsRest
@@ -26,6 +25,7 @@ from proxy.admin.routes.policies import AuditRest, PoliciesRest
 from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
+from proxy.admin.server import RequestLimits
 from proxy.blocking.kept import BlockDesk
 from proxy.brokers.targets import TargetRefusedError
 from proxy.engine import NearEngine

@@ -1,28 +1,120 @@
 """Authentication of the admin address: everybody may use it, or clients with a token, a client certificate, or both.
 
 The tokens are in a file: name → {access: read|write, token: …}. The names of certificates are their common names.
+
+Web pages that somebody has open in a browser on this machine reach loopback, too, and are kept out (`BrowserGuard`).
 """
 
 import hashlib
 import hmac
+import re
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import structlog
 import yaml
 from aiohttp import web
 
-from proxy.admin.browser_guard import READING, BrowserGuard
 from proxy.admin.rejections import CallerRefusedError, Rejection, RejectionLog, refusal
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess, AdminTls
 from proxy.config.sources import parse_yaml
 from proxy.files import read_file, reopenable
+
+READING = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
+_OWN_SITE = frozenset({"same-origin", "none"})
+"""`none`: the user's own doing, not a page's."""
+_LOOPBACK = "localhost"
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._-]+))(?::[0-9]*)?")
+_LONGEST = 200
+"""Characters of a header that are shown."""
+
+
+class BrowserGuard:
+    """Says which requests no tool would send.
+
+    Args:
+        names: By which the address may be asked, in small letters; `localhost` is always one. None: by any.
+    """
+
+    def __init__(self, names: Collection[str] | None) -> None:
+        self._names = None if names is None else frozenset({_LOOPBACK, *names})
+
+    def check(self, request: web.Request) -> None:
+        """Let it pass.
+
+        Raises:
+            CallerRefusedError: If it may be the doing of somebody else's page.
+        """
+        hosts = request.headers.getall("Host", [])
+        for host in (*hosts, *_in_target(request)):
+            self._check_name(host)
+        if request.method not in READING:
+            _check_site(request, hosts)
+
+    def _check_name(self, host: str) -> None:
+        if self._names is None:
+            return
+        name = _name_in(host)
+        if name not in self._names and not _is_address(name):
+            raise CallerRefusedError(
+                403,
+                Rejection.HOST,
+                f"Host: {host[:_LONGEST]!r}: without tokens this address answers to IP addresses, localhost and the "
+                "names in admin_access.hosts only; add this one there if it is yours",
+            )
+
+
+def _check_site(request: web.Request, hosts: Collection[str]) -> None:
+    """As browsers of 2020 and later tell it, else by the page's address."""
+    sites, origins = (request.headers.getall(header, []) for header in ("Sec-Fetch-Site", "Origin"))
+    said = sites or origins
+    is_own = all(site in _OWN_SITE for site in sites) if sites else all(_authority(one) in hosts for one in origins)
+    if not is_own:
+        header = "Sec-Fetch-Site" if sites else "Origin"
+        raise CallerRefusedError(
+            403,
+            Rejection.CROSS_SITE,
+            f"{header}: {said[0][:_LONGEST]!r}: a browser sends this for a page of another site, which may not change "
+            "anything here",
+        )
+
+
+def _in_target(request: web.Request) -> tuple[str, ...]:
+    """Host and port of `GET http://HOST:PORT/path`, which counts in place of `Host`."""
+    target = request.raw_path
+    return () if target.startswith("/") else (_authority(target) or "",)
+
+
+def _name_in(host: str) -> str:
+    """Without port and brackets; empty if it is no host at all."""
+    match = _HOST.fullmatch(host)
+    return (match[1] or match[2]).lower() if match else ""
+
+
+def _authority(origin: str) -> str | None:
+    """Host and port of a URL; None for `null`, which is nobody's."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
 
 LONGEST_NAME = 100
 SHORTEST = 16

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from proxy.cli.admin_link import AdminLink
-    from proxy.doctor.streams import Looked
+    from proxy.doctor import Looked
 
 Streams = Annotated[
     bool,
@@ -63,7 +63,7 @@ def doctor(  # noqa: PLR0913 - one for each option
     import asyncio
 
     from proxy.cli.admin_link import AdminLink
-    from proxy.doctor.streams import TooManyError
+    from proxy.doctor import TooManyError
     from proxy.importing.admin_client import Options, read_token, read_url
     from proxy.importing.result import ImportFailed
 
@@ -103,7 +103,7 @@ def _tell(looked: "Looked", *, everywhere: bool) -> None:
 async def _look(
     broker: "tuple[URL, str, Any]", link: "AdminLink", tenant: str, seen_from: str, *, everywhere: bool
 ) -> "Looked":
-    from proxy.doctor.streams import MOST_SHOWN, look
+    from proxy.doctor import MOST_SHOWN, look
     from proxy.importing.admin_client import connected
 
     query = {"limit": str(MOST_SHOWN)} | ({"tenant": tenant} if tenant else {})

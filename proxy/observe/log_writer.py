@@ -130,7 +130,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a `loss` line says; see `accesslog.process.LossLine` for the fields."""
+    """What a `loss` line says; see `accesslog.record.LossLine` for the fields."""
 
     of_boot: str
     cause: Cause

@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from accesslog.delays import BUCKETS, upper_bound_ms
+from accesslog.record import BUCKETS, upper_bound_ms
 
 
 def test_bounds_rise_by_a_quarter_at_most_from_1_ms_to_65_s():

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from accesslog.delays import BUCKETS, upper_bound_ms
-from accesslog.record import Kinds
+from accesslog.record import BUCKETS, Kinds, upper_bound_ms
 from accesslog.reference import reference
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/access-log.md"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.brokers import WARM_UP, start_real, warm_up
-from demo.processes import DemoError, Processes
+from demo.processes import WARM_UP, DemoError, Processes, start_real, warm_up
 
 PUBLISHES_TO = ["persistent://b/n2/x", "persistent://a/n1/x", "persistent://b/n2/y"]
 

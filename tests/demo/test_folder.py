@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.folder import claimed
-from demo.processes import DemoError
+from demo.processes import DemoError, claimed
 
 
 def test_the_folder_is_made(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@ import io
 
 from rich.console import Console
 
-from demo.live import LivePicture, plain_line, table
-from demo.rates import TopicRates
-from demo.streams import TopicState
+from demo.watch import LivePicture, TopicRates, TopicState, plain_line, table
 
 ROWS = [
     TopicRates("persistent://a/b/c", 3000, 1000, 500, 499, TopicState(1, 2, 1500, 500, "topic")),

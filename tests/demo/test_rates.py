@@ -1,7 +1,6 @@
 from typing import Any
 
-from demo.rates import RateMeter, TopicRates
-from demo.streams import TopicState
+from demo.watch import RateMeter, TopicRates, TopicState
 
 NOTHING: dict[str, Any] = {"at_s": 0.0, "topics": {}}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import demo.brokers
+import demo.processes
 import demo.stage
 from demo.processes import DemoError
 from demo.stage import Demo, Plan
@@ -19,7 +19,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
         return [sys.executable, str(FAKE), *arguments]
 
     monkeypatch.setattr(demo.stage, "sluice", fake)
-    monkeypatch.setattr(demo.brokers, "sluice", fake)
+    monkeypatch.setattr(demo.processes, "sluice", fake)
     return Plan("standin", 5, tmp_path / "out", tmp_path / "report.html")
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from demo.streams import TopicState, by_topic, fetch_streams
+from demo.watch import TopicState, by_topic, fetch_streams
 
 
 def stream(topic: str = "t", direction: str = "publish", **changes: Any) -> dict[str, Any]:

@@ -5,9 +5,7 @@ import pytest
 from rich.console import Console
 
 import demo.watch
-from demo.live import LivePicture
-from demo.rates import RateMeter
-from demo.watch import Watch, last_line
+from demo.watch import LivePicture, Watch, last_line
 
 
 class Picture(LivePicture):
@@ -26,7 +24,7 @@ def live(tmp_path: Path) -> Path:
 
 def watch(live: Path) -> tuple[Watch, Picture]:
     picture = Picture()
-    return Watch("127.0.0.1:1", live, RateMeter(["t"]), picture), picture
+    return Watch("127.0.0.1:1", live, ["t"], picture), picture
 
 
 def test_only_whole_lines_count(live: Path) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accesslog.delays import BUCKETS, upper_bound_ms
+from accesslog.record import BUCKETS, upper_bound_ms
 from limiter.usage import Delays, bucket_of
 
 MS = 1_000_000

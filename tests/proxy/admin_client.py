@@ -14,8 +14,8 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.rejections import RejectionLog
-from proxy.admin.request_limits import RequestLimits
 from proxy.admin.routes.status import Run
+from proxy.admin.server import RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
 from proxy.brokers.targets import split_address
 from proxy.config.model import Config, ConfigError

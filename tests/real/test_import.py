@@ -8,8 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from loadgen.real.admin import PulsarAdmin
 from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.tools import PulsarAdmin
 from sluice.cli import app
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real.admin import PulsarAdmin
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.tools import PulsarAdmin
 from tests.real.admin_calls import AdminCalls, Answer
 from tests.real.admin_scenes import Change, Scene, consuming_scene, publishing_scene
 from tests.real.admin_scripts import (

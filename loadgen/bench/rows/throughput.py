@@ -1,8 +1,10 @@
-"""Frames as fast as they go or at a steady pace, and the answers to them."""
+"""Frames as fast as they go or at a steady pace, and the answers to them; and pulsar-perf with a real broker."""
 
 import statistics
+import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
@@ -20,6 +22,8 @@ from loadgen.bench.proxies import (
     sluice_plan,
 )
 from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
+from loadgen.real.jars import RealPulsarError
+from loadgen.real.tools import OUTSTANDING, Traffic, pass_through
 
 _LARGE = (Goal("≥", 0.95, BARE, guard=0.6), Goal("≥", 1.2, HAPROXY))
 _SMALL = (Goal("≥", 0.45, BARE, guard=0.3), Goal("≥", 12, PARSING))
@@ -287,3 +291,39 @@ def _measure_workers(measured: Measured, size: int, connections: int, stage: Sta
     busiest = max(used) / sum(used) * 100
     cores = WORKERS * cpu_one / cpu
     return {"cores": cores, "busiest": busiest, "cpu": cpu, "cpu_one": cpu_one, "rate": rate, "one": one}
+
+
+_PERF_PEERS = (BARE, PARSING, SLUICE)
+_REACHED = 95.0
+"""Percent of the rate; below, the machine is not up to it."""
+
+
+def perf_row(traffic: Traffic) -> DataRow:
+    """Such messages, produced and at the same time consumed through the peer."""
+    kind, most = ("batched", 1.2) if traffic.is_batched else ("unbatched", 1.6)
+    figures = (
+        Figure(
+            "cpu",
+            "CPU s per million messages, produced and consumed",
+            digits=2,
+            goals=(Goal("≤", most, BARE), Goal("≤", None, PARSING)),
+        ),
+        Figure("rate", "produced, of that rate", " %"),
+    )
+    load = f"real broker, pulsar-perf -o {OUTSTANDING}: {traffic.rate:,} msg/s of {traffic.size:,} B, {kind}"
+    measure = partial(_measure_perf, traffic)
+    return Row(f"perf-{traffic.size}", load, figures, measure, _PERF_PEERS, is_real=True, needs=("rate", _REACHED))
+
+
+def _measure_perf(traffic: Traffic, stage: Stage, name: str) -> Sample:
+    if stage.real is None:
+        raise BenchError("a real broker is not wanted: --real")
+    peer = stage.real(stage.plans[name])
+    folder = Path(tempfile.mkdtemp(prefix="perf", dir=stage.folder))
+    topic = f"persistent://public/default/{folder.name}"
+    clock = CpuClock(peer.pid)
+    try:
+        rate = pass_through(f"pulsar://127.0.0.1:{peer.port}", topic, traffic, folder)
+    except RealPulsarError as error:
+        raise BenchError(str(error).splitlines()[0]) from error
+    return {"cpu": clock.read().cpu_s / traffic.messages * 1e6, "rate": rate / traffic.rate * 100}

@@ -18,8 +18,7 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
-from proxy.admin.auth import CALLER
-from proxy.admin.browser_guard import READING
+from proxy.admin.auth import CALLER, READING
 from proxy.admin.forwarding.broker import (
     BodyRefusedError,
     BrokerAdmin,

@@ -1,7 +1,7 @@
 import msgspec
 
 from accesslog.record import Line
-from compliance.bench.timed import TOPICS, write_log
+from compliance.bench import TOPICS, write_log
 
 
 def test_a_log_has_as_many_lines_as_asked_for_and_they_are_what_a_proxy_writes(tmp_path):
@@ -14,6 +14,6 @@ def test_a_log_has_as_many_lines_as_asked_for_and_they_are_what_a_proxy_writes(t
 
 
 def test_a_long_log_is_several_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("compliance.bench.timed.LINES_A_FILE", 10)
+    monkeypatch.setattr("compliance.bench.LINES_A_FILE", 10)
     write_log(tmp_path / "log", 25)
     assert [len(file.read_bytes().splitlines()) for file in sorted((tmp_path / "log").iterdir())] == [10, 10, 5]

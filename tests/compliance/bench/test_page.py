@@ -1,4 +1,4 @@
-from compliance.bench.timed import BEGIN, END, Row, placed, section
+from compliance.bench import BEGIN, END, Row, placed, section
 
 ROWS = [Row(1_000_000, 500_000_000, 10.0, 16.0), Row(4_000_000, 2_000_000_000, 40.0, 80.0)]
 

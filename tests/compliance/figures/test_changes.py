@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from accesslog.process import LossLine
+from accesslog.record import LossLine
 from compliance.figures.trends import change_facts, loss_facts
 from tests.compliance.planted import BEGIN, PlantedLog, frame
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from accesslog.connection import ThrottleLine
+from accesslog.record import ThrottleLine
 from compliance.figures.waiting import neighbour_facts
 from tests.compliance.planted import PlantedLog, frame
 

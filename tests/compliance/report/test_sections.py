@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accesslog.delays import BUCKETS, upper_bound_ms
+from accesslog.record import BUCKETS, upper_bound_ms
 from compliance.figures.facts import (
     BurnFacts,
     ChangeFacts,

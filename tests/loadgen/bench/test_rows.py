@@ -11,12 +11,12 @@ from loadgen.bench.__main__ import SHORT as SHORT_FORM
 from loadgen.bench.__main__ import rows
 from loadgen.bench.harness import BenchError
 from loadgen.bench.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
-from loadgen.bench.rows import access_log, bucket, connections, held, perf, throughput
+from loadgen.bench.rows import access_log, bucket, connections, held, throughput
 from loadgen.bench.rows.access_log import Active
 from loadgen.bench.rows.held import Held
 from loadgen.bench.stage import Stage
 from loadgen.real.jars import ProcessFailed
-from loadgen.real.perf import Traffic
+from loadgen.real.tools import Traffic
 from protocol.frames import FrameCutter
 
 BOTH = [BARE, SLUICE]
@@ -182,8 +182,8 @@ def test_what_passes_through_the_peer_is_measured(real, name, monkeypatch):
         calls.append(call)
         return 900.0
 
-    monkeypatch.setattr(perf, "pass_through", passes)
-    row = perf.row(TRAFFIC)
+    monkeypatch.setattr(throughput, "pass_through", passes)
+    row = throughput.perf_row(TRAFFIC)
     found = [row.measure(real, name) for _ in range(2)]
     assert set(found[0]) == {figure.key for figure in row.figures}
     assert found[0]["rate"] == 90
@@ -197,19 +197,19 @@ def test_what_fails_is_one_line(real, monkeypatch):
     def fails(*_):
         raise ProcessFailed("pulsar-perf produce ended with code 1", "a\nstack\ntrace")
 
-    monkeypatch.setattr(perf, "pass_through", fails)
+    monkeypatch.setattr(throughput, "pass_through", fails)
     with pytest.raises(BenchError, match=r"\Apulsar-perf produce ended with code 1\Z"):
-        perf.row(TRAFFIC).measure(real, BARE)
+        throughput.perf_row(TRAFFIC).measure(real, BARE)
 
 
 def test_without_a_real_broker_nothing_is_measured(stage):
     with pytest.raises(BenchError, match="--real"):
-        perf.row(TRAFFIC).measure(stage, BARE)
+        throughput.perf_row(TRAFFIC).measure(stage, BARE)
 
 
 @pytest.mark.parametrize(("is_batched", "most"), [(False, 1.6), (True, 1.2)])
 def test_the_goal_is_beside_the_bare_forwarder(is_batched, most):
-    row = perf.row(replace(TRAFFIC, is_batched=is_batched))
+    row = throughput.perf_row(replace(TRAFFIC, is_batched=is_batched))
     goal, *_ = row.figures[0].goals
     assert (goal.beside, goal.bound) == (BARE, most)
     assert row.is_real

@@ -8,8 +8,8 @@ import pytest
 
 from loadgen.admin_rest import AdminRest
 from loadgen.bench.harness import BenchError
-from loadgen.bench_limits import drain as drain_module
-from loadgen.bench_limits.drain import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
+from loadgen.bench_limits import dispatch_rows
+from loadgen.bench_limits.dispatch_rows import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
 from loadgen.bench_limits.trial import Peer, Stage
 from loadgen.load.clients import SharedConsumer
 
@@ -46,13 +46,13 @@ def test_a_backlog_in_one_topic_does_not_reach_another(service_url, topic):
 
 
 def test_nothing_delivered_is_an_error_that_names_the_peer(service_url, topic, monkeypatch):
-    monkeypatch.setattr(drain_module, "FIRST_S", 0.0)
+    monkeypatch.setattr(dispatch_rows, "FIRST_S", 0.0)
     with pytest.raises(BenchError, match=r"^peer: nothing was delivered within 0 s$"):
         drain(stage(service_url), [SharedConsumer("one", topic, SUBSCRIPTION)], 0.1)
 
 
 def test_a_backlog_that_is_not_stored_in_time_is_an_error(service_url, topic, monkeypatch):
-    monkeypatch.setattr(drain_module, "FILL_S", -1.0)
+    monkeypatch.setattr(dispatch_rows, "FILL_S", -1.0)
     with pytest.raises(BenchError, match=rf"^{topic}: only \d+ of 1000 stored: "):
         fill(service_url, [Backlog(topic, 1000)])
 
@@ -72,7 +72,7 @@ class Sleeper:
 
 
 def test_looks_that_came_more_than_a_tick_too_late_are_told_and_no_others(monkeypatch):
-    monkeypatch.setattr(drain_module, "time", Sleeper(0.001, 0.2, 0.9 * TICK_S, 0.1, 0.0))
+    monkeypatch.setattr(dispatch_rows, "time", Sleeper(0.001, 0.2, 0.9 * TICK_S, 0.1, 0.0))
     looks: list[float] = []
 
     def is_over(now: float) -> bool:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.real import perf
-from loadgen.real.admin import PulsarAdmin
+from loadgen.real import tools
 from loadgen.real.jars import ProcessFailed
-from loadgen.real.perf import Traffic, consuming, pass_through, producing, seconds_between
+from loadgen.real.tools import PulsarAdmin, Traffic, consuming, pass_through, producing, seconds_between
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
 
 ROOT = Path(__file__).parents[3]
@@ -109,7 +108,7 @@ def test_who_ends_before_its_work_is_done_is_told(java: Tool, tmp_path: Path) ->
 
 
 def test_who_never_begins_is_told(java: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perf, "_START_S", 0.0)
+    monkeypatch.setattr(tools, "_START_S", 0.0)
     java("java", "exec sleep 60")
     with pytest.raises(ProcessFailed, match="pulsar-perf consume was not done within 0 s"):
         pass_through("pulsar://h:1", "a-topic", TRAFFIC, tmp_path / "perf")

@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.connection import Connection
+from loadgen.standin.server import Connection
 from loadgen.standin.subscription import Consumer, Delivery
 from protocol.commands import SIZES, body_of, encode, encode_with_payload, split
 from protocol.frames import FrameCutter

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.doctor.streams import Seen, all_topics, on_topics
+from proxy.doctor import Seen, all_topics, on_topics
 from proxy.importing.admin_client import connected
 from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin

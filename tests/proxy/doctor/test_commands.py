@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
+import proxy.doctor as module
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
-from proxy.doctor import streams as module
 from proxy.observe.connection import Connection
 from sluice.cli import app
 from tests.proxy.admin_client import Admin

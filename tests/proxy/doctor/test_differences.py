@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from proxy.doctor.streams import Seen, alike, differences
+from proxy.doctor import Seen, alike, differences
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
 AT_BROKER = Seen("publish", A, "", "p", "10.0.0.7:1", 1)

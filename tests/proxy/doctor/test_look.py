@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.doctor import streams as module
-from proxy.doctor.streams import TooManyError, look, seen_here
+import proxy.doctor as module
+from proxy.doctor import TooManyError, look, seen_here
 from proxy.importing.admin_client import connected
 from tests.proxy.importing.broker_admin import broker_admin
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accesslog.delays import upper_bound_ms
-from accesslog.record import IntervalLine, LimitLine, Line
+from accesslog.record import IntervalLine, LimitLine, Line, upper_bound_ms
 from limiter.levels import Setting
 from limiter.policies import Value, change_of
 from limiter.rates import Limit, rate

@@ -1,16 +1,62 @@
-"""The official pulsar-perf, from the same jars: one produces at a rate, another one consumes what it produces."""
+"""The official pulsar-admin and pulsar-perf, from the same jars as the broker.
+
+Each call starts a JVM and takes 2-3 s.
+"""
 
 import re
+import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadgen.real.jars import ProcessFailed
+from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
 from loadgen.real.process import Program, TetheredProcess
+
+_ADMIN_CLASS = "org.apache.pulsar.admin.cli.PulsarAdminTool"
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarAdmin:
+    """pulsar-admin pointed at whatever answers Pulsar's admin REST: a broker, or Sluice.
+
+    Attributes:
+        admin_url: `http://HOST:PORT` of the admin REST.
+        service_url: `pulsar://HOST:PORT`, for the few commands that want it.
+    """
+
+    admin_url: str
+    service_url: str
+
+    def run(self, *arguments: str) -> str:
+        """What `pulsar-admin ARGUMENTS` prints, such as `run("namespaces", "get-publish-rate", "public/default")`.
+
+        Raises:
+            ProcessFailed: If it ends with an error or not within a minute.
+        """
+        with tempfile.TemporaryDirectory(prefix="sluice-admin-") as folder:
+            config = Path(folder) / "client.conf"
+            config.write_text(f"webServiceUrl={self.admin_url}/\nbrokerServiceUrl={self.service_url}/\n")
+            options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command = java_command(require_java(), jars(), options, _ADMIN_CLASS)
+            return _output([*command, str(config), *arguments])
+
+
+def _output(command: list[str]) -> str:
+    said = f"pulsar-admin {' '.join(command[command.index(_ADMIN_CLASS) + 2 :])}"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 -- our own java command
+    except subprocess.TimeoutExpired as late:
+        raise ProcessFailed(f"{said}: no answer within {_TIMEOUT_S} s", "") from late
+    if done.returncode:
+        raise ProcessFailed(f"{said}: ended with code {done.returncode}", (done.stdout + done.stderr).strip())
+    return done.stdout.strip()
+
 
 OUTSTANDING = 500
 """Messages without a receipt (`-o`)."""
-_MAIN_CLASS = "org.apache.pulsar.testclient.PulsarPerfTestTool"
+_PERF_CLASS = "org.apache.pulsar.testclient.PulsarPerfTestTool"
 # Its histograms alone are 200 MB, before the first message.
 _MEMORY = ("-Xms512m", "-Xmx1g")
 _CONSUMES, _PRODUCES, _PRODUCED = "Start receiving from", "Created 1 producers", "DONE (reached the maximum number"
@@ -90,7 +136,7 @@ def _start(folder: Path, service_url: str, arguments: tuple[str, ...]) -> Tether
     config = folder / "client.conf"
     config.write_text(f"brokerServiceUrl={service_url}\n")
     command, *rest = arguments
-    program = Program(_MAIN_CLASS, (str(config), command, "-u", service_url, *rest), _MEMORY)
+    program = Program(_PERF_CLASS, (str(config), command, "-u", service_url, *rest), _MEMORY)
     process = TetheredProcess(program.command(folder), folder / "log")
     process.name = f"pulsar-perf {command}"
     return process

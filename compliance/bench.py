@@ -1,10 +1,15 @@
-"""What the benchmark times: logs of a size are written, read by the job or by Spark alone, and told as a table.
+"""`python -m compliance.bench` times the job and Spark's bare reading of the same logs, and prints or writes the table.
 
-`python -m compliance.bench.timed WHAT LOG OUT` times one reading in a process of its own, Spark just started. A log is
-one proxy's: a hundred topics, a line of stream and of limiter for each and second.
+A log is one proxy's: a hundred topics, a line of stream and of limiter for each and second. Each reading is timed in a
+process of its own that has just started Spark.
 """
 
+import argparse
+import os
+import platform
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +22,7 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from rich.console import Console
 
 from accesslog.record import HeartbeatLine, IntervalLine, LimitLine, Line
 from compliance.schema import row_schema
@@ -149,12 +155,12 @@ def job(spark: SparkSession, log: str, out: str) -> None:
     start(spark, Job(Source("files", log), Sink(), out), lambda _: None, follow=False).awaitTermination()
 
 
-if __name__ == "__main__":
-    what, log, out = sys.argv[1:]
+def _reading(what: str, log: str, out: str) -> float:
+    """What one reading takes, seconds, with a Spark just started."""
     with spark_session(Path(out).with_suffix(".log")) as session:
         began = time.perf_counter()
         {"bare": bare, "job": job}[what](session, log, out)
-        print(time.perf_counter() - began)  # noqa: T201 - the answer
+        return time.perf_counter() - began
 
 
 BEGIN = "<!-- bench-compliance: written by `make bench-compliance`, not by hand -->"
@@ -198,3 +204,51 @@ windows of five lengths. *Bare* is Spark's own JSON source with the same schema 
 every field parsed and its values counted, nothing checked, nothing written. By turns, each in a
 process of its own that has just started Spark (its start is not counted, its warming up is); the
 least of the runs."""
+
+
+_MILLION = 1_000_000
+
+
+def main() -> None:
+    """Time every size in both ways, or with `--reading` one log in one way."""
+    parser = argparse.ArgumentParser(prog="python -m compliance.bench", description=__doc__)
+    parser.add_argument("--millions", default="1,4,16", help="sizes of the logs, in millions of lines")
+    parser.add_argument("--runs", type=int, default=1, help="of each; the least counts")
+    parser.add_argument("--write", type=Path, help="page to put the table in")
+    parser.add_argument("--reading", nargs=3, metavar=("WHAT", "LOG", "OUT"), help="time one reading, bare or job")
+    said = parser.parse_args()
+    if said.reading:
+        print(_reading(*said.reading))  # noqa: T201 - the answer
+        return
+    console = Console(stderr=True)
+    sizes = [int(float(size) * _MILLION) for size in said.millions.split(",")]
+    made = section([_measured(lines, said.runs, console) for lines in sizes], _machine())
+    if said.write:
+        said.write.write_text(placed(said.write.read_text(encoding="utf-8"), made), encoding="utf-8")
+    print(made)  # noqa: T201 - the answer
+
+
+def _measured(lines: int, runs: int, console: Console) -> Row:
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, console.status("") as status:
+        status.update(f"{lines:,} lines: writing the log")
+        size = write_log(Path(folder, "log"), lines)
+        least = {"bare": float("inf"), "job": float("inf")}
+        for run in range(runs):
+            for what, seconds in list(least.items()):
+                status.update(f"{lines:,} lines: {what}, run {run + 1} of {runs}")
+                least[what] = min(seconds, _timed(what, Path(folder), run))
+        return Row(lines, size, least["bare"], least["job"])
+
+
+def _timed(what: str, folder: Path, run: int) -> float:
+    arguments = (what, str(folder / "log"), str(folder / f"{what}-{run}"))
+    command = [sys.executable, "-m", "compliance.bench", "--reading", *arguments]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)  # noqa: S603 - our own
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, Spark in local mode"
+
+
+if __name__ == "__main__":
+    main()

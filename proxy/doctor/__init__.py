@@ -1,1 +1,0 @@
-"""What a running proxy believes, held against what the broker says."""
