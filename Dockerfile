@@ -14,6 +14,7 @@ COPY compliance compliance
 COPY protocol protocol
 COPY limiter limiter
 COPY accesslog accesslog
+COPY adminrest adminrest
 RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl
 
 FROM python:3.11-slim

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.admin_rest import AdminRest, AdminRestError
+from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port, is_listening
 from protocol.topic_name import parse_topic
 
@@ -171,13 +171,13 @@ def start_real(processes: Processes, folder: Path, topics: Iterable[str]) -> str
     processes.wait_until(NAME, listen_file.exists, REAL_START_S)
     urls = json.loads(listen_file.read_text(encoding="utf-8"))
     names = [parse_topic(topic) for topic in topics]
-    rest = AdminRest(urls["admin_url"])
+    rest = AdminClient(urls["admin_url"])
     try:
         for tenant in sorted({name.tenant for name in names}):
             rest.make_tenant(tenant)
         for namespace in sorted({name.namespace_name for name in names}):
             rest.make_namespace(namespace)
-    except AdminRestError as error:
+    except AdminError as error:
         raise DemoError(f"{NAME}: {error}") from error
     return str(urls["service_url"])
 

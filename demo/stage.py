@@ -10,10 +10,10 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 
+from adminrest.client import AdminClient
 from demo.processes import WARM_UP_S, DemoError, Processes, claimed, sluice, start_real, start_standin, warm_up
 from demo.verdict import Check, all_checks
 from demo.watch import LivePicture, Watch
-from loadgen.admin_rest import AdminRest
 from loadgen.real.process import free_port
 
 HERE = Path(__file__).parent
@@ -90,7 +90,7 @@ class Demo:
         options = ["--config", str(HERE / "sluice.yaml"), "--listen", address, "--broker", broker_url]
         options += ["--admin", admin, "--access-log", str(self._plan.out / "access-log")]
         processes.start("sluice", sluice("serve", *options))
-        processes.wait_until("sluice", AdminRest(f"http://{admin}", 2).is_ready, READY_S)
+        processes.wait_until("sluice", AdminClient(f"http://{admin}", timeout_s=2).is_ready, READY_S)
         self._note(f"clients connect to pulsar://{address}; metrics are on http://{admin}/metrics")
         return address, admin
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from loadgen.admin_rest import AdminRest, AdminRestError
+from adminrest.client import AdminClient, AdminError
 
 TIMEOUT_S = 2.0
 
@@ -50,8 +50,8 @@ class TopicState:
 def fetch_streams(admin: str) -> list[dict[str, Any]] | None:
     """The streams of the Sluice whose admin address is `admin`; None if it gives no answer just now."""
     try:
-        answer = AdminRest(f"http://{admin}", TIMEOUT_S).call("GET", "/sluice/streams")
-    except AdminRestError:
+        answer = AdminClient(f"http://{admin}", timeout_s=TIMEOUT_S).get_json("/sluice/streams")
+    except AdminError:
         return None
     streams: list[dict[str, Any]] = answer["streams"]
     return streams

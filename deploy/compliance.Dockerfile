@@ -12,6 +12,7 @@ COPY compliance compliance
 COPY protocol protocol
 COPY limiter limiter
 COPY accesslog accesslog
+COPY adminrest adminrest
 RUN PATH=/opt/sluice/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && /opt/sluice/bin/pip install --no-deps dist/*.whl
 
 FROM python:3.11-slim

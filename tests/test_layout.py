@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DISTRIBUTION = "pulsar-sluice"
-PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "accesslog")
+PACKAGES = ("sluice", "proxy", "loadgen", "compliance", "protocol", "limiter", "accesslog", "adminrest")
 
 
 def test_packages_hold_no_logic_in_their_init() -> None:

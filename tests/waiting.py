@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loadgen.admin_rest import wait_until
+from loadgen.real.process import wait_until
 
 
 def wait_for(

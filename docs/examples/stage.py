@@ -17,10 +17,10 @@ from pathlib import Path
 import _pulsar
 import pulsar
 
+from adminrest.client import AdminClient
 from demo.processes import DemoError, Processes, sluice, start_standin
 from demo.verdict import Check
 from docs.examples.traffic import Receiver, Standstill
-from loadgen.admin_rest import AdminRest
 from loadgen.load.clients import ClientError, Clients
 from loadgen.real.process import free_port
 
@@ -67,7 +67,7 @@ class Stage:
 
     def connections(self, *topics: str) -> set[str]:
         """Client connections that Sluice has producers of these topics on."""
-        streams = AdminRest(f"http://{self.admin}").call("GET", "/sluice/streams")["streams"]
+        streams = AdminClient(f"http://{self.admin}").get_json("/sluice/streams")["streams"]
         return {stream["connection_id"] for stream in streams if stream["topic"] in topics}
 
 
@@ -158,7 +158,7 @@ def _start_sluice(processes: Processes, sluice_yaml: str, more: list[str], folde
     address, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     options = ["--config", str(config), "--listen", address, "--admin", admin, *more]
     processes.start("sluice", sluice("serve", *options))
-    processes.wait_until("sluice", AdminRest(f"http://{admin}", 2).is_ready, READY_S)
+    processes.wait_until("sluice", AdminClient(f"http://{admin}", timeout_s=2).is_ready, READY_S)
     return f"pulsar://{address}", admin
 
 

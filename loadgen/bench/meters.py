@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from loadgen.admin_rest import AdminRest
+from adminrest.client import AdminClient
 
 PROC = Path("/proc")
 _NS = 1_000_000_000
@@ -98,9 +98,9 @@ def scrape(port: int) -> Scrape:
     """Ask the admin address of this port.
 
     Raises:
-        AdminRestError: If nobody answers.
+        AdminError: If nobody answers.
     """
-    return parsed(AdminRest(f"http://127.0.0.1:{port}").text("GET", "/metrics"))
+    return parsed(AdminClient(f"http://127.0.0.1:{port}").get("/metrics").decode())
 
 
 def parsed(text: str) -> Scrape:

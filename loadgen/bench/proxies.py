@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loadgen.admin_rest import wait_until
 from loadgen.bench.harness import BenchError, last_line
 from loadgen.real.jars import RealPulsarError, available, cache_folder
-from loadgen.real.process import Program, TetheredProcess, free_ports, is_listening, write_properties
+from loadgen.real.process import Program, TetheredProcess, free_ports, is_listening, wait_until, write_properties
 
 _START_S = 180.0
 

@@ -10,7 +10,7 @@ from socket import socket
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from loadgen.admin_rest import AdminRestError
+from adminrest.client import AdminError
 from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Row, Sample
 from loadgen.bench.native import Native
@@ -202,7 +202,7 @@ def _rotated(names: Sequence[str], by: int) -> list[str]:
 def _one(row: DataRow, stage: Stage, name: str, progress: Progress) -> Sample | None:
     try:
         return row.measure(stage, name)
-    except (BenchError, AdminRestError, OSError, ZeroDivisionError) as error:
+    except (BenchError, AdminError, OSError, ZeroDivisionError) as error:
         progress(f"{row.name}: {name} failed: {error or type(error).__name__}")
         return None
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadgen.admin_rest import AdminRestError
+from adminrest.client import AdminError
 from loadgen.bench import harness
 from loadgen.bench.harness import BenchError, Found, PageError
 from loadgen.bench_limits import dispatch_rows, publish_rows
@@ -85,7 +85,7 @@ def main() -> int:
         _run(arguments)
     except PageError as error:
         return _fail(f"{arguments.write}: {error}", BAD_INPUT)
-    except (BenchError, AdminRestError, ClientError, RealPulsarError, OSError) as error:
+    except (BenchError, AdminError, ClientError, RealPulsarError, OSError) as error:
         return _fail(_one_line(str(error)), CANNOT_START)
     except KeyboardInterrupt:
         return _fail("interrupted", CANNOT_START)

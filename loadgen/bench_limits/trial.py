@@ -16,11 +16,11 @@ from typing import TypeVar
 
 import msgspec
 
-from loadgen.admin_rest import AdminRest, wait_until
+from adminrest.client import AdminClient
 from loadgen.bench.harness import BenchError, Found, Rounds, Row, Sample, last_line
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
-from loadgen.real.process import TetheredProcess, free_ports
+from loadgen.real.process import TetheredProcess, free_ports, wait_until
 from loadgen.real.standalone import StandaloneBroker
 
 TENANT = "bench"
@@ -140,7 +140,7 @@ class Peer:
 
     name: str
     service_url: str
-    limits: AdminRest
+    limits: AdminClient
     grouped: str
 
 
@@ -196,7 +196,7 @@ class Stage:
 
     peer: Peer
     broker_url: str
-    broker: AdminRest
+    broker: AdminClient
     folder: Path
 
     def topic(self, messages: int | None) -> Topic:
@@ -319,7 +319,7 @@ def running(folder: Path) -> Iterator[tuple[Stage, Stage]]:
         RealPulsarError: If the broker does not.
     """
     with StandaloneBroker(folder / "broker") as broker, sluice(folder, broker.service_url) as limiting:
-        rest = AdminRest(broker.admin_url)
+        rest = AdminClient(broker.admin_url)
         rest.make_tenant(TENANT)
         own = Peer(OWN, broker.service_url, rest, "grouped-by-broker")
         for peer in (own, limiting):
@@ -345,14 +345,14 @@ def sluice(folder: Path, broker_url: str) -> Iterator[Peer]:
     command += ["--broker", broker_url, "--admin", admin, "--access-log", str(folder / "access-log")]
     process = TetheredProcess(command, folder / "sluice.log")
     try:
-        rest = AdminRest(f"http://{admin}")
+        rest = AdminClient(f"http://{admin}")
         await_ready(rest, process)
         yield Peer(SLUICE, f"pulsar://{listen}", rest, _GROUPED_BY_SLUICE)
     finally:
         process.stop()
 
 
-def await_ready(rest: AdminRest, process: TetheredProcess) -> None:
+def await_ready(rest: AdminClient, process: TetheredProcess) -> None:
     """Return when Sluice is ready.
 
     Raises:

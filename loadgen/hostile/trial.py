@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loadgen.admin_rest import AdminRestError
+from adminrest.client import AdminError
 from loadgen.bench import meters
 from loadgen.bench.meters import scrape
 from loadgen.bench.stage import CpuClock, settle
@@ -251,7 +251,7 @@ class Stage:
     def _watch(self, row: Row, over: threading.Event) -> None:
         while not over.wait(_LOOK_S):
             row.peak = max(row.peak, self.memory())
-            with suppress(AdminRestError):
+            with suppress(AdminError):
                 values = scrape(self._admin).values
                 for name in METRICS:
                     row.most[name] = max(row.most.get(name, 0.0), values.get(name, 0.0))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.admin_rest import AdminRest, AdminRestError, topic_path
+from adminrest.client import AdminClient, AdminError, topic_path
 from loadgen.real.jars import RealPulsarError
 from loadgen.real.process import Part, Program, free_ports, is_listening, run_once, write_properties
 from loadgen.real.standalone import PROPERTIES, Broker
@@ -242,8 +242,8 @@ class PulsarCluster:
         if running is None:
             raise RealPulsarError(f"{method} {path}: no broker of this cluster runs")
         try:
-            return AdminRest(running.admin_url).text(method, path)
-        except AdminRestError as refusal:
+            return AdminClient(running.admin_url).ask(method, path).decode()
+        except AdminError as refusal:
             raise RealPulsarError(str(refusal)) from refusal
 
     def _parts(self) -> tuple[Part, ...]:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
-from loadgen.admin_rest import AdminRest, wait_until
+from adminrest.client import AdminClient
 from loadgen.real import tether
 from loadgen.real.jars import ProcessFailed, jars, java_command, require_java
 
@@ -144,9 +145,19 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name == _CACHE or not name.startswith(_OURS)}
 
 
+def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0.05) -> bool:
+    """Look every `pause_s` whether it is so; False if it is not within `longest_s`."""
+    deadline = time.monotonic() + longest_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
 def is_healthy(web_port: int) -> bool:
     """Whether the broker behind this port of its admin REST says that it can publish and consume."""
-    return AdminRest(f"http://127.0.0.1:{web_port}", _HEALTH_TIMEOUT_S).is_ready("/admin/v2/brokers/health")
+    return AdminClient(f"http://127.0.0.1:{web_port}", timeout_s=_HEALTH_TIMEOUT_S).is_ready("/admin/v2/brokers/health")
 
 
 def is_listening(port: int) -> bool:

@@ -28,7 +28,7 @@ def block(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Block a client address, role, producer, consumer, subscription or topic, now."""
     body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
-    answer = _link(admin).post_json(_PATH, body)
+    answer = _link(admin).call("POST", _PATH, body)
     ended = answer["ended"]
     typer.echo(
         f"blocked: {kind} {answer['block']['name']}; "
@@ -40,7 +40,7 @@ def block(  # noqa: PLR0913 - one for each option
 def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: Topic = "", namespace: Namespace = "") -> None:
     """Take a block back; clients may come again at once."""
     parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
-    answer = _link(admin).delete(_PATH, {key: value for key, value in parts.items() if value})
+    answer = _link(admin).call("DELETE", _PATH, query={key: value for key, value in parts.items() if value})
     if not answer["unblocked"]:
         typer.echo(f"not blocked: {kind} {name}; `sluice blocks` shows what is")
         return
@@ -74,4 +74,4 @@ def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
 def _link(admin: AdminOptions) -> "AdminLink":
     from proxy.cli.admin_link import AdminLink
 
-    return AdminLink.of(admin)
+    return AdminLink(admin)

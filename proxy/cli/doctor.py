@@ -71,7 +71,7 @@ def doctor(  # noqa: PLR0913 - one for each option
         raise typer.BadParameter("say what to look at: --streams")
     options = Options("--broker-admin", "--broker-token-file")
     try:
-        url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink.of(admin)
+        url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink(admin)
         looked = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
     except ImportFailed as error:
         _give_up(error.problems)

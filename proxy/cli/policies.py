@@ -74,7 +74,7 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
 
     tree = as_tree(_read(file, 1, needs_limits=True))
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {})}
-    answer = _link(admin).put_json("/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
+    answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
     for line in applied(answer):
         typer.echo(line)
 

@@ -38,4 +38,4 @@ def top(
         raise typer.BadParameter(str(error), param_hint="--interval") from None
     if not 0.1 <= interval_s <= 3600:
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
-    run(Request(AdminLink.of(admin), interval_s, once, sort, rows))
+    run(Request(AdminLink(admin), interval_s, once, sort, rows))

@@ -1,10 +1,11 @@
-"""Asks a broker's admin REST: only ever GET, a bounded number at once, each answer of a bounded size.
+"""Asks a broker's admin REST: only ever GET, and a bounded number at once; errors name the remedy among the options.
 
 Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker that owns what is asked about
 """
 
-import ssl
-from collections.abc import AsyncIterator, Collection
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,28 +14,30 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from yarl import URL
 
+from adminrest.client import Access, AdminClient, AdminError, Trouble
 from proxy.files import token_in
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
 
 MOST_REQUESTS = 16
 """At once."""
-_MOST_BYTES = 64 * 1024**2
-_MOST_REDIRECTS = 10
 _PATIENCE_S = 60
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-_MEANINGS = MappingProxyType(
+_MEANINGS: Mapping[int | None, str] = MappingProxyType(
     {
         HTTPStatus.UNAUTHORIZED: "the broker wants a token that it accepts: {token} FILE",
         HTTPStatus.FORBIDDEN: "the token's role may not read this; give one of a superuser: {token} FILE",
         HTTPStatus.NOT_FOUND: "there is none; {url} is the URL of a broker's web service, as http://broker:8080",
     }
 )
+
+_REMEDIES = {
+    Trouble.UNTRUSTED: "; SSL_CERT_FILE=FILE names a file of further authorities",
+    Trouble.ASTRAY: "; give the URL of Pulsar's proxy, which asks every broker",
+}
 
 T = TypeVar("T")
 
@@ -100,18 +103,15 @@ class BrokerAdmin:
     """One broker's admin REST.
 
     Args:
-        session: Used for all requests.
-        url: Of the web service.
-        token: Sent with each request unless empty; then no redirect to anywhere else than `url` is followed.
-        options: By which a person gave these.
+        client: Used for all requests, by several threads.
+        threads: As many as there may be requests at once.
+        options: By which a person said where the broker is and what opens it.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, url: URL, token: str, options: Options = OF_IMPORT) -> None:
+    def __init__(self, client: AdminClient, threads: ThreadPoolExecutor, options: Options = OF_IMPORT) -> None:
+        self._client = client
+        self._threads = threads
         self._options = options
-        self._session = session
-        self._base = str(url).rstrip("/")
-        self._given = url.origin()
-        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
         """What the broker says at a path under `/admin/v2`, None where it says nothing.
@@ -124,78 +124,47 @@ class BrokerAdmin:
         Raises:
             ImportFailed: For any other status, no answer, or one that is no such JSON.
         """
-        url = URL(f"{self._base}/admin/v2/{path}", encoded=True)
+        path = f"/admin/v2/{path}"
+        url = f"{self._client.url}{path}"
         try:
-            status, body = await self._follow(url)
+            async with asyncio.timeout(_PATIENCE_S):
+                body = await asyncio.get_running_loop().run_in_executor(self._threads, self._client.get, path)
         except TimeoutError:
             raise ImportFailed([f"{url}: no answer within {_PATIENCE_S} s"]) from None
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            raise ImportFailed([f"{url}: no answer ({_reason(error)})"]) from None
-        if status in refusals:
-            return Refused(status)
-        if status not in {HTTPStatus.OK, HTTPStatus.NO_CONTENT}:
-            raise ImportFailed([f"{url}: {status}: {_told(status, body, self._options)}"])
+        except AdminError as error:
+            if error.status is not None and error.status in refusals:
+                return Refused(error.status)
+            raise ImportFailed([f"{url}: {self._told(error)}"]) from None
         return _decoded(url, body, kind) if body else None
 
-    def _why_not_followed(self) -> str:
-        """Whoever answers at the URL could else have the token sent anywhere."""
-        return f"but the token is sent to {self._given} only; give the URL of Pulsar's proxy, which asks every broker"
-
-    async def _follow(self, url: URL) -> tuple[int, bytes]:
-        for _ in range(_MOST_REDIRECTS):
-            async with self._session.get(url, headers=self._headers, allow_redirects=False) as answer:
-                location = answer.headers.get("Location")
-                if answer.status not in _REDIRECTS or location is None:
-                    return answer.status, await _read(answer)
-            target = url.join(URL(location))
-            if target.scheme not in {"https", url.scheme}:
-                raise ValueError(f"redirected to {shown(location)}, which is not {url.scheme}")
-            if "Authorization" in self._headers and target.origin() != self._given:
-                raise ValueError(f"redirected to {shown(str(target.origin()))}, {self._why_not_followed()}")
-            url = target
-        raise ValueError(f"redirected more than {_MOST_REDIRECTS} times")
+    def _told(self, error: AdminError) -> str:
+        """The remedy where there is one, else the broker's own words."""
+        if error.trouble is not Trouble.REFUSED:
+            return error.problem + _REMEDIES.get(error.trouble, "")
+        if error.status in _MEANINGS:
+            return f"{error.status}: {_MEANINGS[error.status].format(**self._options._asdict())}"
+        return f"{error.status}: {shown(error.reason or 'the broker gives no reason')}"
 
 
 @asynccontextmanager
 async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdmin]:
-    """The admin REST at a URL."""
-    connector = aiohttp.TCPConnector(limit=MOST_REQUESTS)
-    timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        yield BrokerAdmin(session, url, token, options)
+    """The admin REST at a URL.
+
+    Args:
+        url: Of the web service.
+        token: Sent with each request unless empty; then no redirect to anywhere else than `url` is followed.
+        options: By which a person gave these.
+    """
+    threads = ThreadPoolExecutor(MOST_REQUESTS, "broker-admin")
+    try:
+        with AdminClient(str(url), Access(token, plain_http=True), timeout_s=_PATIENCE_S) as client:
+            yield BrokerAdmin(client, threads, options)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    parts, size = [], 0
-    async for part in answer.content.iter_chunked(65536):
-        parts.append(part)
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise ValueError(f"the answer has more than {_MOST_BYTES} bytes")
-    return b"".join(parts)
-
-
-def _decoded(url: URL, body: bytes, kind: type[T]) -> T:
+def _decoded(url: str, body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportFailed([f"{url}: the answer is not a broker's: {error}"]) from None
-
-
-def _told(status: int, body: bytes, options: Options) -> str:
-    """Our own words for what we know the remedy of, else the broker's."""
-    meaning = _MEANINGS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
-    if meaning is not None:
-        return meaning.format(**options._asdict())
-    try:
-        return shown(str(msgspec.json.decode(body)["reason"]).strip())
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
-        return "the broker gives no reason"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"{error.certificate_error}; SSL_CERT_FILE=FILE names a file of further authorities"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.strerror or str(error.os_error)
-    return str(error) or type(error).__name__

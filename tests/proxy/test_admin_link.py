@@ -45,7 +45,7 @@ async def with_tls(admin: Admin) -> AsyncIterator[str]:
 
 
 async def asked(options: AdminOptions, ask: Callable[[AdminLink], Any]) -> Any:
-    return await asyncio.to_thread(lambda: ask(AdminLink.of(options)))
+    return await asyncio.to_thread(lambda: ask(AdminLink(options)))
 
 
 async def trouble(options: AdminOptions, ask: Callable[[AdminLink], Any] | None = None) -> str:
@@ -62,25 +62,27 @@ def address_of(admin: Admin) -> str:
 async def test_an_open_address_needs_nothing_but_its_name(make_admin) -> None:
     admin: Admin = await make_admin()
     for address in (address_of(admin), f"http://{address_of(admin)}", f"http://{address_of(admin)}/"):
-        done = await asked(AdminOptions(address), lambda link: link.post_json("/sluice/blocks", BLOCK))
+        done = await asked(AdminOptions(address), lambda link: link.call("POST", "/sluice/blocks", BLOCK))
         assert done["block"]["name"] == "a&b=ü"
-        assert (await asked(AdminOptions(address), lambda link: link.delete("/sluice/blocks", BLOCK)))["unblocked"]
+        assert (await asked(AdminOptions(address), lambda link: link.call("DELETE", "/sluice/blocks", query=BLOCK)))[
+            "unblocked"
+        ]
 
 
 async def test_an_answer_without_a_body_is_none(make_admin) -> None:
     admin: Admin = await make_admin()
     path, body = "/admin/v2/namespaces/acme/shop/publishRate", {"publishThrottlingRateInMsg": 5}
     options = AdminOptions(address_of(admin))
-    assert await asked(options, lambda link: link.post_json(path, body)) is None
+    assert await asked(options, lambda link: link.call("POST", path, body)) is None
     assert (await asked(options, lambda link: link.get_json(path)))["publishThrottlingRateInMsg"] == 5
 
 
 async def test_a_token_opens_what_it_is_for(make_admin, secrets: Path) -> None:
     admin: Admin = await make_admin(admin_access={"tokens": secrets / "tokens.yaml"})
     reader, writer = (AdminOptions(address_of(admin), secrets / name) for name in ("prom", "ops"))
-    await asked(writer, lambda link: link.post_json("/sluice/blocks", BLOCK))
+    await asked(writer, lambda link: link.call("POST", "/sluice/blocks", BLOCK))
     assert len((await asked(reader, lambda link: link.get_json("/sluice/blocks")))["blocks"]) == 1
-    refused = await trouble(reader, lambda link: link.post_json("/sluice/blocks", BLOCK))
+    refused = await trouble(reader, lambda link: link.call("POST", "/sluice/blocks", BLOCK))
     assert refused == f"{address_of(admin)}: prom may only read: POST needs write access"
 
 
@@ -187,7 +189,7 @@ async def test_a_client_certificate_opens_what_its_name_may(make_admin, authorit
             return AdminOptions(url, None, authority.certificate, *files)
 
         def post(link: AdminLink) -> Any:
-            return link.post_json("/sluice/blocks", BLOCK)
+            return link.call("POST", "/sluice/blocks", BLOCK)
 
         assert (await asked(options(authority.sign("ops")), post))["block"]
         assert await trouble(options(authority.sign("reader")), post) == (
@@ -248,7 +250,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=b" " * 20_000)
 
-    monkeypatch.setattr("proxy.cli.admin_link._MOST_BYTES", 10_000)
+    monkeypatch.setattr("adminrest.client.MOST_BYTES", 10_000)
     endless = web.Application()
     endless.router.add_get("/sluice/blocks", answer)
     async with TestServer(endless) as server:

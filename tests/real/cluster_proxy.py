@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pulsar
 
-from loadgen.admin_rest import AdminRest
+from adminrest.client import AdminClient
 from loadgen.real.cluster import PulsarCluster
 from tests.real.entry_times import STAMPED
 from tests.real.probe import Probe
@@ -45,7 +45,7 @@ def topic_on(cluster: PulsarCluster, broker: int, local: str) -> str:
     """The full name of a topic that is owned by that broker, in a namespace of that broker's topics."""
     namespace = f"public/on-{broker}"
     rest = PulsarRest(cluster.brokers[broker].admin_url)
-    if namespace not in rest.call("GET", "/admin/v2/namespaces/public"):
+    if namespace not in rest.get_json("/admin/v2/namespaces/public"):
         rest.call("PUT", f"/admin/v2/namespaces/{namespace}", {})
     topic = f"persistent://{namespace}/{local}"
     put(cluster, topic, broker)
@@ -61,7 +61,7 @@ def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Itera
 
 def lures_removed(sluice: SluiceProcess) -> float:
     """How many brokers' addresses Sluice took out of what it passed on."""
-    lines = AdminRest(sluice.admin_url).text("GET", "/metrics").splitlines()
+    lines = AdminClient(sluice.admin_url).get("/metrics").decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith("sluice_lures_removed_total ")))
 
 

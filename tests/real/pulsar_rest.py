@@ -2,12 +2,12 @@
 
 from http import HTTPStatus
 
-from loadgen.admin_rest import AdminRest, AdminRestError, topic_path
+from adminrest.client import AdminClient, AdminError, topic_path
 
 TENANT = "sluice-test"
 
 
-class PulsarRest(AdminRest):
+class PulsarRest(AdminClient):
     """The broker's, with what tests ask again and again."""
 
     def ensure_namespace(self, name: str, tenant: str = TENANT) -> None:
@@ -15,7 +15,7 @@ class PulsarRest(AdminRest):
         for make, what in ((self.make_tenant, tenant), (self.make_namespace, f"{tenant}/{name}")):
             try:
                 make(what)
-            except AdminRestError as refusal:
+            except AdminError as refusal:
                 if refusal.status != HTTPStatus.CONFLICT:
                     raise
 
@@ -31,7 +31,7 @@ class PulsarRest(AdminRest):
 
     def entries(self, topic: str) -> int:
         """How many entries (a batch is one) the topic's ledgers took in."""
-        return int(self.call("GET", f"/admin/v2/{topic_path(topic)}/internalStats")["entriesAddedCounter"])
+        return int(self.get_json(f"/admin/v2/{topic_path(topic)}/internalStats")["entriesAddedCounter"])
 
 
 def topic_name(namespace: str, local: str) -> str:

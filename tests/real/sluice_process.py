@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from loadgen.admin_rest import AdminRest, wait_until
-from loadgen.real.process import TetheredProcess, free_ports
+from adminrest.client import AdminClient
+from loadgen.real.process import TetheredProcess, free_ports, wait_until
 
 _READY_TIMEOUT_S = 30
 
@@ -38,7 +38,7 @@ class SluiceProcess:
         return self.send("GET", path)
 
     def send(self, method: str, path: str, body: object = None) -> Any:
-        return AdminRest(self.admin_url).call(method, path, body)
+        return AdminClient(self.admin_url).call(method, path, body)
 
     def streams(self, topic: str) -> list[dict[str, Any]]:
         return [stream for stream in self.get("/sluice/streams")["streams"] if stream["topic"] == topic]
@@ -72,7 +72,7 @@ def start_sluice(folder: Path, broker_url: str, config: dict[str, Any]) -> Sluic
 
 
 def _wait_ready(sluice: SluiceProcess, process: TetheredProcess) -> None:
-    is_ready = AdminRest(sluice.admin_url, timeout_s=5).is_ready
+    is_ready = AdminClient(sluice.admin_url, timeout_s=5).is_ready
     if not wait_until(lambda: process.exit_code is not None or is_ready(), _READY_TIMEOUT_S):
         pytest.fail(f"not ready in time\n{process.last_lines()}")
     process.check_running()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.admin_rest import AdminRestError
+from adminrest.client import AdminError
 from loadgen.real.standalone import StandaloneBroker
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import Said, Words, said
@@ -131,7 +131,7 @@ def _command(name: str, topic: str, request: int) -> Said:
 def _is_on(rest: PulsarRest, topic: str) -> bool:
     try:
         stats = rest.stats(topic)
-    except AdminRestError:
+    except AdminError:
         return False
     return bool(stats["publishers"]) or any(one["consumers"] for one in stats["subscriptions"].values())
 

@@ -6,14 +6,14 @@ from secrets import token_hex
 
 import pytest
 
-from loadgen.admin_rest import AdminRest
+from adminrest.client import AdminClient
 from loadgen.bench.harness import BenchError
 from loadgen.bench_limits import dispatch_rows
 from loadgen.bench_limits.dispatch_rows import SUBSCRIPTION, TICK_S, Backlog, Drained, drain, fill, stand_by
 from loadgen.bench_limits.trial import Peer, Stage
 from loadgen.load.clients import SharedConsumer
 
-REST = AdminRest("http://127.0.0.1:1")
+REST = AdminClient("http://127.0.0.1:1")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from loadgen.admin_rest import AdminRest
+from adminrest.client import AdminClient
 from loadgen.bench.harness import BenchError, Figure, Row
 from loadgen.bench_limits import trial
 from loadgen.bench_limits.publisher import WARM_UP
@@ -51,8 +51,8 @@ def test_warming_up_and_other_runs_are_left_out():
 
 @pytest.fixture
 def stage(tmp_path) -> Stage:
-    limits = Mock(spec=AdminRest)
-    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=AdminRest), tmp_path)
+    limits = Mock(spec=AdminClient)
+    return Stage(Peer("peer", "pulsar://p", limits, "grouped"), "pulsar://b", Mock(spec=AdminClient), tmp_path)
 
 
 def told(rest):
@@ -136,13 +136,13 @@ def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, serv
 def test_sluice_that_does_not_start_is_one_line(tmp_path):
     process = TetheredProcess([sys.executable, "-c", "print('first'); print('the port is taken')"], tmp_path / "log")
     with pytest.raises(BenchError) as failure:
-        await_ready(AdminRest("http://127.0.0.1:1"), process)
+        await_ready(AdminClient("http://127.0.0.1:1"), process)
     process.kill()
     assert str(failure.value) == "sluice serve ended: the port is taken"
 
 
 STAGES = [
-    Stage(Peer(name, "pulsar://p", AdminRest("http://127.0.0.1:1"), "g"), "", AdminRest(""), Path())
+    Stage(Peer(name, "pulsar://p", AdminClient("http://127.0.0.1:1"), "g"), "", AdminClient(""), Path())
     for name in ("own", "sluice")
 ]
 FIGURES = (Figure("number", "number"),)

@@ -1,0 +1,1 @@
+"""The client of admin REST addresses, which every application shares."""

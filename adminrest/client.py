@@ -1,0 +1,339 @@
+"""The client of admin REST addresses, Sluice's and Pulsar's: commands, load tools, benchmarks and the demo share it.
+
+    AdminClient("http://127.0.0.1:8080").get_json("/sluice/status")
+
+Calls block until the answer is there. A token goes to the address that was given and to no other one. Environment
+variables for HTTP proxies do not count. What a person can do about an error is for the caller to add: the client does
+not know by which options it was opened.
+"""
+
+import http.client
+import socket
+import ssl
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum, auto
+from http import HTTPStatus
+from ipaddress import ip_address
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
+
+import msgspec
+
+TIMEOUT_S = 30.0
+MOST_REDIRECTS = 10
+MOST_BYTES = 64 * 1024**2
+"""Of one answer."""
+_MOST_REASON = 1000
+"""Characters of a server's own words that are shown."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SAME_METHOD = frozenset({307, 308})
+_SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+
+Query = Mapping[str, str]
+
+
+class Trouble(Enum):
+    """Why a request came to nothing."""
+
+    NO_ANSWER = auto()
+    """Nobody listens, redirects do not end, or the answer breaks off, is too long or is not HTTP."""
+    UNTRUSTED = auto()
+    """The server's certificate is not signed by an authority that counts, or is another name's."""
+    NO_TLS = auto()
+    """The server speaks HTTP without TLS."""
+    CLIENT_UNTRUSTED = auto()
+    """The server does not take the client's certificate."""
+    OVERHEARD = auto()
+    """The token would go to another machine without TLS."""
+    ASTRAY = auto()
+    """A redirect leads to another address, where the token does not go."""
+    NO_JSON = auto()
+    """The answer is not JSON."""
+    REFUSED = auto()
+    """The server answered with an error."""
+
+
+class AdminError(Exception):
+    """A request came to nothing; the text is one line that names it.
+
+    Args:
+        request: Method and URL.
+        trouble: Why.
+        problem: The same in words.
+        status: Of HTTP, if the server answered with an error.
+        reason: The server's own words, as Sluice and Pulsar give them (`{"reason": …}`); None if it gave none.
+    """
+
+    def __init__(
+        self, request: str, trouble: Trouble, problem: str, status: int | None = None, reason: str | None = None
+    ) -> None:
+        super().__init__(f"{request}: {problem}")
+        self.trouble = trouble
+        self.problem = problem
+        self.status = status
+        self.reason = reason
+
+
+class Access(NamedTuple):
+    """What opens an admin address.
+
+    Args:
+        token: Sent with each request, unless empty.
+        tls: Used for `https`; None: the system's authorities count, and the client shows no certificate.
+        plain_http: Whether the token may go to other machines without TLS.
+    """
+
+    token: str = ""
+    tls: ssl.SSLContext | None = None
+    plain_http: bool = False
+
+
+OPEN = Access()
+"""Of an address that everybody may use."""
+
+
+class AdminClient:
+    """The client of one admin address; several threads may use it.
+
+    As a context manager it keeps connections open from one GET to the next, and closes all at the end: a request that
+    another thread still waits for then fails.
+
+    Args:
+        url: `http://HOST:PORT` or `https://HOST:PORT`, perhaps with a path before all paths.
+        access: What opens it.
+        timeout_s: For connecting, and for each part of an answer.
+        most_redirects: How many are followed, within the scheme or to `https`; with a token, at the same address only.
+    """
+
+    def __init__(
+        self, url: str, access: Access = OPEN, *, timeout_s: float = TIMEOUT_S, most_redirects: int = MOST_REDIRECTS
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._access = access
+        self._timeout_s = timeout_s
+        self._most_redirects = most_redirects
+        self._keeps = False
+        self._idle: defaultdict[tuple[str, str], list[http.client.HTTPConnection]] = defaultdict(list)
+        """Connections between two requests, by scheme and address."""
+        self._busy: set[http.client.HTTPConnection] = set()
+
+    def __enter__(self) -> Self:
+        self._keeps = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._keeps = False
+        for connections in self._idle.values():
+            while connections:
+                connections.pop().close()
+        for connection in self._busy.copy():
+            with suppress(OSError, AttributeError):  # it may be connecting, or over by now
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def get(self, path: str, query: Query | None = None) -> bytes:
+        """What is served there, as it is."""
+        return self.ask("GET", path, query)
+
+    def get_json(self, path: str, query: Query | None = None) -> Any:
+        """The JSON that is served there; None if the answer has no body."""
+        return self.call("GET", path, None, query)
+
+    def call(self, method: str, path: str, body: object = None, query: Query | None = None) -> Any:
+        """Send JSON unless it is None; returns the answer's, None if it has no body.
+
+        Raises:
+            AdminError: As `ask`, or if the answer is not JSON.
+        """
+        answer = self.ask(method, path, query, None if body is None else msgspec.json.encode(body))
+        try:
+            return msgspec.json.decode(answer) if answer else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            error = AdminError(f"{method} {self.url}{path}", Trouble.NO_JSON, "the answer is not JSON")
+            raise self.failed(error) from None
+
+    def ask(self, method: str, path: str, query: Query | None = None, body: bytes | None = None) -> bytes:
+        """Send one request; returns the answer's body.
+
+        Args:
+            method: Of HTTP.
+            path: From `/` on, with its parts escaped.
+            query: Is escaped here.
+            body: JSON; None: none is sent.
+
+        Raises:
+            AdminError: If there is no answer, or it is an error.
+        """
+        url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            status, answer = self._follow(method, url, body)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self.failed(AdminError(f"{method} {url}", *_explained(error))) from error
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
+            reason = _reason_in(answer)
+            said = _one_line(answer.decode(errors="replace")) if reason is None else reason
+            problem = f"{status} {said}".rstrip()
+            raise self.failed(AdminError(f"{method} {url}", Trouble.REFUSED, problem, status, reason))
+        return answer
+
+    def failed(self, error: AdminError) -> Exception:
+        """What is raised for an error: a client that knows its user's options puts it in words with a remedy."""
+        return error
+
+    def is_ready(self, path: str = "/readyz") -> bool:
+        """Whether a health page says yes."""
+        try:
+            self.get(path)
+        except AdminError:
+            return False
+        return True
+
+    def make_tenant(self, tenant: str) -> None:
+        """Make a tenant of Pulsar's standalone cluster."""
+        self.call("PUT", f"/admin/v2/tenants/{tenant}", {"adminRoles": [], "allowedClusters": ["standalone"]})
+
+    def make_namespace(self, namespace: str) -> None:
+        """Make Pulsar's namespace `tenant/name`."""
+        self.call("PUT", f"/admin/v2/namespaces/{namespace}", {})
+
+    def stats(self, topic: str) -> dict[str, Any]:
+        """Pulsar's statistics of a topic."""
+        found: dict[str, Any] = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
+        return found
+
+    def _follow(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
+        """Status and body of the answer, wherever redirects lead."""
+        for _ in range(self._most_redirects + 1):
+            status, location, answer = self._exchange(method, urlsplit(url), body)
+            is_followed = status in _REDIRECTS if method == "GET" else status in _SAME_METHOD
+            if not (self._most_redirects and is_followed and location):
+                return status, answer
+            url = self._redirected(url, location)
+        raise ValueError(f"it is redirected more than {self._most_redirects} times")
+
+    def _redirected(self, url: str, location: str) -> str:
+        """Where the answer of `url` leads."""
+        target, scheme, given = urljoin(url, location), urlsplit(url).scheme, urlsplit(self.url)
+        to = urlsplit(target)
+        if to.scheme not in {"https", scheme}:
+            raise ValueError(f"it is redirected to {_one_line(location)}, which is not {scheme}")
+        if self._access.token and _address(to) != _address(given):
+            told = f"but the token is sent to {given.scheme}://{given.netloc} only"
+            raise _AstrayError(f"it is redirected to {_one_line(f'{to.scheme}://{to.netloc}')}, {told}")
+        return target
+
+    def _exchange(self, method: str, url: SplitResult, body: bytes | None) -> tuple[int, str, bytes]:
+        """Status, `Location` and body of one answer."""
+        idle = self._idle[url.scheme, url.netloc]
+        while method == "GET":
+            try:
+                connection = idle.pop()
+            except IndexError:
+                break
+            with suppress(ConnectionError, http.client.BadStatusLine):  # the server has closed it meanwhile
+                return self._over(connection, method, url, body)
+        return self._over(self._connected(url), method, url, body)
+
+    def _over(
+        self, connection: http.client.HTTPConnection, method: str, url: SplitResult, body: bytes | None
+    ) -> tuple[int, str, bytes]:
+        headers = {"Accept": "*/*"} | ({} if body is None else {"Content-Type": "application/json"})
+        if self._access.token:
+            headers["Authorization"] = f"Bearer {self._access.token}"
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        is_kept = False
+        self._busy.add(connection)
+        try:
+            connection.request(method, target, body, headers)
+            answer = connection.getresponse()
+            content = answer.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise ValueError(f"it has more than {MOST_BYTES} bytes")
+            if answer.length:  # a read with a bound takes what breaks off for whole
+                raise http.client.IncompleteRead(content, answer.length)
+            is_kept = self._keeps and not answer.will_close
+            return answer.status, answer.headers.get("Location", ""), content
+        finally:
+            self._busy.discard(connection)
+            if is_kept:
+                self._idle[url.scheme, url.netloc].append(connection)
+            else:
+                connection.close()
+
+    def _connected(self, url: SplitResult) -> http.client.HTTPConnection:
+        host, port = url.hostname or "", url.port
+        if url.scheme == "https":
+            context = self._access.tls or ssl.create_default_context()
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        try:
+            connection.connect()
+            if self._access.token and url.scheme != "https" and not self._access.plain_http:
+                _check_overheard(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class _AstrayError(ValueError):
+    """A redirect is not followed for the token's sake."""
+
+
+class _OverheardError(ValueError):
+    """A token is not sent."""
+
+
+def _check_overheard(connection: http.client.HTTPConnection) -> None:
+    """By the address that a name has led to: the token goes there, whatever the name leads to next."""
+    peer = str(connection.sock.getpeername()[0])
+    if not ip_address(peer.partition("%")[0]).is_loopback:
+        raise _OverheardError(f"the token would go to {peer} in the clear")
+
+
+def _explained(error: Exception) -> tuple[Trouble, str]:
+    """What happened in place of an answer."""
+    if isinstance(error, _AstrayError):
+        return Trouble.ASTRAY, str(error)
+    if isinstance(error, _OverheardError):
+        return Trouble.OVERHEARD, str(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Trouble.UNTRUSTED, f"its certificate is not trusted ({error.verify_message})"
+    reason = str(getattr(error, "reason", None) or "")
+    if isinstance(error, ssl.SSLError) and reason in _SPEAKS_NO_TLS:
+        return Trouble.NO_TLS, "does not speak TLS"
+    if isinstance(error, ssl.SSLError) and "ALERT" in reason:
+        told = reason.lower().replace("_", " ")
+        return Trouble.CLIENT_UNTRUSTED, f"ends TLS ({told}): it does not take the client certificate"
+    what = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0][:200]
+    return Trouble.NO_ANSWER, f"no answer ({what})"
+
+
+def _reason_in(answer: bytes) -> str | None:
+    try:
+        return _one_line(str(msgspec.json.decode(answer)["reason"]))
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return None
+
+
+def _one_line(text: str) -> str:
+    """What a server says, without what a terminal would obey."""
+    line = "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+    return line[:_MOST_REASON]
+
+
+def _address(url: SplitResult) -> tuple[str, str | None, int]:
+    """Scheme, host and port."""
+    return url.scheme, url.hostname, url.port or (443 if url.scheme == "https" else 80)
+
+
+def topic_path(topic: str) -> str:
+    """A topic as paths name it: `persistent://tenant/namespace/topic` is `persistent/tenant/namespace/topic`."""
+    return topic.replace("://", "/", 1)
