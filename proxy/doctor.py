@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from limiter.rates import Direction
 from protocol.topic_name import parse_topic
 from proxy.importing.admin_client import BrokerAdmin, Refused, path_of
-from proxy.importing.broker_state import each
+from proxy.importing.from_admin import each
 from proxy.importing.keys import shown
 
 

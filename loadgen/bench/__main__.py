@@ -16,7 +16,7 @@ from loadgen.bench import forwarder, harness
 from loadgen.bench.harness import BenchError, Found, PageError, number, values_of
 from loadgen.bench.native import Native
 from loadgen.bench.proxies import BARE, PLANS, SLUICE, Plan, running
-from loadgen.bench.rows import access_log, bucket, connections, held, throughput
+from loadgen.bench.rows import bucket, connections, many_streams, throughput
 from loadgen.bench.stage import DataRow, RealBroker, Stage, measure
 from loadgen.bench.wire import Sink
 from loadgen.real import jars
@@ -25,12 +25,12 @@ from loadgen.real.tools import Traffic
 MISSED, CANNOT_START, BAD_INPUT = 3, 1, 2
 CONNECTIONS, LIMITS, WINDOW_S = 10_000, 100_000, 10.0
 HELD = (
-    held.Held("messages", 100_000, 100, connections=20, streams=50, window_s=5.0),
-    held.Held("bytes", 1_000_000_000, 65_536, connections=20, streams=50, window_s=5.0),
+    many_streams.Held(unit="messages", rate=100_000, size=100, connections=20, streams=50, window_s=5.0),
+    many_streams.Held(unit="bytes", rate=1_000_000_000, size=65_536, connections=20, streams=50, window_s=5.0),
 )
 ACTIVE = (
-    access_log.Active(connections=20, streams=50, size=1024, window_s=5.0),
-    access_log.Active(connections=1000, streams=1, size=1024, window_s=5.0),
+    many_streams.Load(connections=20, streams=50, size=1024, window_s=5.0),
+    many_streams.Load(connections=1000, streams=1, size=1024, window_s=5.0),
 )
 TRAFFIC = (
     Traffic(rate=10_000, size=100, is_batched=False, messages=60_000),
@@ -96,8 +96,8 @@ def rows() -> list[DataRow]:
         connections.opening_row(2000),
         throughput.closing_row(50),
         connections.idle_row(possible, LIMITS, WINDOW_S),
-        *(held.row(load) for load in HELD),
-        *(access_log.row(load) for load in ACTIVE),
+        *(many_streams.held_row(load) for load in HELD),
+        *(many_streams.log_row(load) for load in ACTIVE),
         *throughput.workers_rows(64, 40),
         throughput.interpreted_row(),
         bucket.row(),

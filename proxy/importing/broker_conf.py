@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.files import read_file
-from proxy.importing.broker_state import broker_off
+from proxy.importing.from_admin import broker_off
 from proxy.importing.keys import Entry, shown, take_keys
 from proxy.importing.result import Found, ImportFailed
 

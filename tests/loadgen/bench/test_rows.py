@@ -11,9 +11,8 @@ from loadgen.bench.__main__ import SHORT as SHORT_FORM
 from loadgen.bench.__main__ import rows
 from loadgen.bench.harness import BenchError
 from loadgen.bench.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
-from loadgen.bench.rows import access_log, bucket, connections, held, throughput
-from loadgen.bench.rows.access_log import Active
-from loadgen.bench.rows.held import Held
+from loadgen.bench.rows import bucket, connections, many_streams, throughput
+from loadgen.bench.rows.many_streams import Held, Load
 from loadgen.bench.stage import Stage
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.tools import Traffic
@@ -104,11 +103,15 @@ def test_whoever_is_not_greeted_is_missed(stage):
     assert native.reset == [-1] * 6
 
 
-@pytest.mark.parametrize("load", [Held("messages", 50_000, 1000, 2, 3, 0.05)])
+def held(unit, rate, size, connections=1, streams=1, window_s=1.0):
+    return Held(unit=unit, rate=rate, size=size, connections=connections, streams=streams, window_s=window_s)
+
+
+@pytest.mark.parametrize("load", [held("messages", 50_000, 1000, 2, 3, 0.05)])
 def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, load):
-    monkeypatch.setattr(held, "_SETTLE_S", 0.05)
-    monkeypatch.setattr(held, "_LOGGED_S", 0.05)
-    row = held.row(load)
+    monkeypatch.setattr(many_streams, "_BURST_OVER_S", 0.05)
+    monkeypatch.setattr(many_streams, "_LOGGED_S", 0.05)
+    row = many_streams.held_row(load)
     found = row.measure(stage, SLUICE)
     assert set(found) == {figure.key for figure in row.figures}
     assert found["share"] > 0 < found["free"]
@@ -116,39 +119,41 @@ def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, loa
 
 
 def test_each_stream_of_a_connection_has_its_turn():
-    load = Held("messages", 1, 100, 1, 3, 1.0)
-    first, second, third, *rest = list(FrameCutter(1 << 20).feed(load.chunk))
+    load = held("messages", 1, 100, streams=3)
+    first, second, third, *rest = list(FrameCutter(1 << 20).feed(wire.many(load.entries)))
     assert [first, second, third] == [wire.send_frame(100, number).frame for number in (1, 2, 3)]
     assert rest[:3] == [first, second, third]
     assert {len(frame) for frame in rest} == {len(first)}
 
 
 def test_an_entry_costs_a_message_or_what_is_behind_its_command():
-    assert Held("messages", 1, 1000, 1, 1, 1.0).cost == 1
+    assert held("messages", 1, 1000).cost == 1
     command = int.from_bytes(wire.send_frame(1000).frame[4:8], "big")
-    assert Held("bytes", 1, 1000, 1, 1, 1.0).cost == 1000 - 8 - command
+    assert held("bytes", 1, 1000).cost == 1000 - 8 - command
 
 
 def test_all_streams_are_within_one_limit():
-    total = held.limits(Held("bytes", 7, 100, 1, 1, 1.0))["namespaces"]["public/default"]
+    total = many_streams.limits(held("bytes", 7, 100))["namespaces"]["public/default"]
     assert total["publish_total"] == {"bytes": 7}
     assert total["publish"] == UNREACHED["namespaces"]["public/default"]["publish"]
 
 
-LOAD = Active(connections=2, streams=3, size=1000, window_s=0.2)
+LOAD = Load(connections=2, streams=3, size=1000, window_s=0.2)
 
 
 def test_the_log_is_measured_beside_sluice_without_it(stage, monkeypatch):
-    for name, value in (("_SETTLE_S", 0.05), ("_TIMES_A_SECOND", 100)):
-        monkeypatch.setattr(access_log, name, value)
-    row = access_log.row(LOAD)
+    for name, value in (("_ALL_LOGGED_S", 0.05), ("_TIMES_A_SECOND", 100)):
+        monkeypatch.setattr(many_streams, name, value)
+    row = many_streams.log_row(LOAD)
     found = row.measure(stage, SLUICE)
     assert set(found) == {figure.key for figure in row.figures}
     assert min(found[key] for key in ("idle", "cpu", "without", "rate", "free")) > 0
 
 
 def test_each_stream_of_a_connection_is_active():
-    assert list(FrameCutter(1 << 20).feed(LOAD.chunk)) == [wire.send_frame(1000, number).frame for number in (1, 2, 3)]
+    assert list(FrameCutter(1 << 20).feed(LOAD.entries)) == [
+        wire.send_frame(1000, number).frame for number in (1, 2, 3)
+    ]
 
 
 def test_the_bucket_is_timed_from_both_sides_by_the_cpus_time(stage, monkeypatch):

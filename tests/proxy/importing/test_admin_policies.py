@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.importing.broker_state import BrokerState, NamespacePolicies, OfTopic, TopicPolicies
-from proxy.importing.from_admin import take_state
+from proxy.importing.from_admin import BrokerState, NamespacePolicies, OfTopic, TopicPolicies, take_state
 from proxy.importing.result import Found
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 

@@ -4,7 +4,7 @@ import pytest
 from yarl import URL
 
 from proxy.importing.admin_client import MOST_REQUESTS, connected
-from proxy.importing.broker_state import BrokerState, OfTopic, walk
+from proxy.importing.from_admin import BrokerState, OfTopic, walk
 from proxy.importing.result import ImportFailed
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 from tests.proxy.importing.broker_admin import BrokerAdmin, broker_admin

@@ -6,8 +6,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
-from proxy.importing.broker_state import BrokerState
-from proxy.importing.from_admin import found_in
+from proxy.importing.from_admin import BrokerState, found_in
 from proxy.importing.keys import DEFAULTS
 from sluice.cli import app
 from tests.proxy.importing.broker_admin import broker_admin

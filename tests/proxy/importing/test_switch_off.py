@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.config.showing import Taken
-from proxy.importing.broker_state import OfTopic, broker_off, group_off, namespace_off, topic_off
+from proxy.importing.from_admin import OfTopic, broker_off, group_off, namespace_off, topic_off
 from proxy.importing.keys import NUMBERS, SUBSCRIBE_PATH
 from proxy.importing.result import Found
 
