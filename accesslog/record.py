@@ -45,7 +45,7 @@ Direction = Literal["publish", "dispatch"]
 
 
 class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What every line starts with, behind its `kind`."""
+    """The fields that every line starts with, behind its `kind`."""
 
     v: int = field(default_factory=lambda: SCHEMA_VERSION)  # unlike a default, never left out
     """Version of the schema."""
@@ -373,7 +373,7 @@ class ThrottleLine(LineHead, kw_only=True, tag="throttle"):
 
 
 class RejectLine(LineHead, kw_only=True, tag="reject"):
-    """What one connection was refused for one reason since the heartbeat before; at most 1,000 such lines a heartbeat.
+    """The requests that one connection was refused for one reason since the last heartbeat; at most 1,000 such lines.
 
     Refused messages are in interval lines (`rejected_messages`), refused connections are connection lines.
     """

@@ -111,7 +111,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def field_meanings(kind: type[LineHead]) -> dict[str, str]:
-    """What the docstring below each field of a kind says, on one line; no entry for a field without one."""
+    """Map each field of a kind to the docstring below it, on one line; a field without one has no entry."""
     return dict(_documented(kind) if kind is LineHead else (*_documented(LineHead), *_documented(kind)))
 
 

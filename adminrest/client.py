@@ -78,7 +78,7 @@ class AdminError(Exception):
 
 
 class Access(NamedTuple):
-    """What opens an admin address.
+    """The credentials for an admin address.
 
     Args:
         token: Sent with each request, unless empty.
@@ -136,11 +136,11 @@ class AdminClient:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def get(self, path: str, query: Query | None = None) -> bytes:
-        """What is served there, as it is."""
+        """Return the body that is served at a path, as it is."""
         return self.ask("GET", path, query)
 
     def get_json(self, path: str, query: Query | None = None) -> Any:
-        """The JSON that is served there; None if the answer has no body."""
+        """Return the JSON that is served at a path; None if the answer has no body."""
         return self.call("GET", path, None, query)
 
     def call(self, method: str, path: str, body: object = None, query: Query | None = None) -> Any:
@@ -181,11 +181,11 @@ class AdminClient:
         return answer
 
     def failed(self, error: AdminError) -> Exception:
-        """What is raised for an error: a client that knows its user's options puts it in words with a remedy."""
+        """Return the exception to raise: a client that knows its user's options adds the remedy."""
         return error
 
     def is_ready(self, path: str = "/readyz") -> bool:
-        """Whether a health page says yes."""
+        """Return whether a health page says yes."""
         try:
             self.get(path)
         except AdminError:

@@ -103,7 +103,7 @@ class Processes:
             raise self._failure(name, process, f"ended with code {code}")
 
     def check_running(self) -> None:
-        """Do nothing while all processes run.
+        """Check that all processes run.
 
         Raises:
             DemoError: If one has ended.

@@ -26,7 +26,7 @@ REPORT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the command line asked for."""
+    """The choices of the command line."""
 
     broker: str
     """`standin` or `real`."""
@@ -56,7 +56,7 @@ class Demo:
         ]
 
     def run(self) -> list[Check]:
-        """All steps; returns what was checked.
+        """Run all steps; returns the checks.
 
         Raises:
             DemoError: If a step did not work.

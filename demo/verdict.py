@@ -1,4 +1,4 @@
-"""Did what was measured at the receiving end obey the limits, and do the analytics say the same? Pure functions."""
+"""The checks of the demo: what was measured at the receiving end obeys the limits, and the report agrees. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ LEAST_LOADED_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """One check, whether it holds, and the numbers that say so."""
 
     name: str
     holds: bool
@@ -23,7 +23,7 @@ class Check:
 
 
 def all_checks(counts: Mapping[str, Any], usage: Iterable[Mapping[str, str]]) -> list[Check]:
-    """Every check of the demo.
+    """Make every check of the demo.
 
     Args:
         counts: What `sluice load --verify-url` counted.
@@ -39,7 +39,7 @@ def all_checks(counts: Mapping[str, Any], usage: Iterable[Mapping[str, str]]) ->
 
 
 def longest_stall_ms(counts: Mapping[str, Any]) -> float:
-    """How long the way or the load generator itself stood still at most, as far as can be seen without any limit.
+    """Return the longest standstill of broker, proxy or load generator that shows without any limit, in ms.
 
     That is the slowest receipt of a steady topic, which no limit delays, or the load generator's own longest pause.
     """

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: twice a second what Sluice and the load generator say, as rates by topic.
+"""The live picture of the demo: twice a second, the counts of Sluice and the load generator become rates by topic.
 
 On a terminal a table changes in place; elsewhere a plain line comes now and then.
 """
@@ -23,7 +23,7 @@ TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """All publish streams of one topic."""
+    """The publish streams of one topic, summed up."""
 
     offered: int = 0
     """Messages since the streams opened."""
@@ -36,7 +36,7 @@ class TopicState:
     """Level of the limit that a stream waits on; empty if none waits."""
 
     def joined(self, other: "TopicState") -> "TopicState":
-        """This and another stream of the topic."""
+        """Return the sum of this and another stream of the topic."""
         limits = [one.limit_per_s for one in (self, other) if one.limit_per_s is not None]
         return TopicState(
             self.offered + other.offered,
@@ -83,7 +83,7 @@ WINDOW_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TopicRates:
-    """One row of the live table; rates are messages per second."""
+    """A row of the live table; rates are messages per second."""
 
     topic: str
     wanted: float
@@ -192,7 +192,7 @@ class LivePicture:
 
 
 def table(at_s: float, seconds: float, rows: Sequence[TopicRates]) -> Table:
-    """All rows as a table."""
+    """Draw the rows as a table."""
     phase = f"{at_s:.0f} of {seconds:.0f} s" if at_s <= seconds else "waiting for the last receipts"
     result = Table(title=f"messages per second, {phase}", title_justify="left")
     result.add_column("topic")
@@ -207,7 +207,7 @@ def table(at_s: float, seconds: float, rows: Sequence[TopicRates]) -> Table:
 
 
 def plain_line(at_s: float, rows: Sequence[TopicRates]) -> str:
-    """All rows in one line: passed per second, of the limit, and held."""
+    """Write the rows in one line: passed per second, of the limit, and held."""
     parts = [f"{_short(row.topic)} {row.passed:.0f}/s of {_limit(row)}, {row.state.held} held" for row in rows]
     return f"  {at_s:3.0f} s  " + " | ".join(parts)
 

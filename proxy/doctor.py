@@ -52,7 +52,7 @@ _Key = tuple[Direction, str, str, str]
 
 
 def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
-    """What only one of the two has, and what both have differently; a line each, sorted.
+    """List what only one side has, and what both have differently; a line each, sorted.
 
     Connections have different names on the two sides. So two are the same where one name on the one side stands for one
     on the other in everything that both have.
@@ -75,7 +75,7 @@ def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
 
 
 def alike(seen: Iterable[Seen]) -> int:
-    """How many have direction, topic, subscription and name in common with another: only their number is compared."""
+    """Count those that share direction, topic, subscription and name with another: only their number is compared."""
     return sum(len(of) for of in _by_key(seen).values() if len(of) > 1)
 
 
@@ -130,7 +130,7 @@ class _Stats(Struct):
 
 
 async def on_topics(admin: BrokerAdmin, topics: Iterable[str]) -> list[Seen]:
-    """Who is on these topics.
+    """Ask the broker for the producers and consumers of these topics.
 
     Args:
         admin: The broker's.
@@ -199,7 +199,7 @@ MOST_SHOWN = 10_000
 
 
 class Looked(NamedTuple):
-    """What was seen.
+    """The result of a look.
 
     Args:
         streams: Producers and consumers of the proxy.
@@ -221,7 +221,7 @@ class TooManyError(Exception):
 async def look(
     admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str = "", *, everywhere: bool = False
 ) -> Looked:
-    """What was looked at, and what of it differs at two looks.
+    """Compare proxy and broker; a difference counts if it is there at two looks.
 
     Args:
         admin: The broker's.

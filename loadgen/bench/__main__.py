@@ -85,7 +85,7 @@ same time, both through the peer; CPU is the peer's from before they connect unt
 
 
 def rows() -> list[DataRow]:
-    """All of them."""
+    """List all rows of the benchmark."""
     possible = connections.connections_possible(CONNECTIONS, connections.descriptors())
     return [
         *(throughput.send_row(size, count) for size in (100, 1024, 16384) for count in (1, 100)),

@@ -1,4 +1,4 @@
-"""What both benchmarks are made of: figures with their goals, rows of them, and the page that shows them.
+"""The parts of both benchmarks: figures with their goals, rows of them, and the page that shows them.
 
 A benchmark measures each row's load with each peer, round by round; a round gives a `Sample` for each peer. One of the
 peers, Sluice, is held against goals: bounds of its own figure, or of its ratio to another peer's.
@@ -48,7 +48,7 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What Sluice's figure is to be.
+    """A bound that Sluice's figure has to keep.
 
     Attributes:
         is_to_be: In which direction.
@@ -63,13 +63,13 @@ class Goal:
     guard: float | None = None
 
     def allows(self, found: float, bound: float) -> bool:
-        """Whether a number is on the right side of a bound."""
+        """Return whether a number is on the right side of a bound."""
         return _COMPARE[self.is_to_be](found, bound)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a load.
+    """A number that is measured under a load.
 
     Attributes:
         key: Under which measurements give it.
@@ -90,7 +90,7 @@ class Figure:
         return Spread.of(self, samples).text
 
     def compared(self, goal: Goal, rounds: Rounds, subject: str) -> float | None:
-        """What is held against the goal's bound; None if it was not measured.
+        """Return the number that is held against the goal's bound; None if it was not measured.
 
         It is the median over all rounds of the ratio within the round: both peers ran within seconds of each other, so
         what else the machine did meanwhile cancels out. Or, without a peer, the median of the figure itself.
@@ -99,7 +99,7 @@ class Figure:
         return statistics.median(values) if values else None
 
     def is_met(self, goal: Goal, rounds: Rounds, subject: str) -> bool:
-        """Whether what was compared, rounded as it is printed, reaches the goal, and did not fail in any round.
+        """Return whether the compared number, rounded as printed, reaches the goal, and no round failed.
 
         A goal is not missed where the subject or the peer beside it was not wanted; without its figure it is.
         """
@@ -160,7 +160,7 @@ class Spread:
 
     @classmethod
     def of(cls, figure: Figure, samples: Sequence[Sample | None]) -> "Spread":
-        """Of a figure of one peer."""
+        """Make the spread of one peer's figure."""
         return cls(values_of(figure.key, samples), figure.digits, figure.unit)
 
     @property
@@ -218,7 +218,7 @@ class Row(Generic[Measure]):
         return self.peers[-1]
 
     def told(self, samples: Sequence[Sample | None]) -> str:
-        """All figures of one peer in a line."""
+        """Write all figures of one peer in a line."""
         return ", ".join(f"{figure.shown(samples)} {figure.text}" for figure in self.figures)
 
 
@@ -254,7 +254,7 @@ def unguarded(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of the table.
+    """A line of the table: one figure of every peer.
 
     Attributes:
         text: What it is.
@@ -270,7 +270,7 @@ class Line:
 
 
 def shown(rows: Sequence[Row[Measure]], found: Found) -> str:
-    """All rows: a table for each load, the peers that were measured side by side."""
+    """Draw all rows: a table for each load, the measured peers side by side."""
     return "\n\n".join(_row_shown(row, found[row.name]) for row in rows)
 
 
@@ -338,7 +338,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def page_text(page: Path) -> str:
-    """What stands in a page that is to be written; nothing if it is to be made.
+    """Read the page that is to be written; empty if it does not exist yet.
 
     Raises:
         PageError: If it cannot be read, or nothing be written there.
@@ -385,14 +385,14 @@ def marks(about: str, command: str) -> tuple[str, str]:
 
 
 def machine() -> str:
-    """What everything ran on, and in which form Sluice did."""
+    """Describe the machine, and in which form Sluice ran."""
     form = "compiled" if is_compiled() else "interpreted"
     python = f"Python {platform.python_version()}"
     return f"{os.cpu_count()} cores of {platform.machine()}, {python}{congestion()}, Sluice's hot modules {form}"
 
 
 def congestion() -> str:
-    """How TCP decides when to send (one that paces costs all proxies frames/s); nothing where nobody says."""
+    """Name TCP's congestion control (one that paces costs all proxies frames/s); empty where unknown."""
     try:
         return f", TCP's congestion control {_CONGESTION.read_text(encoding='ascii').strip()}"
     except OSError:
@@ -400,7 +400,7 @@ def congestion() -> str:
 
 
 def is_compiled() -> bool:
-    """Whether the frame walk is machine code here."""
+    """Return whether the frame walk is machine code here."""
     found = find_spec("protocol.walk")
     return found is not None and str(found.origin).endswith(".so")
 
@@ -435,6 +435,6 @@ def seconds(text: str) -> float:
 
 
 def last_line(said: str) -> str:
-    """Of what a program said: most programs say last why they end."""
+    """Return the last line of a program's output: most programs say last why they end."""
     lines = said.strip().splitlines() or ["it said nothing"]
     return lines[-1].strip()

@@ -1,4 +1,4 @@
-"""How many instructions of its own one chunk of SENDs costs Sluice: `python -m loadgen.bench.instructions`.
+"""The number of instructions that one chunk of SENDs costs Sluice: `python -m loadgen.bench.instructions`.
 
 Sluice runs under valgrind's callgrind, which counts what is executed outside the kernel: the same number each time, to
 one in a hundred, whatever else the machine does. Chunks go one by one, so each is one read and one write.

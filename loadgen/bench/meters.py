@@ -1,4 +1,4 @@
-"""What the kernel counts of a process, all its threads together, and what Sluice's own metrics say. Linux only."""
+"""The kernel's counts of a process, all its threads together, and Sluice's own metrics. Linux only."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a process has used.
+    """The CPU time of a process.
 
     Attributes:
         cpu_s: Seconds of a CPU.
@@ -27,7 +27,7 @@ class Used:
 
 
 def used(pid: int, proc: Path = PROC) -> Used:
-    """What the process has used so far.
+    """Read what the process has used so far.
 
     Threads that have ended are not in it; nothing that is measured here ends threads meanwhile.
     """
@@ -48,7 +48,7 @@ def resident_bytes(pid: int, proc: Path = PROC) -> int:
 
 
 def forget_peak(pid: int, proc: Path = PROC) -> None:
-    """From now on `peak_bytes` is the most since now."""
+    """Reset the kernel's high-water mark: from now on `peak_bytes` is the most since now."""
     (proc / str(pid) / "clear_refs").write_text("5", encoding="ascii")
 
 
@@ -83,7 +83,7 @@ LATENESS = "sluice_timer_lateness_seconds_bucket"
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """One reading.
+    """One reading of Sluice's metrics.
 
     Attributes:
         values: By the sample's name, summed over all labels.
@@ -104,7 +104,7 @@ def scrape(port: int) -> Scrape:
 
 
 def parsed(text: str) -> Scrape:
-    """What such a text says."""
+    """Parse a text in Prometheus' format."""
     values: dict[str, float] = {}
     timers: dict[float, float] = {}
     for family in text_string_to_metric_families(text):

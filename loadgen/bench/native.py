@@ -36,7 +36,7 @@ def compiler() -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the receiving end writes back.
+    """The answer that the receiving end writes to each frame.
 
     Attributes:
         frame: The answer.
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What came.
+    """The frames that arrived.
 
     Attributes:
         frames: Whole frames, by connection.
@@ -67,7 +67,7 @@ class Received:
 
 
 class Live:
-    """How many frames have come so far, for whoever looks while they are received.
+    """A counter of the frames so far, to be read while they are received.
 
     Args:
         connections: How many there are.

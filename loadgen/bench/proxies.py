@@ -23,7 +23,7 @@ _START_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a peer is to run.
+    """The ports and the folder that a peer gets.
 
     Attributes:
         folder: For its files; it has it for itself.
@@ -47,13 +47,13 @@ class Command:
 
 
 def nothing() -> str | None:
-    """What a peer is missing that runs everywhere."""
+    """Say what is missing for a peer that runs everywhere: nothing."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a peer is started.
+    """A peer, and how it is started.
 
     Attributes:
         name: For the table.
@@ -135,7 +135,7 @@ _TIMEOUT_S = 300
 
 
 def haproxy_missing() -> str | None:
-    """What there is not for it."""
+    """Say what is missing for HAProxy, with the remedy; None if nothing is."""
     if shutil.which("haproxy") or _unpacked().exists() or (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         return None
     return "neither haproxy nor apt-get to fetch it with: install the package haproxy"

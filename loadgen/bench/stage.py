@@ -1,4 +1,4 @@
-"""Where measurements take place: both ends, the peers that run, a real broker for rows that want one; the rounds."""
+"""The stage of measurements: both ends, the peers that run, a real broker for rows that want one; the rounds."""
 
 import threading
 import time
@@ -69,7 +69,7 @@ _AT_REST = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a measurement needs.
+    """The surroundings of a measurement.
 
     Attributes:
         native: What sends and receives.
@@ -90,11 +90,11 @@ class Stage:
     real: Callable[[Plan], Peer] | None = None
 
     def producers(self, port: int, count: int, streams: int = 1) -> tuple[list[socket], list[socket]]:
-        """So many connections through a peer, each with its producers on a topic of its own: both ends of all."""
+        """Open connections through a peer, each with producers on a topic of its own; returns both ends."""
         return self._opened(count, lambda topic: wire.open_producer(topic, port, streams))
 
     def consumers(self, port: int, count: int) -> tuple[list[socket], list[socket]]:
-        """So many connections through a peer, each with a consumer of a topic of its own: both ends of all."""
+        """Open connections through a peer, each with a consumer of a topic of its own; returns both ends."""
         return self._opened(count, lambda topic: wire.open_consumer(topic, port))
 
     def started(self, plan: Plan) -> AbstractContextManager[Peer]:
@@ -127,12 +127,12 @@ class Beside(Generic[Result]):
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the work has ended."""
         return not self._thread.is_alive()
 
     @property
     def result(self) -> Result:
-        """What it gave."""
+        """The result of the work."""
         return self._found[0]
 
 
@@ -144,7 +144,7 @@ class CpuClock:
         self._before = meters.used(pid)
 
     def read(self) -> meters.Used:
-        """So far."""
+        """Read what was used since the clock was started."""
         now = meters.used(self._pid)
         return meters.Used(now.cpu_s - self._before.cpu_s, now.wake_ups - self._before.wake_ups)
 
@@ -176,7 +176,7 @@ Measured = dict[str, list[Sample | None]]
 
 
 def measure(rows: Sequence[DataRow], stage: Stage, rounds: int, progress: Progress) -> dict[str, Measured]:
-    """What each row gave, by its name; what failed is told, and is None."""
+    """Measure each row; returns the samples by row name. A measurement that failed is told, and None."""
     return {row.name: _measure_row(row, stage, rounds, progress) for row in rows}
 
 

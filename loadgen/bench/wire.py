@@ -137,7 +137,7 @@ def open_consumer(topic: str, port: int) -> socket.socket:
 
 
 def broker_of(topic: str, port: int) -> str:
-    """Where the topic is, as `host:port`, asked by the address at `port`.
+    """Look up a topic by the address at `port`; returns the broker as `host:port`.
 
     Raises:
         BenchError: If an answer is a refusal, or does not come.
@@ -323,7 +323,7 @@ def _is_open(envelope: BaseCommand) -> bool:
 
 
 def answer_to(envelope: BaseCommand, port: int) -> Message | None:
-    """What this broker answers to a command behind CONNECT; None: nothing. Every topic is here, and unpartitioned."""
+    """Answer a command behind CONNECT; None: no answer. Every topic is here, and unpartitioned."""
     if envelope.type == BaseCommand.PING:
         return CommandPong()
     if envelope.type == BaseCommand.PARTITIONED_METADATA:

@@ -68,7 +68,7 @@ class Backlog:
 
 @dataclass(slots=True)
 class Drained:
-    """What the consumers got.
+    """The messages that the consumers got.
 
     Attributes:
         complete_at: When all consumers were there (`time.monotonic`).
@@ -83,12 +83,12 @@ class Drained:
 
     @property
     def times(self) -> list[float]:
-        """When anything arrived, ascending."""
+        """All arrival times, ascending."""
         return sorted(at for arrivals in self.by_consumer for at, _ in arrivals)
 
     @property
     def longest_pause_s(self) -> float:
-        """How long this process stood still at most."""
+        """The longest standstill of this process, seconds."""
         return max((end - begin for begin, end in self.stood), default=0.0)
 
 
@@ -165,7 +165,7 @@ _GAP_MS = 20
 
 
 def gap_figure(limit: int) -> Figure:
-    """How long nothing comes under a limit, although messages are there."""
+    """Make the figure of the longest time without a delivery, although messages are there."""
     name = f"longest time without a delivery (one is due every {1000 / limit:g} ms)"
     return Figure("gap", name, " ms", 0, (Goal("≤", _GAP_MS),))
 
@@ -182,7 +182,7 @@ def backlog_row(*, quick: bool) -> LimitsRow:
 
 
 def drain_alone(stage: Stage, limit: int, seconds: int) -> Drained:
-    """One consumer drains a backlog under a limit."""
+    """Let one consumer drain a backlog under a limit."""
     topic = stage.dispatch_topic(limit).name
     fill(stage.broker_url, [Backlog(topic, limit * (seconds + MORE_S))])
     return drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)

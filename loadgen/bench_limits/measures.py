@@ -1,4 +1,4 @@
-"""What is read from arrival times and latencies, and the figures that several rows share. Pure."""
+"""The measures that are read from arrival times and latencies, and the figures that several rows share. Pure."""
 
 import math
 from bisect import bisect_left
@@ -32,18 +32,18 @@ def percentile(values: Collection[float], part: float) -> float:
 
 
 def count_between(times: Sequence[float], begin: float, end: float) -> int:
-    """How many of `times` (ascending) lie in [begin, end)."""
+    """Count those of `times` (ascending) that lie in [begin, end)."""
     return bisect_left(times, end) - bisect_left(times, begin)
 
 
 def per_second(times: Sequence[float], seconds: int) -> list[int]:
-    """How many of `times` (ascending) lie in each of the first seconds, which begin with the first of them."""
+    """Count `times` (ascending) in each of the first seconds, which begin with the first time."""
     begin = times[0] if times else 0.0
     return [count_between(times, begin + second, begin + second + 1) for second in range(seconds)]
 
 
 def worst_deviation(counts: Collection[float], limit: float) -> float:
-    """How far the worst of the counts is from `limit`, as a part of it."""
+    """Return the distance of the worst count from `limit`, as a part of it."""
     return max(abs(count / limit - 1) for count in counts)
 
 
@@ -102,7 +102,7 @@ NOTICED = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When the spans of a trial begin, seconds."""
+    """The begins of a trial's spans, seconds."""
 
     alone: float
     held: float

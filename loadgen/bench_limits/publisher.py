@@ -52,7 +52,7 @@ class PacedLane:
             pass
 
     def result(self) -> LaneResult:
-        """What came of it so far."""
+        """Return what became of the messages so far."""
         lane = self.lane
         return LaneResult(lane.origin.producer, list(lane.latencies), lane.on_their_way, dict(lane.errors))
 

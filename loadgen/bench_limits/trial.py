@@ -69,7 +69,7 @@ class LaneOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One trial's load."""
+    """The load of one trial."""
 
     service_url: str
     run: bytes
@@ -80,7 +80,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class LaneResult(msgspec.Struct, frozen=True):
-    """What became of a lane's messages at the sending end."""
+    """The fate of a lane's messages, as the sending end saw it."""
 
     index: int
     latencies: list[float]
@@ -90,7 +90,7 @@ class LaneResult(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a publishing process tells at its end."""
+    """The report of a publishing process at its end."""
 
     lanes: list[LaneResult]
     longest_pause_s: float
@@ -98,7 +98,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def order_file(folder: Path) -> Path:
-    """Where the order stands."""
+    """Name the file of the order."""
     return folder / "order.json"
 
 
@@ -120,7 +120,7 @@ def write(path: Path, content: object) -> None:
 
 
 def read(path: Path, kind: type[Content]) -> Content:
-    """What `write` wrote."""
+    """Read what `write` wrote."""
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
@@ -129,7 +129,7 @@ def read(path: Path, kind: type[Content]) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who limits: a real broker by itself, or Sluice in front of the same broker.
+    """The limiting side: a real broker by itself, or Sluice in front of the same broker.
 
     Attributes:
         name: For the table.
@@ -185,7 +185,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where trials take place.
+    """The surroundings of trials.
 
     Attributes:
         peer: Who limits.
@@ -221,7 +221,7 @@ class Stage:
         return topic
 
     def publishers(self, topic: str) -> set[str]:
-        """From where, and since when, the topic's producers are connected to the broker."""
+        """Return the connections of a topic's producers at the broker: address and since when."""
         found = self.broker.stats(topic)["publishers"]
         return {f"{publisher['address']} {publisher['connectedSince']}" for publisher in found}
 
@@ -301,7 +301,7 @@ Progress = Callable[[str], None]
 
 
 def by_turns(measure: Callable[[Stage], Sample | list[Sample]]) -> Measure:
-    """One stage after the other, so that they do not take each other's processor."""
+    """Measure one stage after the other, so that they do not take each other's processor."""
 
     def measure_each(stages: Sequence[Stage]) -> Sequence[Sequence[Sample]]:
         found = [measure(stage) for stage in stages]
@@ -365,7 +365,7 @@ def await_ready(rest: AdminClient, process: TetheredProcess) -> None:
 
 
 def measure(rows: Sequence[LimitsRow], stages: Sequence[Stage], progress: Progress) -> Found:
-    """What each row gave at the broker's own limits and through Sluice.
+    """Measure each row at the broker's own limits and through Sluice.
 
     Args:
         rows: What to measure.

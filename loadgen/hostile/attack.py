@@ -49,7 +49,7 @@ class _Hostile:
 
 
 class Attack:
-    """All of one kind.
+    """The connections of one kind.
 
     Args:
         kind: What they do.

@@ -33,7 +33,7 @@ _HALF = 2_000_000
 
 
 class Mood(StrEnum):
-    """What a broker does behind CONNECTED."""
+    """A hostile broker's behaviour behind CONNECTED."""
 
     STANDIN = "standin"
     MUTE = "mute"

@@ -50,7 +50,7 @@ _HEADERS = b"\x0e\x01" + bytes(4) + len(_METADATA).to_bytes(4, "big") + _METADAT
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind.
+    """A kind of hostile connections.
 
     Args:
         name: For the table.

@@ -71,7 +71,7 @@ class Neighbour:
         self._number = 0
 
     def run(self, seconds: float) -> None:
-        """Do all of it for so long."""
+        """Run the neighbour for so long."""
         over = time.monotonic() + seconds
         while time.monotonic() < over:
             for what in ("publish", "lookup", *(("connect",) if self._number % 20 == 0 else ())):
@@ -142,7 +142,7 @@ def _read(connection: socket.socket) -> Iterator[BaseCommand]:
 
 @dataclass(slots=True)
 class Row:
-    """What one kind cost; memory in bytes, over all processes of Sluice.
+    """The cost of one kind; memory in bytes, over all processes of Sluice.
 
     Attributes:
         before, peak, after: Resident memory before, at most meanwhile, and some time later.
@@ -171,7 +171,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether that is within its bound."""
+        """Whether the cost is within the kind's bound."""
         return self.cost <= self.kind.bound * MB
 
 
@@ -204,7 +204,7 @@ class Stage:
         self.memory_at_start = self.memory()
 
     def pids(self) -> list[int]:
-        """Of all processes of Sluice."""
+        """The process ids of Sluice, workers included."""
         return [self._process.pid, *meters.children(self._process.pid)]
 
     def memory(self) -> int:

@@ -36,7 +36,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the messages of one producer have in common."""
+    """The properties that all messages of one producer share."""
 
     run: bytes
     producer: int

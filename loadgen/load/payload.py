@@ -25,7 +25,7 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Which message it is."""
+    """The identity of a message."""
 
     run: bytes
     """8 bytes that tell one run from another."""
@@ -41,7 +41,7 @@ def make_payload(stamp: Stamp, size: int) -> bytes:
 
 
 def read_payload(payload: bytes) -> Stamp:
-    """Which message `payload` is.
+    """Read the identity of a message.
 
     Raises:
         NotOursError: If it does not start as a load generator's payload does.

@@ -1,4 +1,4 @@
-"""What arrived, held against what was offered and against the limits; the document that `--out` writes.
+"""The results of a run: arrivals held against what was offered and against the limits, as `--out` writes them.
 
 A limiter promises, for every interval [t0, t1]: messages <= burst + rate * (t1 - t0) + one entry. `max_excess` is the
 largest amount, over all intervals, by which the messages exceed that. Only intervals that begin and end at an arrival
@@ -31,7 +31,7 @@ BUCKETS_PER_S = 10
 
 @dataclass(slots=True)
 class Faults:
-    """What should not have arrived, or not like this; all zero when all is well."""
+    """Counts of messages that should not have arrived, or not like this; all zero when all is well."""
 
     duplicates: int = 0
     out_of_order: int = 0
@@ -60,7 +60,7 @@ class Arrivals:
         """When each message of this run arrived, repetitions included, seconds."""
 
     def record(self, at: float, payload: bytes) -> None:
-        """One message arrived at `at` seconds (of any monotonic clock)."""
+        """Take down a message that arrived at `at` seconds (of any monotonic clock)."""
         try:
             stamp = read_payload(payload)
         except NotOursError:
@@ -101,7 +101,7 @@ def histogram(times: Sequence[float], start: float) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a limiter promises: messages, and messages per second."""
+    """The line that a limiter promises: burst in messages, and messages per second."""
 
     rate: float
     burst: float
@@ -129,7 +129,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a limit was used while it was wanted."""
+    """The use of a limit while it was wanted."""
 
     loaded_s: float
     """How long there was demand, seconds."""
@@ -161,7 +161,7 @@ def loaded_spans(samples: Iterable[tuple[float, int]], threshold: float) -> list
 
 
 def use_of(rate: float, spans: Sequence[Span], times: Sequence[float]) -> Use:
-    """How much of `rate` messages/s the arrivals at `times` (ascending) make in `spans`."""
+    """Return how much of `rate` messages/s the arrivals at `times` (ascending) make in `spans`."""
     loaded_s = sum(end - begin for begin, end in spans)
     messages = sum(bisect_left(times, end) - bisect_left(times, begin) for begin, end in spans)
     return Use(loaded_s, messages, messages / (rate * loaded_s) if loaded_s > 0 else None)
@@ -175,7 +175,7 @@ DEMAND_S = 0.1
 
 @dataclass(slots=True)
 class Books:
-    """All that was taken down during a run; times are seconds of one monotonic clock."""
+    """The records of a run; times are seconds of one monotonic clock."""
 
     offers: Mapping[str, TopicOffer]
     arrivals: Mapping[str, Arrivals] | None
@@ -206,7 +206,7 @@ def _longest_pause_ms(books: Books) -> float:
 
 
 def counts(offer: TopicOffer) -> dict[str, Any]:
-    """What the sending end counted on one topic."""
+    """Return the sending end's counts of one topic."""
     offered = sum(lane.offered for lane in offer.lanes)
     errors: Counter[str] = sum((lane.errors for lane in offer.lanes), Counter())
     return {

@@ -44,7 +44,7 @@ QUIET_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run."""
+    """The plan of a run."""
 
     scenario: Scenario
     service_url: str
@@ -55,7 +55,7 @@ class Order:
 
 
 class Ends(Protocol):
-    """What a run needs of the clients of one service address; see `clients.Clients`."""
+    """The clients of one service address, as a run needs them; see `clients.Clients`."""
 
     def sender(self, connection: str, topic: str, pending: int) -> Sender: ...  # noqa: D102 - told there
     def subscribe(self, records: Mapping[str, Record]) -> None: ...  # noqa: D102 - told there
@@ -63,7 +63,7 @@ class Ends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a run takes from outside, so that a test can give its own."""
+    """The surroundings of a run, which tests replace."""
 
     clock: Clock = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -189,7 +189,7 @@ SOMETHING_LOST = 1
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for."""
+    """The choices of the command line."""
 
     scenario: Path
     service_url: str
@@ -203,7 +203,7 @@ class Request:
 
 
 def main(request: Request) -> int:
-    """Do it; returns the exit code: 0 all well, 1 something was lost, repeated or refused, 2 bad input."""
+    """Run the load; returns the exit code: 0 all well, 1 something was lost, repeated or refused, 2 bad input."""
     try:
         result = _result(request)
     except (ScenarioError, ClientError) as error:

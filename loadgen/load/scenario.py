@@ -1,4 +1,4 @@
-"""What a scenario file may say, and one clear line for each thing that it gets wrong.
+"""The scenario file: its keys, and one clear line for each thing that it gets wrong.
 
 tenants:
   bank:
@@ -52,14 +52,14 @@ class _Model(BaseModel):
 
 
 class Steady(_Model):
-    """The same pace all the time."""
+    """A pattern with the same pace all the time."""
 
     kind: Literal["steady"]
     rate: Rate
 
 
 class Greedy(_Model):
-    """As fast as the clients' pending queues let it; `rate` only caps the attempts so that the machine survives."""
+    """A pattern as fast as the clients' pending queues allow; `rate` caps the attempts so that the machine survives."""
 
     kind: Literal["greedy"]
     rate: Rate

@@ -24,7 +24,7 @@ _ZOOKEEPER_MEMORY = ("-Xmx64m", "-XX:TieredStopAtLevel=1")
 
 
 def metadata_url(port: int) -> str:
-    """How Pulsar's parts name the ZooKeeper behind this port."""
+    """Return the metadata URL of the ZooKeeper behind this port."""
     return f"zk:127.0.0.1:{port}"
 
 
@@ -65,7 +65,7 @@ _BOOKIE_MEMORY = ("-Xmx96m", "-XX:MaxDirectMemorySize=128m", "-XX:TieredStopAtLe
 
 
 def bookie(folder: Path, port: int, zookeeper_port: int) -> Part:
-    """It syncs nothing to disk: a killed bookie may lose what a killed broker does not."""
+    """A bookie that syncs nothing to disk: a killed one may lose what a killed broker does not."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = {
         "bookiePort": str(port),

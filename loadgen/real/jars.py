@@ -152,7 +152,7 @@ _FILL_TIMEOUT_S = 900
 
 
 def cache_folder() -> Path:
-    """Where this version's jars are, or would be."""
+    """Return the folder of this version's jars; it need not exist."""
     named = os.environ.get("SLUICE_CACHE")
     if named:
         return Path(named) / f"pulsar-{VERSION}"
@@ -161,7 +161,7 @@ def cache_folder() -> Path:
 
 
 def available() -> str | None:
-    """What is missing for a real broker on this machine, with the remedy; None if it can be had."""
+    """Say what is missing for a real broker on this machine, with the remedy; None if nothing is."""
     missing = []
     if find_java() is None:
         missing.append(f"Java {OLDEST_JAVA} or newer (for example the package openjdk-17-jre-headless)")
@@ -171,7 +171,7 @@ def available() -> str | None:
 
 
 def is_filled(folder: Path) -> bool:
-    """Whether the folder holds Pulsar's main jars."""
+    """Return whether the folder holds Pulsar's main jars."""
     return all((folder / "lib" / f"{name}-{VERSION}.jar").is_file() for name in ARTIFACTS)
 
 

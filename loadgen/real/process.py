@@ -37,12 +37,12 @@ _random = SystemRandom()
 
 
 def free_port() -> int:
-    """One port that nobody holds."""
+    """Return a port that nobody holds."""
     return free_ports(0)[0]
 
 
 def free_ports(*wanted: int) -> list[int]:
-    """As many different ports as are asked for, each the wanted one or, for 0, a free one; nobody holds them yet.
+    """Return different ports, each the wanted one or, for 0, a free one; nobody holds them yet.
 
     Raises:
         OSError: If a wanted port is taken, or no free one is found.
@@ -111,7 +111,7 @@ class TetheredProcess:
         return self._process.poll()
 
     def check_running(self) -> None:
-        """Do nothing while it runs.
+        """Check that the process runs.
 
         Raises:
             ProcessFailed: If it has ended.
@@ -156,12 +156,12 @@ def wait_until(is_so: Callable[[], object], longest_s: float, pause_s: float = 0
 
 
 def is_healthy(web_port: int) -> bool:
-    """Whether the broker behind this port of its admin REST says that it can publish and consume."""
+    """Return whether the broker behind this port of its admin REST says that it can publish and consume."""
     return AdminClient(f"http://127.0.0.1:{web_port}", timeout_s=_HEALTH_TIMEOUT_S).is_ready("/admin/v2/brokers/health")
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether somebody accepts connections at a port of loopback."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=_HEALTH_TIMEOUT_S).close()
     except OSError:
@@ -244,7 +244,7 @@ class Part:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """Whether the part runs."""
         return self._process is not None and self._process.exit_code is None
 
     def start(self, timeout_s: float = 120) -> None:

@@ -30,7 +30,7 @@ PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What a caller may choose about a standalone broker.
+    """The settings of a standalone broker.
 
     Attributes:
         port: Of the binary protocol; 0 picks a free one.

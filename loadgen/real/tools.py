@@ -30,7 +30,7 @@ class PulsarAdmin:
     service_url: str
 
     def run(self, *arguments: str) -> str:
-        """What `pulsar-admin ARGUMENTS` prints, such as `run("namespaces", "get-publish-rate", "public/default")`.
+        """Run `pulsar-admin ARGUMENTS` and return its output: `run("namespaces", "get-publish-rate", "public/default")`.
 
         Raises:
             ProcessFailed: If it ends with an error or not within a minute.
@@ -67,7 +67,7 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What is produced and consumed.
+    """The messages that are produced and consumed.
 
     Attributes:
         rate: Messages a second; less if somebody cannot.
@@ -117,7 +117,7 @@ def consuming(traffic: Traffic) -> tuple[str, ...]:
 
 
 def seconds_between(log: str, first: str, last: str) -> float:
-    """From the line with one text to the line with the other, by the time of day that lines begin with.
+    """Return the seconds from the line with one text to that with the other, by the time of day they begin with.
 
     Raises:
         ProcessFailed: If one of them is not there.

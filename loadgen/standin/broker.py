@@ -19,7 +19,7 @@ MOST_PARTITIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How the broker behaves.
+    """The options of a stand-in broker.
 
     `partitions` are the partitioned topics by full name. `topic_bytes` is the most that one topic keeps,
     `retention_bytes` how much of it although everybody has acknowledged it. `first_ledger` numbers the
@@ -135,7 +135,7 @@ class Producer:
 
 
 class Topic:
-    """What the broker knows of one topic (of one partition, where it is partitioned).
+    """A topic of the broker, or one partition of it.
 
     Args:
         name: Its name.
@@ -213,7 +213,7 @@ class Topic:
         return self.log.first_id if is_earliest else self.log.next_id
 
     def is_durable(self, name: str) -> bool:
-        """Whether the subscription outlives its consumers; a reader's does not."""
+        """Return whether the subscription outlives its consumers; a reader's does not."""
         return name not in self._readers
 
     def end_reader(self, name: str) -> None:
@@ -238,7 +238,7 @@ MOST_TOPICS = 100_000
 
 
 class Broker:
-    """All that connections share.
+    """The broker: everything that connections share.
 
     Whoever changes something calls `dispatch` when done with the bytes at hand, once for all changes.
     """
@@ -271,7 +271,7 @@ class Broker:
         return topic
 
     def partitions(self, name: str) -> int:
-        """How many partitions the topic was configured with, 0 for one that is not partitioned.
+        """Return the topic's number of partitions, 0 for one that is not partitioned.
 
         Raises:
             Refused: If the name is no topic's.

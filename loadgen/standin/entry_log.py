@@ -1,4 +1,4 @@
-"""What a topic keeps and what a subscription has acknowledged of it: entries, their log, cursors."""
+"""Entries, the log of them that a topic keeps, and the cursors that say what subscriptions have acknowledged."""
 
 import zlib
 from bisect import bisect_left
@@ -47,14 +47,14 @@ class Entry:
 
     @property
     def slot(self) -> int:
-        """Where the entry's key falls, in [0, KEY_SLOTS). Not the real broker's hash, only as even."""
+        """The slot of the entry's key, in [0, KEY_SLOTS). Not the real broker's hash, only as even."""
         if self._slot == _UNKNOWN:
             self._slot = zlib.crc32(_key_of(metadata_of(self.data))) % KEY_SLOTS
         return self._slot
 
     @property
     def publish_time_ms(self) -> int:
-        """When the producer says that it published, in milliseconds since 1970."""
+        """The producer's own publish time, in milliseconds since 1970."""
         return metadata_of(self.data).publish_time
 
     @property
@@ -167,7 +167,7 @@ class EntryLog:
 
 
 class Cursor:
-    """All below `position` is acknowledged, above it what was acknowledged one by one.
+    """A subscription's acknowledgements: all below `position`, and single ones above it.
 
     A batch acknowledged in part has an ack set: 64-bit words, a set bit for each message still open.
     """
@@ -178,11 +178,11 @@ class Cursor:
         self._open_in_batch: dict[int, tuple[int, ...]] = {}
 
     def is_acknowledged(self, entry_id: int) -> bool:
-        """Whether nobody needs to see this entry again."""
+        """Return whether nobody needs to see this entry again."""
         return entry_id < self.position or entry_id in self._single
 
     def acknowledge(self, entry_id: int) -> None:
-        """One entry is done."""
+        """Acknowledge one entry."""
         if entry_id < self.position:
             return
         self._single.add(entry_id)
@@ -203,7 +203,7 @@ class Cursor:
         return self._open_in_batch.get(entry_id, ())
 
     def acknowledge_below(self, position: int) -> None:
-        """All before `position` are done."""
+        """Acknowledge all entries before `position`."""
         if position > self.position:
             for entry_id in range(self.position, position):
                 self._single.discard(entry_id)

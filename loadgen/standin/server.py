@@ -84,7 +84,7 @@ def request_id_of(envelope: BaseCommand) -> int | None:
 
 
 def is_unlisted(envelope: BaseCommand) -> bool:
-    """Whether the command's type is newer than the protocol file: such a value is an unknown field."""
+    """Return whether the command's type is newer than the protocol file: such a value is an unknown field."""
     return not envelope.HasField("type") and _unknown_field(envelope, _TYPE_FIELD) is not None
 
 
@@ -116,7 +116,7 @@ class Lookups:
         self._outbox = outbox
 
     def partitioned_metadata(self, request: CommandPartitionedTopicMetadata, _: bytes) -> None:
-        """How many partitions a topic has."""
+        """Answer how many partitions a topic has."""
         answer = CommandPartitionedTopicMetadataResponse(request_id=request.request_id)
         try:
             answer.partitions = self._broker.partitions(request.topic)
@@ -127,7 +127,7 @@ class Lookups:
         self._outbox.send(answer)
 
     def lookup(self, request: CommandLookupTopic, _: bytes) -> None:
-        """Which broker serves a topic: always this one.
+        """Answer which broker serves a topic: always this one.
 
         As from a real standalone, the answer tells the client to come by the address that it used.
         """
@@ -144,7 +144,7 @@ class Lookups:
         self._outbox.send(answer)
 
     def topics_of_namespace(self, request: CommandGetTopicsOfNamespace, _: bytes) -> None:
-        """All topics of a namespace; the client applies its pattern itself (filtered = false)."""
+        """Answer with all topics of a namespace; the client applies its pattern itself (filtered = false)."""
         domains = _DOMAINS[request.mode]
         names = [name.full for name in self._broker.topics_of(request.namespace) if name.domain in domains]
         self._outbox.send(CommandGetTopicsOfNamespaceResponse(request_id=request.request_id, topics=names))
@@ -177,7 +177,7 @@ Handler = Callable[[Any, bytes], None]
 
 
 class Connection:
-    """What the broker does with one client's bytes.
+    """A client's connection: its bytes become frames, and each frame goes to its handler.
 
     Args:
         broker: What all connections share.
@@ -303,7 +303,7 @@ HIGH_WATER_BYTES = 1024 * 1024
 
 
 class Socket(asyncio.Protocol):
-    """One accepted connection: passes on what asyncio tells, and is the Link to write to.
+    """A socket of an accepted connection: passes on what asyncio tells, and is the Link to write to.
 
     Args:
         broker: What all connections share.
@@ -397,7 +397,7 @@ async def serve(broker: Broker, host: str, port: int) -> None:
 
 
 def run(options: BrokerOptions, address: tuple[str, int], counts: Path | None) -> None:
-    """Be the broker until told to end; then write the counts, if a file is named.
+    """Run the broker until told to end; then write the counts, if a file is named.
 
     Raises:
         OSError: If the address cannot be listened on, or the file cannot be written.

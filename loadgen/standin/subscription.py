@@ -67,7 +67,7 @@ class Selection(Protocol):
     """Whether an entry that nobody can take now lets later ones pass."""
 
     def begin(self, consumers: list[Consumer]) -> None:
-        """From now on these are the consumers, and every entry that was passed over is tried again."""
+        """Take these consumers from now on, and try every entry again that was passed over."""
         ...
 
     def pick(self, entry: Entry) -> Consumer | None:
@@ -83,7 +83,7 @@ class Selection(Protocol):
         ...
 
     def waits_for(self, consumer: Consumer) -> bool:
-        """Whether entries were passed over because this consumer was not ready."""
+        """Return whether entries were passed over because this consumer was not ready."""
         ...
 
 
@@ -193,7 +193,7 @@ class KeyHash:
         self._holders[entry.slot] = (consumer, count + 1)
 
     def released(self, entry_id: int) -> bool:
-        """One entry less of its key is with the consumer; the last one sets the key free."""
+        """Take note that the consumer has one entry less of its key; the last one sets the key free."""
         slot = self._slot_of.pop(entry_id)
         consumer, count = self._holders[slot]
         if count > 1:
@@ -203,7 +203,7 @@ class KeyHash:
         return slot in self._waiting_slots
 
     def waits_for(self, consumer: Consumer) -> bool:
-        """Whether a key waits for this consumer's permits or its connection."""
+        """Return whether a key waits for this consumer's permits or its connection."""
         return consumer in self._unready
 
     def _owner(self, slot: int) -> Consumer | None:
@@ -292,7 +292,7 @@ class Subscription:
         self.wake()
 
     def acknowledge(self, entry_id: int, ack_set: Sequence[int] = ()) -> None:
-        """One entry is done, or with an ack set the part of it whose bits are clear."""
+        """Acknowledge an entry, or with an ack set the part of it whose bits are clear."""
         if not 0 <= entry_id < self._log.next_id or self.cursor.is_acknowledged(entry_id):
             return
         if ack_set and not self.cursor.acknowledge_in_part(entry_id, ack_set):
@@ -301,7 +301,7 @@ class Subscription:
         self._forget(entry_id)
 
     def acknowledge_up_to(self, entry_id: int, ack_set: Sequence[int] = ()) -> None:
-        """All entries before this one are done, and this one as far as the ack set says."""
+        """Acknowledge all entries before this one, and this one as far as the ack set says."""
         end = min(entry_id + (0 if ack_set else 1), self._log.next_id)
         for done in range(self.cursor.position, end):
             self._forget(done)

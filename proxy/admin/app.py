@@ -45,7 +45,7 @@ class Readiness:
         self.is_accepting = False
 
     async def problem(self) -> str | None:
-        """What stands in the way, or None."""
+        """Say what stands in the way of being ready; None if nothing does."""
         if not self.is_accepting:
             return "not accepting connections"
         broker = self._engine.config.broker
@@ -84,7 +84,7 @@ _ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, o
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What every request has to pass before a handler sees it.
+    """The checks that every request has to pass before a handler sees it.
 
     Args:
         bounds: Its rate, time and size.
@@ -97,7 +97,7 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the REST can change.
+    """The parts of the proxy that the REST can change.
 
     Args:
         service: Policies.
@@ -127,7 +127,7 @@ def admin_app(
 
     @described({200: TEXT, 503: TEXT})
     async def show_readiness(_request: web.Request) -> web.Response:
-        """Whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
+        """Tell whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
@@ -166,7 +166,7 @@ def _counts(engine: NearEngine) -> Counts:
 
 
 def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh | None = None) -> web.Application:
-    """What the address for metrics alone serves: to everybody, and nothing that changes anything."""
+    """Make the application of the address for metrics alone: open to everybody, nothing changes anything."""
     middlewares = [_errors_as_reasons, bounds.rate, bounds.body, *_first(fresh)]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
@@ -181,7 +181,7 @@ def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
 
     @described({200: TEXT})
     async def show_health(_request: web.Request) -> web.Response:
-        """Whether the process answers."""
+        """Tell that the process answers."""
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]

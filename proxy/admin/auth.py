@@ -132,7 +132,7 @@ Access = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who a token was given to, and what it opens."""
+    """The holder of a token, and what the token opens."""
 
     name: str
     access: Access
@@ -140,7 +140,7 @@ class Holder:
 
 
 class Tokens:
-    """Those who hold a token. Only digests are kept.
+    """The tokens and their holders. Only digests are kept.
 
     Args:
         path: The file.
@@ -153,7 +153,7 @@ class Tokens:
         self._holders = read_tokens(path)
 
     def find(self, token: str) -> Holder | None:
-        """Who holds `token`. How long it takes tells nothing of it: digests are compared, always all of them."""
+        """Find the holder of `token`, in a time that tells nothing of it: all digests are always compared."""
         digest, found = _digest(token), None
         for holder in self._holders:
             if hmac.compare_digest(holder.digest, digest):
@@ -252,7 +252,7 @@ _TLS_KEY = "admin_access.tls"
 
 
 def tls_context(tls: AdminTls) -> ssl.SSLContext:
-    """What connections are made with, from the files as they are now.
+    """Make the TLS context of new connections from the files as they are now.
 
     A caller may come without a certificate as far as TLS goes, so that probes can ask for health; who comes with one
     that `client_ca` has not signed is not let in.
@@ -317,7 +317,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request.
+    """The sender of a request.
 
     Args:
         name: The token's, else the common name of the certificate, else `anonymous`.
@@ -335,7 +335,7 @@ CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 class Authenticator:
-    """Every lock that is configured has to be opened: with tokens and client certificates, both are needed.
+    """Authenticates callers by every lock that is configured: with tokens and client certificates, both are needed.
 
     Args:
         access: Which locks there are.

@@ -57,7 +57,7 @@ def answering(handler: Handler) -> Handler:
 
 
 def caller_of(request: web.Request) -> Principal:
-    """Who asks, for the audit log."""
+    """Return who asks, for the audit log."""
     caller = request[CALLER]
     return Principal(caller.name, caller.address)
 
@@ -120,7 +120,7 @@ class Text:
     pattern: str = ONE_LINE
 
     def schema(self) -> dict[str, Any]:
-        """What its values look like, as JSON Schema."""
+        """The JSON Schema of its values."""
         if self.words:
             return {"enum": [*self.words]}
         return {"type": "string", "maxLength": self.longest, "pattern": f"^{self.pattern}$"}
@@ -155,7 +155,7 @@ class Either:
     is_needed: ClassVar[bool] = False
 
     def schema(self) -> dict[str, Any]:
-        """What its values look like, as JSON Schema."""
+        """The JSON Schema of its values."""
         return {"enum": [*self.words], "default": self.words[0]}
 
     def read(self, query: Query) -> str:
@@ -190,7 +190,7 @@ class Number:
     is_needed: ClassVar[bool] = False
 
     def schema(self) -> dict[str, Any]:
-        """What its values look like, as JSON Schema."""
+        """The JSON Schema of its values."""
         return {"type": "integer", "minimum": self.least, "maximum": self.most, "default": self.default}
 
     def read(self, query: Query) -> int:
@@ -242,7 +242,7 @@ TEXT: Content = {"text/plain": str}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One operation.
+    """An operation of the REST, as the OpenAPI page describes it.
 
     Args:
         answers: Its successes: what is in them by status.
@@ -290,5 +290,5 @@ def described(
 
 
 def description_of(handler: Any) -> Described | None:
-    """What a handler says; None if nothing."""
+    """Return a handler's description; None if it has none."""
     return getattr(handler, _ATTRIBUTE, None)

@@ -44,7 +44,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 
 
 def families() -> list[Metric]:
-    """All families of a proxy that has just started."""
+    """List the metric families of a proxy that has just started."""
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
     engine = NearEngine(config, Policies(), Counters(), lambda: None)
     access = AccessLog(Writer("proxy", "boot"), None)

@@ -65,7 +65,7 @@ def _told(component: dict[str, Any]) -> dict[str, Any]:
 
 
 def first_paragraph(text: str) -> str:
-    """What a docstring says first, in one line."""
+    """Return a docstring's first paragraph in one line."""
     return " ".join(cleandoc(text).partition("\n\n")[0].split())
 
 
@@ -177,7 +177,7 @@ class OpenApiRest:
 
     @described({200: dict[str, Any]})
     async def get(self, request: web.Request) -> web.Response:
-        """This page."""
+        """Return this page."""
         if not self._page:
             routes = list(request.app.router.routes())
             self._page = await asyncio.to_thread(lambda: msgspec.json.encode(page(routes, self._version)))

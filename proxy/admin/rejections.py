@@ -1,4 +1,4 @@
-"""What the admin address refuses: the error that its caller gets, counted for /metrics, and logged once in a while."""
+"""Rejections of the admin address: the error that the caller gets, counted for /metrics, and logged once in a while."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from proxy.observe.operator_log import ThrottledLog
 
 
 class Refusal(TypedDict):
-    """Every error."""
+    """The body of every error."""
 
     reason: str
 

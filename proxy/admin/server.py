@@ -29,7 +29,7 @@ GRACE_S = 1.0
 
 
 class Connections:
-    """All of one process.
+    """The connections of one process to its admin address.
 
     When they are as many as may be, the one that has kept the proxy waiting longest makes room for a new one: whoever
     opens many to send nothing keeps nobody out. Those whose requests are being worked on stay; if all are, the new one
@@ -53,7 +53,7 @@ class Connections:
         return len(self._working) + len(self._waiting)
 
     def admit(self, new: "Connection") -> bool:
-        """Whether there is room, or can be made."""
+        """Take a connection in if there is room, or can be made; returns whether."""
         if len(self) >= self._most:
             ended = next(iter(self._waiting), None)
             self.end(
@@ -72,12 +72,12 @@ class Connections:
         connection.abort()
 
     def wait_for(self, connection: "Connection") -> None:
-        """It is the client's turn."""
+        """Take note that it is the client's turn."""
         self.forget(connection)
         self._waiting[connection] = None
 
     def work_for(self, connection: "Connection") -> None:
-        """It is the proxy's turn."""
+        """Take note that it is the proxy's turn."""
         self.forget(connection)
         self._working.add(connection)
 
@@ -87,7 +87,7 @@ class Connections:
             connection.abort()
 
     def forget(self, connection: "Connection") -> None:
-        """It is gone."""
+        """Take note that a connection is gone."""
         self._waiting.pop(connection, None)
         self._working.discard(connection)
 
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, whoever ended it."""
+        """Take note that the connection is over, whoever ended it."""
         self._gone()
         self._inner.connection_lost(exc)
 

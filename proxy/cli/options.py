@@ -14,7 +14,7 @@ DEFAULT_ADMIN = "127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class AdminOptions:
-    """As they were given; None for what was not.
+    """The options as they were given; None for one that was not.
 
     Args:
         admin: HOST:PORT, or a URL.

@@ -1,4 +1,4 @@
-"""What the commands about policies print."""
+"""The output of the commands about policies."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ _TITLES = {
 
 
 def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
-    """What `/sluice/explain` answered, part by part."""
+    """Draw the answer of `/sluice/explain`, part by part."""
     yield f"topic: {escape(answer['topic'])}"
     is_exempt, group = answer["exempt"], answer["resource_group"]
     if is_exempt:
@@ -81,7 +81,7 @@ def difference_lines(found: Iterable[Difference]) -> Iterator[str]:
 
 
 def applied(answer: dict[str, Any]) -> Iterator[str]:
-    """What `/sluice/policies` answered to a set that is to hold."""
+    """Write the answer of `/sluice/policies` to a set that is to hold, a line for each change."""
     changes = [Difference(**change) for change in answer["changes"]]
     if not changes:
         yield "nothing to change: these limits are in force"
@@ -96,7 +96,7 @@ def applied(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def audit_table(changes: list[dict[str, Any]]) -> Table:
-    """Who changed what, and when."""
+    """Draw who changed what, and when."""
     titles = ("when (UTC)", "who", "address", "what", "from", "to")
     table = Table(*(Column(title, overflow="fold") for title in titles), title="changes of policies, the newest first")
     for change in changes:

@@ -36,13 +36,13 @@ class Waiting(Struct, frozen=True):
 
 
 class WouldHold(Struct, frozen=True):
-    """What limits in mode `observe` would hold."""
+    """The counts that limits in mode `observe` would hold."""
 
     held_messages: Count
 
 
 class StreamState(Struct, frozen=True):
-    """One producer or consumer; counts are since it was opened."""
+    """A producer or consumer; counts are since it was opened."""
 
     direction: str
     topic: str
@@ -152,7 +152,7 @@ def who(stream: StreamState) -> str:
 
 
 def since(stream: StreamState) -> str:
-    """How long something has been held, or else permits have been withheld."""
+    """Write how long something has been held, or else permits have been withheld."""
     if stream.held_for_ms is None and stream.permits_wait_on is not None:
         return span(stream.permits_wait_on.for_ms)
     return span(stream.held_for_ms)
@@ -197,7 +197,7 @@ Key = tuple[int, str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One stream and its rates, messages per second; None while they are not known."""
+    """A stream and its rates, messages per second; None while they are not known."""
 
     stream: StreamState
     offered_per_s: float | None = None
@@ -256,7 +256,7 @@ _WAYS = {"publish": "pub", "dispatch": "dis"}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What to show.
+    """The choice of what to show.
 
     Args:
         title: One line above the rest.
@@ -294,7 +294,7 @@ def plain(shown: Shown) -> str:
 
 
 def rendered(shown: Shown, problem: str = "") -> Group:
-    """The same for a terminal.
+    """Draw what is shown for a terminal.
 
     Args:
         shown: What to show.
@@ -348,7 +348,7 @@ _HEADING_LINES = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody wants to see.
+    """The choices of the command line.
 
     Args:
         link: To the proxy.
@@ -400,12 +400,12 @@ class Watch:
         self._before: Poll | None = None
 
     def first(self, most: int) -> Shown:
-        """What there is now: no rates yet."""
+        """Show what there is now: no rates yet."""
         poll = self._before = fetch(self._request.link)
         return show(poll, None, self._view(most))
 
     def next(self, most: int) -> Shown:
-        """What there is an interval later, with the rates over it.
+        """Wait an interval, and show what there is then, with the rates over it.
 
         Raises:
             AdminLinkError: If there is no answer; the next rates will not span the gap.

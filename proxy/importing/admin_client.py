@@ -50,7 +50,7 @@ class Refused:
 
 
 class Options(NamedTuple):
-    """What a command's options are called, by which a person said where the broker is and what opens it."""
+    """The names of a command's options for the broker's address and token."""
 
     url: str = "--from-admin"
     token: str = "--token-file"  # noqa: S105 - an option's name
@@ -100,7 +100,7 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
 
 
 class BrokerAdmin:
-    """One broker's admin REST.
+    """The admin REST of one broker.
 
     Args:
         client: Used for all requests, by several threads.
@@ -114,7 +114,7 @@ class BrokerAdmin:
         self._options = options
 
     async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
-        """What the broker says at a path under `/admin/v2`, None where it says nothing.
+        """Ask for a path under `/admin/v2`; returns None where the answer has no body.
 
         Args:
             path: Escaped already.

@@ -29,7 +29,7 @@ _ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One key with its value, and the line of the file (from 1) on which it begins."""
+    """A key with its value, and the line of the file (from 1) on which it begins."""
 
     key: str
     value: str
@@ -45,7 +45,7 @@ class MalformedEscape(ValueError):
 
 
 def read_properties(content: bytes) -> list[Property]:
-    r"""Every key of a file, in its order, keys that stand twice included.
+    r"""Read every key of a file, in its order, keys that stand twice included.
 
     Raises:
         MalformedEscape: If a `\u` is not followed by four hexadecimal digits.
@@ -103,7 +103,7 @@ _MOST_BYTES = 16 * 1024**2
 
 
 def from_file(path: Path) -> Found:
-    """What the file says.
+    """Read the limits of a broker's configuration file.
 
     Raises:
         ImportFailed: With everything that is wrong, each with file, line, key, value and remedy.

@@ -40,7 +40,7 @@ from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, Subs
 
 
 class NamespacePolicies(Struct, frozen=True):
-    """What a namespace's policies hold about limits; rates are by cluster. Null and absent mean not set."""
+    """The limits in a namespace's policies; rates are by cluster. Null and absent mean not set."""
 
     publish: dict[str, PublishRate] | None = named(default=None, name="publishMaxMessageRate")
     dispatch: dict[str, DispatchRate] | None = named(default=None, name="topicDispatchRate")
@@ -61,7 +61,7 @@ class NamespacePolicies(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class OfTopic:
-    """What of a topic a rate is for: `publish`, `dispatch`, `subscribe`, `subscription_dispatch`, or a subscription."""
+    """The target of a topic's rate: `publish`, `dispatch`, `subscribe`, `subscription_dispatch`, or a subscription."""
 
     kind: str
     subscription: str = ""
@@ -309,17 +309,17 @@ def broker_off(found: Found) -> None:
 
 
 def namespace_off(namespace: str, setting: str) -> str:
-    """What ends a rate of a namespace: `publish`, `dispatch`, `subscription_dispatch` or `subscribe`."""
+    """Write the command that ends a namespace's `publish`, `dispatch`, `subscription_dispatch` or `subscribe` rate."""
     return _command("namespaces", _REMOVE[setting], namespace)
 
 
 def group_off(namespace: str) -> str:
-    """What takes a namespace out of its resource group."""
+    """Write the command that takes a namespace out of its resource group."""
     return _command("namespaces", "remove-resource-group", namespace)
 
 
 def topic_off(topic: str, of: OfTopic, *, is_global: bool) -> str:
-    """What ends a rate of a topic, or of one of its subscriptions, for this cluster or for all."""
+    """Write the command that ends a rate of a topic or of one of its subscriptions, for this cluster or for all."""
     options = ["--global"] if is_global else []
     options += ["--subscription", of.subscription] if of.subscription else []
     return _command("topicPolicies", _REMOVE[of.kind], *options, topic)
@@ -530,7 +530,7 @@ _UNSURE = "its default depends on the broker's memory, so one cannot see if it w
 
 
 def from_broker(text: str, token_file: Path | None) -> Found:
-    """What the broker at a URL says.
+    """Ask the broker at a URL for its limits.
 
     Raises:
         ImportFailed: If it refuses something, does not answer, or has values that cannot be meant.

@@ -212,7 +212,7 @@ class Entry:
 
     @property
     def told(self) -> str:
-        """Where it stands and what it says."""
+        """The entry's place and its text."""
         return f"{self.where}: {self.shown}"
 
 

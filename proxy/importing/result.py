@@ -1,4 +1,4 @@
-"""What an import found: values taken over and what has no place here; where the result goes, and what people are told.
+"""The result of an import: values taken over and what has no place here, the file it goes to, and what people are told.
 
 The result is checked as `sluice check` checks it, and never written over a file that is there.
 """

@@ -55,7 +55,7 @@ def crowd(stage: Stage, port: int, count: int, at_once: int) -> Iterator[Crowd]:
 
 
 def opening_row(connections: int) -> DataRow:
-    """So many, up to the broker's greeting on each."""
+    """Make the row of connections that are opened at once, up to the broker's greeting on each."""
     figures = (
         Figure("rate", "connections/s", goals=(Goal("≥", 0.5, HAPROXY),)),
         Figure("cpu", "CPU of each", " ms", digits=2),
@@ -98,7 +98,7 @@ def idle_row(connections: int, limits: int, window_s: float) -> DataRow:
 
 
 def connections_possible(wanted: int, most_descriptors: int) -> int:
-    """As many as are wanted, or as a process that has two sockets for each may have: this one, and every peer."""
+    """Return as many as are wanted, or as descriptors allow: this process and every peer have two for each."""
     return min(wanted, (most_descriptors - _OWN_DESCRIPTORS) // 2)
 
 
@@ -115,7 +115,7 @@ def _measure_idle(connections: int, limits: int, window_s: float, stage: Stage, 
 
 
 def many_limits(count: int) -> dict[str, dict[str, object]]:
-    """So many topics with a limit each."""
+    """Make limits of so many topics."""
     publish = {"publish": {"messages": 1000}}
     return {"topics": {f"persistent://public/default/limited-{number}": publish for number in range(count)}}
 

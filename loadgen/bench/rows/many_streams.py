@@ -26,7 +26,7 @@ _ENTRY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many streams, and what is looked at.
+    """A load of many streams.
 
     Attributes:
         connections: How many, with a topic of its own each.
@@ -42,7 +42,7 @@ class Load:
 
     @property
     def entries(self) -> bytes:
-        """One of each stream of a connection."""
+        """One frame of each stream of a connection."""
         ids = range(wire.PRODUCER_ID, wire.PRODUCER_ID + self.streams)
         return b"".join(wire.send_frame(self.size, number).frame for number in ids)
 
@@ -61,13 +61,13 @@ class Held(Load):
 
     @property
     def cost(self) -> int:
-        """What an entry takes of the limit: one message, or everything behind its command."""
+        """The tokens that an entry takes of the limit: one message, or all bytes behind its command."""
         frame = wire.send_frame(self.size).frame
         return 1 if self.unit == "messages" else len(frame) - 8 - int.from_bytes(frame[4:8], "big")
 
 
 def held_row(load: Held) -> DataRow:
-    """Sluice alone: no peer holds some streams of a connection and not the others.
+    """Make the row of streams that one limit holds: Sluice alone, as no peer holds some streams of a connection only.
 
     Whether 40 % of a core suffice is asked where entries are many; a GB/s costs what copying a GB costs.
     """
@@ -87,7 +87,7 @@ def held_row(load: Held) -> DataRow:
 
 
 def limits(load: Held) -> dict[str, dict[str, dict[str, object]]]:
-    """Of Sluice: one for all streams, and none of a topic's that is reached."""
+    """Make Sluice's limits: one for all streams, and limits of topics that are out of reach."""
     namespace = UNREACHED["namespaces"]["public/default"]
     return {"namespaces": {"public/default": {**namespace, "publish_total": {load.unit: load.rate}}}}
 
@@ -170,7 +170,7 @@ Offer = Callable[[Sequence[socket]], object]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a window came to: of a core, frames a second, CPU seconds a million frames."""
+    """The figures of a window: part of a core, frames a second, CPU seconds a million frames."""
 
     core: float
     rate: float
@@ -178,7 +178,7 @@ class Window:
 
 
 def log_row(load: Load) -> DataRow:
-    """Sluice alone, for no peer writes such a log.
+    """Make the row of the access log's cost: Sluice alone, as no peer writes such a log.
 
     A line costs the same however many frames it tells of. So its cost is looked at where all streams are active and
     little else is done: what it takes of a core there, it takes of the throughput where the core is all in use. What

@@ -30,7 +30,7 @@ _SMALL = (Goal("≥", 0.45, BARE, guard=0.3), Goal("≥", 12, PARSING))
 
 
 def send_row(size: int, connections: int) -> DataRow:
-    """Frames of `size` bytes."""
+    """Make the row of SENDs of `size` bytes."""
     is_small = size < 1000
     cost = (Goal("≤", 0.2),) if is_small else (Goal("≤", 1.2, BARE, guard=2.4),)
     figures = (
@@ -53,7 +53,7 @@ def _measure_send(size: int, connections: int, stage: Stage, name: str) -> Sampl
 
 
 def measure_sends(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
-    """What the peer, all its processes together, does with frames of `size` bytes on so many connections."""
+    """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
     frame = wire.send_frame(size).frame
     here, there = stage.producers(peer.port, connections)
     clocks = clocks_of(peer)
@@ -65,12 +65,12 @@ def measure_sends(stage: Stage, peer: Peer, size: int, connections: int) -> Samp
 
 
 def clocks_of(peer: Peer) -> list[CpuClock]:
-    """Of all its processes, from now on."""
+    """Start a clock of the CPU time of each of the peer's processes."""
     return [CpuClock(pid) for pid in (peer.pid, *meters.children(peer.pid))]
 
 
 def carried(begun: float, sent: list[int], received: Received, used: float) -> Sample:
-    """What was sent from `begun` on has arrived, for `used` CPU seconds."""
+    """Return the figures of frames that were sent from `begun` on and cost `used` CPU seconds."""
     arrived = sum(received.frames)
     return {
         "rate": arrived / (received.last_at - begun),
@@ -84,7 +84,7 @@ QUEUE = 200_000
 
 
 def deliver_row(size: int) -> DataRow:
-    """Frames of `size` bytes."""
+    """Make the row of SENDs of `size` bytes."""
     figures = (
         Figure("rate", "frames/s", goals=(Goal("≥", 0.8, BARE, guard=0.5),)),
         Figure("cpu", "CPU s per million frames", digits=2, goals=(Goal("≤", None, BARE, guard=3.0),)),
@@ -104,7 +104,7 @@ def _measure_deliveries(size: int, stage: Stage, name: str) -> Sample:
 
 
 def measure_deliveries(stage: Stage, peer: Peer, size: int, connections: int) -> Sample:
-    """What the peer, all its processes together, does with frames of `size` bytes on so many connections."""
+    """Measure the peer, all its processes together, with frames of `size` bytes on so many connections."""
     frame = wire.message_frame(size)
     here, there = stage.consumers(peer.port, connections)
     for consumer in here:
@@ -200,7 +200,7 @@ _BURST_S = 0.02
 
 
 def closing_row(lives: int) -> DataRow:
-    """So many connections, one after the other."""
+    """Make the row of connections that are closed behind their last write, one after the other."""
     figures = (
         Figure("share", "frames lost of those written", " %", digits=2, goals=(Goal("≤", 0),)),
         Figure("cut", "connections that lost some"),
@@ -226,7 +226,7 @@ _INTERPRETED_SIZE = 1024
 
 
 def interpreted_row() -> DataRow:
-    """As the interpreted_row of that size, with one connection."""
+    """Make the row of SENDs on one connection with Sluice interpreted."""
     figures = (
         Figure("rate", "frames/s", goals=(Goal("≥", 0.25, BARE),)),
         Figure("cpu", "CPU s per million frames", digits=2, goals=(Goal("≤", None, BARE),)),
@@ -299,7 +299,7 @@ _REACHED = 95.0
 
 
 def perf_row(traffic: Traffic) -> DataRow:
-    """Such messages, produced and at the same time consumed through the peer."""
+    """Make the row of pulsar-perf: messages produced and at the same time consumed through the peer."""
     kind, most = ("batched", 1.2) if traffic.is_batched else ("unbatched", 1.6)
     figures = (
         Figure(

@@ -52,7 +52,7 @@ class Outcome(StrEnum):
 
 
 def outcome_of(status: int) -> Outcome:
-    """Of an answer that is handed on."""
+    """Name the outcome of an answer that is handed on."""
     if status < 400:
         return Outcome.DONE
     return Outcome.REFUSED if status < 500 else Outcome.FAILED
@@ -100,7 +100,7 @@ def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.T
 
 
 def broker_token(file: Path) -> str:
-    """What Sluice shows to brokers.
+    """Read the token that Sluice shows to brokers.
 
     Raises:
         ConfigError: If the file cannot be used.
@@ -207,7 +207,7 @@ PART = 1024 * 1024
 
 
 class BodyRefusedError(Exception):
-    """It does not come in time, is too large, or breaks off.
+    """A body does not come in time, is too large, or breaks off.
 
     Args:
         status: Of HTTP.
@@ -220,7 +220,7 @@ class BodyRefusedError(Exception):
 
 
 class ClientBody:
-    """One body. Each part has as much time as a whole request has that is not passed on.
+    """A request's body. Each part has as much time as a whole request has that is not passed on.
 
     Args:
         request: Whose.
@@ -257,7 +257,7 @@ class ClientBody:
             connection.request_is_there()
 
     def for_broker(self, when: Callable[[bool], None]) -> bytes | AsyncIterator[bytes] | None:
-        """What is sent: once, or as often as one likes if it is whole.
+        """The body to send: once, or as often as wanted if it is whole.
 
         Args:
             when: Told whether it is the client's turn (True) or the broker's.
@@ -338,7 +338,7 @@ _LONGEST_HEADER = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a broker is asked.
+    """A request to a broker.
 
     Args:
         method: Of HTTP.

@@ -108,7 +108,7 @@ async def hand_on(
 
 
 async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
-    """What an answer holds.
+    """Read an answer as JSON.
 
     Raises:
         ForwardError: If it is an error, breaks off, is too long, or not what it should be.

@@ -1,4 +1,4 @@
-"""Which requests the broker may get, which of them change something there, and which Sluice answers in part.
+"""The paths that the broker may get, those that change something there, and those that Sluice answers in part.
 
 A broker decodes `%2F` before it picks what answers, and what stands between may, too: `/admin/v2%2F..%2F../metrics` is
 the broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But `%2F` within
@@ -29,7 +29,7 @@ _LISTS: dict[str, Any] = {_CONFIGURATION: list[str], f"{_CONFIGURATION}/values":
 
 
 def is_broker_s_part(request: web.Request) -> bool:
-    """Whether it is about what means nothing here: another dynamic key, replication, what a broker was started with."""
+    """Return whether a path is about what means nothing here: other dynamic keys, replication, start-up values."""
     if request.method in READING and request.path == _RUNTIME:
         return True
     resource = request.match_info.route.resource
@@ -63,7 +63,7 @@ _NOWHERE = frozenset({"", ".", ".."})
 
 
 def misread(path: str) -> str | None:
-    """What is wrong with a path that somebody may take for another one, or None.
+    """Say what is wrong with a path that somebody may take for another one; None if nothing is.
 
     Args:
         path: As it came, in ASCII, without its query.
@@ -131,7 +131,7 @@ _CREATES_BY_GET = "checkAllowAutoCreation"
 
 
 def is_for_broker(request: web.Request) -> bool:
-    """Whether Sluice leaves it to a broker; a path that is served here with a wrong method stays here."""
+    """Return whether a path is left to a broker; one that is served here with a wrong method stays here."""
     if request.method not in _METHODS or not request.raw_path.startswith(PREFIXES):
         return False
     error = request.match_info.http_exception
@@ -139,7 +139,7 @@ def is_for_broker(request: web.Request) -> bool:
 
 
 def why_not(target: str) -> str | None:
-    """What is wrong with a path as it came, with its query, or None.
+    """Say what is wrong with a path as it came, with its query; None if nothing is.
 
     A broker takes `publishRate/`, `x/../publishRate` and `publishRate;a=b` for the `publishRate` that Sluice serves:
     who writes so would set a limit at the broker.
@@ -155,7 +155,7 @@ def why_not(target: str) -> str | None:
 
 
 def changes_something(request: web.Request) -> bool:
-    """Whether it takes write access; there are two GETs that do."""
+    """Return whether a request takes write access; two GETs do."""
     if request.method not in READING or _CHANGES_BY_GET.fullmatch(request.path):
         return True
     return any(value.lower() == "true" for value in request.query.getall(_CREATES_BY_GET, []))

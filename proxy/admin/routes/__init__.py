@@ -1,1 +1,1 @@
-"""What the admin address serves, by paths: Sluice's own REST under `/sluice/`, and Pulsar's under `/admin/`."""
+"""The routes of the admin address: Sluice's own REST under `/sluice/`, and Pulsar's under `/admin/`."""

@@ -24,7 +24,7 @@ _UNTIL_START = "it stands in the configuration file too, and blocks again from t
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST takes; `topic` or `namespace` narrows a name."""
+    """The body of POST; `topic` or `namespace` narrows a name."""
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": [*_KINDS]})]
     name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MOST_NAME})]
@@ -54,21 +54,21 @@ class Blocks(TypedDict):
 
 
 class EndedCounts(TypedDict):
-    """What a block ended."""
+    """Counts of what a block ended."""
 
     connections: int
     streams: int
 
 
 class Blocked(TypedDict):
-    """What became of a block."""
+    """The result of a block."""
 
     block: ShownBlock
     ended: EndedCounts
 
 
 class Unblocked(TypedDict):
-    """What became of an unblocking; the note says what else to do."""
+    """The result of an unblocking; the note says what else to do."""
 
     unblocked: bool
     note: str
@@ -97,7 +97,7 @@ class BlockRest:
 
     @described({200: Blocks})
     async def get(self, _request: web.Request) -> web.Response:
-        """Every rule in force; `lifted` are those of the file that were unblocked at run time."""
+        """List every rule in force; `lifted` are those of the file that were unblocked at run time."""
         rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
         answer: Blocks = {"blocks": self._shown(rules), "lifted": self._shown(lifted)}
         return web.json_response(answer)

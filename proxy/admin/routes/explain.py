@@ -30,7 +30,7 @@ class ExplainedLevel(TypedDict):
 
 
 class Explanation(TypedDict):
-    """Which limits hold for a topic and a client, and why."""
+    """The limits that hold for a topic and a client, and why."""
 
     topic: str
     exempt: bool

@@ -53,7 +53,7 @@ class LimitsPage(TypedDict):
 
 
 class TakenBack(TypedDict):
-    """Whether anything was taken back, and what holds at that place now."""
+    """The result of a DELETE: whether anything was taken back, and what holds there now."""
 
     taken_back: bool
     in_force: ShownLimit | None
@@ -79,7 +79,7 @@ class LimitsRest:
 
     @described({200: HoldingLimit | LimitsPage}, query=(_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT), refuses=(404,))
     async def get(self, request: web.Request) -> web.Response:
-        """One limit if a name is given, be it an empty one; else all in force, or those of one setting or direction."""
+        """Show one limit if a name is given, even an empty one; else all, or those of one setting or direction."""
         query = asked(request, (_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT))
         if "name" in query:
             return self._one(_place(query))

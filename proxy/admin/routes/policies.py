@@ -45,7 +45,7 @@ MOST_TOLD = 1000
 
 
 class WantedPolicies(BaseModel):
-    """What a configuration says of limits; `limits` is needed, so that nothing is taken away by mistake."""
+    """The limits of a configuration; `limits` is required, so that nothing is taken away by mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,14 +54,14 @@ class WantedPolicies(BaseModel):
 
 
 class Told(TypedDict):
-    """Where what is wanted and what holds are not the same."""
+    """A difference between what is wanted and what holds."""
 
     changes: list[Difference]
     more_changes: int
 
 
 class Applied(Told):
-    """What was changed, or would be; `hidden` are limits of the file that a run-time value puts out of force."""
+    """The changes made, or that would be; `hidden` are limits of the file that a run-time value puts out of force."""
 
     applied: bool
     hidden: list[str]
@@ -83,7 +83,7 @@ class PoliciesRest:
 
     @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
     async def get(self, request: web.Request) -> web.Response:
-        """All in force: as YAML that `sluice check` accepts, or (format=json) as `proxy.policies.policy_set` has it."""
+        """Show all in force: YAML that `sluice check` accepts, or with format=json `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
         held = await self._service.look(in_force)
         if form == "json":
@@ -179,7 +179,7 @@ class AuditRest:
 
     @described({200: AuditPage}, query=(LIMIT,))
     async def get(self, request: web.Request) -> web.Response:
-        """Who changed what from what to what, the newest first."""
+        """List the changes of policies, the newest first: who changed what, from what to what."""
         most = LIMIT.read(asked(request, (LIMIT,)))
         body = await asyncio.to_thread(self._page, most)
         return web.Response(body=body, content_type="application/json")

@@ -131,7 +131,7 @@ Candidates = tuple[PolicyTarget, ...]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One path, and what is behind it.
+    """A path of Pulsar's REST, and what is behind it.
 
     Args:
         path: Of the REST.
@@ -221,7 +221,7 @@ class RateRest:
         ]
 
     async def get(self, request: web.Request) -> web.Response:
-        """What is set here, empty for nothing; with `applied=true`, what applies here, wherever it is set."""
+        """Show what is set here, empty for nothing; with `applied=true`, what applies here, wherever it is set."""
         candidates = self._resource.candidates(request)
         if _flag(request, _APPLIED):
             return self._answer(self._applied(candidates))
@@ -328,7 +328,7 @@ class ResourceGroupRest:
 
     @described({200: ResourceGroup}, refuses=(404, 412))
     async def get(self, request: web.Request) -> web.Response:
-        """One group's rates; what is not limited is -1."""
+        """Show one group's rates; what is not limited is -1."""
         return shown(_filled(self._found(group_in(request))))
 
     @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False)
@@ -430,7 +430,7 @@ class DynamicConfigRest:
 
     @described({200: tuple[str, ...]})
     async def names(self, _request: web.Request) -> web.Response:
-        """Every key that means something here."""
+        """List every key that means something here."""
         return shown(sorted(DYNAMIC_KEYS))
 
     @described({200: dict[str, str]})

@@ -16,7 +16,7 @@ from proxy.reload import Outcome, Reloader
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the proxy.
+    """A run of the proxy.
 
     Args:
         proxy_id: Which proxy.
@@ -36,14 +36,14 @@ class Run:
 
 
 class Counts(TypedDict):
-    """What is there now."""
+    """Counts of what is open now."""
 
     connections: int
     limiters: int
 
 
 class Reloaded(TypedDict):
-    """How a reload went; with problems, nothing of it is in force.
+    """The result of a reload; with problems, nothing of it is in force.
 
     `cause` is `rest`, `SIGHUP` or `file changed`; who asked, and whence, is null but for the first.
     """
@@ -58,7 +58,7 @@ class Reloaded(TypedDict):
 
 
 class Status(Counts):
-    """What runs, since when, by which configuration; files are null where there are none."""
+    """The running proxy: version, start, configuration; files are null where there are none."""
 
     version: str
     proxy_id: str

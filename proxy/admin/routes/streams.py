@@ -63,7 +63,7 @@ class ShownStreamLimit(TypedDict):
 
 
 class ShownObserved(TypedDict):
-    """What limits that only observe would do."""
+    """The effect that limits in mode `observe` would have."""
 
     held_messages: int
     held_bytes: int
@@ -73,7 +73,7 @@ class ShownObserved(TypedDict):
 
 
 class ShownStream(TypedDict):
-    """One producer or consumer; counts are since it was opened."""
+    """A producer or consumer; counts are since it was opened."""
 
     direction: Direction
     topic: str
@@ -108,7 +108,7 @@ class ShownStream(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which streams somebody wants to see.
+    """The choice of streams that a query makes.
 
     Args:
         held: Only those of which something is held.
@@ -123,7 +123,7 @@ class Wanted:
     most: int
 
     def has(self, stream: Stream) -> bool:
-        """Whether `stream` is one of them."""
+        """Return whether `stream` is one of them."""
         name = stream.name
         if self.held and not stream.held:
             return False
@@ -161,7 +161,7 @@ class Choice:
             del self._holding[most:]
 
     def shown(self) -> list[Stream]:
-        """What is shown of all that were looked at."""
+        """Return the streams to show of all that were looked at."""
         self._holding.sort(reverse=True)
         return [*(stream for *_, stream in self._holding), *self._others][: self._wanted.most]
 
@@ -176,7 +176,7 @@ class Choice:
 
 
 def view(stream: Stream, now: int) -> ShownStream:
-    """One stream; counts are since it was opened."""
+    """Show one stream; counts are since it was opened."""
     name, usage, connection = stream.name, stream.usage, stream.connection
     assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
     observed, permits, withheld_by = stream.observed, stream.permits, withholding(stream)
@@ -341,7 +341,7 @@ async def _bit_by_bit(streams: list[Stream], number: int) -> AsyncIterator[list[
 
 
 def read_wanted(query: Query) -> Wanted:
-    """What a query asks for.
+    """Read the choice of streams from a query.
 
     Raises:
         ValueError: With what is wrong and what would be right.

@@ -103,11 +103,11 @@ def test_whoever_is_not_greeted_is_missed(stage):
     assert native.reset == [-1] * 6
 
 
-def held(unit, rate, size, connections=1, streams=1, window_s=1.0):
+def held(unit, rate, size, *, connections=1, streams=1, window_s=1.0):
     return Held(unit=unit, rate=rate, size=size, connections=connections, streams=streams, window_s=window_s)
 
 
-@pytest.mark.parametrize("load", [held("messages", 50_000, 1000, 2, 3, 0.05)])
+@pytest.mark.parametrize("load", [held("messages", 50_000, 1000, connections=2, streams=3, window_s=0.05)])
 def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, load):
     monkeypatch.setattr(many_streams, "_BURST_OVER_S", 0.05)
     monkeypatch.setattr(many_streams, "_LOGGED_S", 0.05)
