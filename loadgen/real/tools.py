@@ -30,7 +30,7 @@ class PulsarAdmin:
     service_url: str
 
     def run(self, *arguments: str) -> str:
-        """Run `pulsar-admin ARGUMENTS` and return its output: `run("namespaces", "get-publish-rate", "public/default")`.
+        """Run `pulsar-admin ARGUMENTS`, return its output: `run("namespaces", "get-publish-rate", "public/default")`.
 
         Raises:
             ProcessFailed: If it ends with an error or not within a minute.

@@ -83,7 +83,7 @@ class PoliciesRest:
 
     @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
     async def get(self, request: web.Request) -> web.Response:
-        """Show all in force: YAML that `sluice check` accepts, or with format=json `proxy.policies.policy_set`'s form."""
+        """Show all in force: YAML that `sluice check` accepts, or (format=json) `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
         held = await self._service.look(in_force)
         if form == "json":
