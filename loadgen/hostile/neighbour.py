@@ -1,4 +1,4 @@
-"""`python -m loadgen.hostile.neighbour [--rounds 4]`: the delay that Sluice adds for one client beside a busy crowd.
+"""`python -m loadgen.hostile.neighbour [--rounds 4] [--real]`: the delay of one client beside a busy crowd.
 
 One process is the honest client and the broker of that client, so every message passes Sluice between two sockets of
 this process. The kernel stamps each arrival (`SO_TIMESTAMPNS`). The delay of a request is the time from its `send` to
@@ -10,6 +10,9 @@ Sluice runs on the first core, all else on the second; there this process is sch
 before the rest, where the system allows it (root). Each round measures the client alone, and then beside 1,000
 connections of another address (`busy connections of one address`: 25 commands a second each, 500 new connections a
 second in all).
+
+With `--real` the client has a real broker, which stores each message in memory and syncs nothing: then there is the
+client's own clock alone.
 """
 
 import argparse
@@ -20,8 +23,9 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +34,8 @@ from google.protobuf.message import Message
 from loadgen.bench.wire import send_frame
 from loadgen.hostile.trial import CONFIG, TOPIC, Stage, running
 from loadgen.real.process import TetheredProcess, free_port
-from protocol.commands import decode, encode
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from protocol.commands import decode, encode, encode_with_payload
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
     BaseCommand,
@@ -40,8 +45,10 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopicResponse,
     CommandProducer,
     CommandProducerSuccess,
+    CommandSend,
     CommandSendReceipt,
     MessageIdData,
+    MessageMetadata,
 )
 
 _SO_TIMESTAMPNS: Final = 35
@@ -52,6 +59,7 @@ _MEASURED_S: Final = 5.0
 _ATTACK_S: Final = 12.0
 _WARM_S: Final = 5.0
 """Until the crowd is there."""
+_REAL_TOPIC: Final = "persistent://public/default/neighbour"
 _PACE_S: Final = 0.003
 _CROWD: Final = "busy connections of one address"
 REQUESTS = ("publish", "lookup")
@@ -113,6 +121,11 @@ def _stamps(ancillary: list[tuple[int, int, bytes]]) -> Iterator[tuple[int, int]
             yield _TIMESPEC.unpack_from(data)
 
 
+def _greet(client: End, broker_port: int) -> None:
+    url = f"127.0.0.1:{broker_port}"
+    client.say(CommandConnect(client_version="neighbour", protocol_version=20, proxy_to_broker_url=url))
+
+
 @contextmanager
 def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
     """A client past its handshake with a producer, and its broker."""
@@ -120,8 +133,7 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
         listener.settimeout(_PATIENCE_S)
         listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)  # what comes before `accept` is stamped, too
         client = End(socket.create_connection(("127.0.0.1", port), _PATIENCE_S))
-        url = f"127.0.0.1:{broker_port}"
-        client.say(CommandConnect(client_version="neighbour", protocol_version=20, proxy_to_broker_url=url))
+        _greet(client, broker_port)
         broker = End(listener.accept()[0])
     broker.hear(BaseCommand.CONNECT)
     broker.say(CommandConnected(server_version="neighbour", protocol_version=20, max_message_size=5 << 20))
@@ -170,7 +182,33 @@ def delays(port: int, broker_port: int, seconds: float) -> dict[str, list[float]
     return {what: sorted(values) for what, values in took.items()}
 
 
-def _beside_crowd(stage: Stage, broker_port: int, folder: Path) -> dict[str, list[float]]:
+def delays_with_broker(port: int, broker_port: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each request to a broker that is another process, by the client's own clock alone, sorted."""
+    took: dict[str, list[float]] = {what + OWN_CLOCK: [] for what in REQUESTS}
+    metadata = MessageMetadata(producer_name="neighbour", sequence_id=1, publish_time=1).SerializeToString()
+    entry = len(metadata).to_bytes(4, "big") + metadata + bytes(100)
+    frame = encode_with_payload(CommandSend(producer_id=1, sequence_id=1, num_messages=1), entry)
+    number, over = 1, time.monotonic() + seconds
+    client = End(socket.create_connection(("127.0.0.1", port), _PATIENCE_S))
+    _greet(client, broker_port)
+    client.hear(BaseCommand.CONNECTED)
+    client.say(CommandProducer(topic=_REAL_TOPIC, producer_id=1, request_id=1))
+    client.hear(BaseCommand.PRODUCER_SUCCESS)
+    while time.monotonic() < over:
+        number += 1
+        for what, request, answer in (
+            ("publish", frame, BaseCommand.SEND_RECEIPT),
+            ("lookup", CommandLookupTopic(topic=_REAL_TOPIC, request_id=number), BaseCommand.LOOKUP_RESPONSE),
+        ):
+            sent = client.say(request)
+            client.hear(answer)
+            took[what + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
+        time.sleep(_PACE_S)
+    client.close()
+    return {what: sorted(values) for what, values in took.items()}
+
+
+def _beside_crowd(stage: Stage, measure: Callable[[], dict[str, list[float]]], folder: Path) -> dict[str, list[float]]:
     command = [
         sys.executable,
         "-m",
@@ -184,7 +222,7 @@ def _beside_crowd(stage: Stage, broker_port: int, folder: Path) -> dict[str, lis
         os.setpriority(os.PRIO_PROCESS, crowd.pid, -10)
     try:
         time.sleep(_WARM_S)
-        return delays(stage.port, broker_port, _MEASURED_S)
+        return measure()
     finally:
         crowd.stop()
 
@@ -202,21 +240,29 @@ def main() -> None:
     """Measure, and print each round as it comes."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.hostile.neighbour")
     parser.add_argument("--rounds", type=int, default=4)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--real", action="store_true", help="with a real broker (Java 17+, Maven)")
+    asked = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores[-1:])
-    broker_port = free_port()
-    more = {**CONFIG, "allowed_brokers": [f"127.0.0.1:{broker_port}"]}
-    with tempfile.TemporaryDirectory() as name, running(Path(name), more=more) as stage:
+    with ExitStack() as open_:
+        folder = Path(open_.enter_context(tempfile.TemporaryDirectory()))
+        broker_port = free_port()
+        if asked.real:
+            open_.enter_context(StandaloneBroker(folder / "broker", BrokerSettings(port=broker_port)))
+        more = {**CONFIG, "allowed_brokers": [f"127.0.0.1:{broker_port}"]}
+        stage = open_.enter_context(running(folder, more=more))
         for pid in stage.pids():
             for thread in Path(f"/proc/{pid}/task").iterdir():
                 os.sched_setaffinity(int(thread.name), cores[:1])
         if os.geteuid() == 0:
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        sys.stdout.write(f"| ms | {' | p99 | '.join(f'{what} p50' for what in NAMES)} | p99 |\n{'|---' * 9}|\n")
-        for _ in range(rounds):
-            sys.stdout.write(_line("alone", delays(stage.port, broker_port, _MEASURED_S)))
-            sys.stdout.write(_line("beside the crowd", _beside_crowd(stage, broker_port, Path(name))))
+        measure = partial(delays_with_broker if asked.real else delays, stage.port, broker_port, _MEASURED_S)
+        names = NAMES[-2:] if asked.real else NAMES
+        sys.stdout.write(f"| ms | {' | p99 | '.join(f'{name} p50' for name in names)} | p99 |\n")
+        sys.stdout.write(f"{'|---' * (1 + 2 * len(names))}|\n")
+        for _ in range(asked.rounds):
+            sys.stdout.write(_line("alone", measure()))
+            sys.stdout.write(_line("beside the crowd", _beside_crowd(stage, measure, folder)))
             sys.stdout.flush()
 
 
