@@ -397,7 +397,7 @@ class BrokerCommands:
         """Without the broker's address the client looks the topic up again: through the proxy."""
         if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
             return frame
-        self._counters.lures_removed += 1
+        self._counters.broker_urls_stripped += 1
         command.ClearField("assigned_broker_service_url")
         command.ClearField("assigned_broker_service_url_tls")
         return encode(command)
@@ -412,7 +412,7 @@ class BrokerCommands:
 
     def _topic_migrated(self, _command: CommandTopicMigrated, _frame: bytes) -> None:
         """It names another cluster's brokers; the client finds the new place by looking up again, through the proxy."""
-        self._counters.lures_removed += 1
+        self._counters.broker_urls_stripped += 1
 
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
         """The broker's probe waits 5 s only: a client that is not read cannot answer it in time.
