@@ -4,6 +4,8 @@ from protocol.commands import encode
 from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     CommandError,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchemaResponse,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadataResponse,
     ServerError,
@@ -36,6 +38,16 @@ def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes
     answer = CommandPartitionedTopicMetadataResponse(request_id=request_id, response=failed)
     answer.error, answer.message = error, message
     return encode(answer)
+
+
+def schema_refused(request_id: int, error: ServerError, message: str) -> bytes:
+    """The answer to the question for a topic's schema."""
+    return encode(CommandGetSchemaResponse(request_id=request_id, error_code=error, error_message=message))
+
+
+def schema_not_created(request_id: int, error: ServerError, message: str) -> bytes:
+    """The answer to a schema that a topic is to have."""
+    return encode(CommandGetOrCreateSchemaResponse(request_id=request_id, error_code=error, error_message=message))
 
 
 TOO_MANY_DEBTS = (

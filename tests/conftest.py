@@ -56,6 +56,7 @@ WHOLE_ONLY = (
 _REASON = re.compile(r"no (?P<what>.+?) here: (?P<remedy>.+)", re.DOTALL)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY):
@@ -89,6 +90,13 @@ def _group_of(module: list[pytest.Item]) -> str:
         return "planted"
     is_spark = any("spark" in getattr(item, "fixturenames", ()) for item in module)
     return "spark" if is_spark else ""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups without effect would cost each process a broker and a Spark session of its own, unseen."""
+    is_grouped = session.config.getoption("loadgroup", False)  # in a worker of `--dist loadgroup`
+    if is_grouped and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError("this pytest-xdist does not keep the groups of tests together with this pytest")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -20,6 +20,7 @@ from protocol.pulsar_pb2 import (
     CommandConnect,
     CommandFlow,
     CommandGetLastMessageId,
+    CommandGetSchema,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -255,6 +256,10 @@ def _topic_lists(number: int) -> Script:
     return _said(Mood.MUTE, _many(listing))
 
 
+def _schema_questions(_: int) -> Script:
+    return _said(Mood.MUTE, _many(lambda number: CommandGetSchema(topic=topic(number, length=4000), request_id=number)))
+
+
 def _partitions(mood: Mood) -> Callable[[int], Script]:
     return lambda _: _said(
         mood, _many(lambda number: CommandPartitionedTopicMetadata(topic=topic(number), request_id=number))
@@ -400,6 +405,7 @@ KINDS = (
     Kind("SENDs that are rejected, without reading", _limited_sends(REJECTED, 10), 96, 20, reads=False, window=2 * KB),
     Kind("FLOWs", _flows, 64, 10),
     Kind("questions for a namespace's topics, not answered", _topic_lists, 96, 20),
+    Kind("questions for schemas, not answered", _schema_questions, 96, 20),
     Kind("questions for partitions, without reading", _partitions(Mood.STANDIN), 96, 20, reads=False, window=2 * KB),
     Kind("questions for partitions, to a deaf broker", _partitions(Mood.DEAF), 96, 20),
     Kind("questions for last messages, not answered", _last_ids, 96, 20),

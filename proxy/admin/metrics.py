@@ -293,7 +293,9 @@ def _pauses(counters: Counters) -> Iterator[Metric]:
     yield _counter(
         "sluice_entries_ignored", "Entries of no open producer or consumer, not passed", counters.entries_ignored
     )
-    yield _counter("sluice_lures_removed", "Broker addresses kept from clients", counters.lures_removed)
+    stripped = counters.broker_urls_stripped
+    yield _counter("sluice_broker_urls_stripped", "Broker addresses kept from clients", stripped)
+    yield _counter("sluice_lures_removed", "Former name of sluice_broker_urls_stripped_total", stripped)
 
 
 def _loop(counters: Counters) -> Iterator[Metric]:

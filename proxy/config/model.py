@@ -119,7 +119,7 @@ class Config(_Section):
     max_lookups_in_flight: Whole = Field(
         50_000,
         gt=0,
-        description="lookups and other questions for topics without an answer at once; an address that has as "
+        description="lookups and other questions about topics without an answer at once; an address that has as "
         "many as are still free gets no more",
     )
     max_lookups_in_flight_per_connection: Whole = Field(5_000, gt=0, description="the same, of one connection")

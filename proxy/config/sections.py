@@ -247,7 +247,7 @@ class AdmissionBounds(BaseModel):
         f"(maxConcurrentInboundConnectionsPerIp, brokerMaxConnectionsPerIp); {_OFF}",
     )
     lookup_rate_per_address: CountPerPeriod | None = Field(
-        None, description="lookups, questions for partitions and for a namespace's topics of one client address"
+        None, description="lookups, other questions about topics and schemas, and new schemas, of one client address"
     )
     subscribe_rate_per_consumer: CountPerPeriod | None = Field(
         None,

@@ -80,7 +80,7 @@ class Counters(_Told):
     """Worker processes that listen."""
     workers_lost: int = 0
     """Worker processes that ended though nobody wanted that."""
-    lures_removed: int = 0
+    broker_urls_stripped: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0
     """How late timers fired, in all."""

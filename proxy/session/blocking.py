@@ -9,11 +9,13 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnected,
+    CommandGetOrCreateSchema,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPong,
     CommandProducer,
+    InvalidTopicName,
     NotAllowedError,
     ProducerFenced,
     ServerError,
@@ -57,11 +59,19 @@ class SessionBlocks:
         Raises:
             RefusedError: With `error`, if a rule is against it.
         """
-        rule = self._of_stream(name, topic)
-        if rule is not None:
-            self._blocklist.refused(rule)
-            self._streams.rejects.note(self._streams.connection, "blocked", name.topic, str(rule))
-            raise RefusedError(error, str(rule))
+        self._refuse(self._of_stream(name, topic), topic, error)
+
+    def check_schema(self, command: CommandGetOrCreateSchema) -> None:
+        """A topic is to have a schema: a broker stores it though nobody produces there.
+
+        Raises:
+            RefusedError: If a rule is against producing there, or if the topic has no valid name.
+        """
+        try:
+            topic = parse_topic(command.topic)
+        except ValueError as error:
+            raise RefusedError(InvalidTopicName, str(error)) from None
+        self._refuse(self._blocklist.rules.of_producer(topic, command.producer_name), topic, NotAllowedError)
 
     def of_opened(self, stream: Stream) -> Rule | None:
         """The rule against a stream that the broker has just accepted, which it did not know of, or made by its name.
@@ -88,6 +98,12 @@ class SessionBlocks:
                 if not was_closing:  # else the client hears of its end already
                     self._reply(close_told(stream.name))
         return ended
+
+    def _refuse(self, rule: Rule | None, topic: TopicName, error: ServerError) -> None:
+        if rule is not None:
+            self._blocklist.refused(rule)
+            self._streams.rejects.note(self._streams.connection, "blocked", topic.full, str(rule))
+            raise RefusedError(error, str(rule))
 
     def _of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:
         rules = self._blocklist.rules

@@ -13,7 +13,7 @@ from limiter.limiter import Stream
 from protocol.commands import MOST_READ as LARGEST_READ
 from protocol.commands import encode, read, read_known
 from protocol.errors import FrameTooLarge, ProtocolError
-from protocol.listing import LISTINGS, Listing
+from protocol.long_answers import LONG_ANSWERS, LongAnswer
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
@@ -21,9 +21,8 @@ from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandConnected,
     CommandError,
-    CommandGetTopicsOfNamespace,
+    CommandGetOrCreateSchema,
     CommandLookupTopic,
-    CommandPartitionedTopicMetadata,
     CommandPing,
     CommandPong,
     CommandProducer,
@@ -45,12 +44,19 @@ from protocol.pulsar_pb2 import (
 )
 from protocol.walk import read_command, schema_data_in
 from proxy.observe.counters import Counters
-from proxy.refusals import RefusedError, lookup_refused, metadata_refused, request_refused
+from proxy.refusals import (
+    RefusedError,
+    lookup_refused,
+    metadata_refused,
+    request_refused,
+    schema_not_created,
+    schema_refused,
+)
 from proxy.session.admission import UndecidedError
 from proxy.session.blocking import SessionBlocks, reopening_error
 from proxy.session.data_path import FrameWriter
 from proxy.session.handshake import longest_frame
-from proxy.session.lookups import SessionLookups
+from proxy.session.lookups import Question, SessionLookups
 from proxy.session.responses import Requests
 from proxy.session.streams import Streams
 from proxy.session.transport import PeerTransport
@@ -58,11 +64,17 @@ from proxy.session.transport import PeerTransport
 _REFUSED: dict[int, Callable[[int, ServerError, str], bytes]] = {
     BaseCommand.LOOKUP: lookup_refused,
     BaseCommand.PARTITIONED_METADATA: metadata_refused,
+    BaseCommand.GET_SCHEMA: schema_refused,
+    BaseCommand.GET_OR_CREATE_SCHEMA: schema_not_created,
 }
 """How the client is told; all others get ERROR."""
 _SCHEMAS: dict[int, tuple[int, int]] = {
     BaseCommand.PRODUCER: (BaseCommand.PRODUCER_FIELD_NUMBER << 3 | 2, CommandProducer.SCHEMA_FIELD_NUMBER << 3 | 2),
     BaseCommand.SUBSCRIBE: (BaseCommand.SUBSCRIBE_FIELD_NUMBER << 3 | 2, CommandSubscribe.SCHEMA_FIELD_NUMBER << 3 | 2),
+    BaseCommand.GET_OR_CREATE_SCHEMA: (
+        BaseCommand.GET_OR_CREATE_SCHEMA_FIELD_NUMBER << 3 | 2,
+        CommandGetOrCreateSchema.SCHEMA_FIELD_NUMBER << 3 | 2,
+    ),
 }
 """Commands with a schema, whose own data may be longer (`protocol.commands.MOST_READ`): tags of both."""
 BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_TXN_ON_SUBSCRIPTION})
@@ -247,7 +259,11 @@ class ClientCommands:
     def _look_up(self, command: CommandLookupTopic) -> bytes:
         return self._lookups.asked(command)
 
-    def _ask_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
+    def _ask_about(self, command: Question) -> bytes:
+        return self._lookups.asked_about(command)
+
+    def _create_schema(self, command: CommandGetOrCreateSchema) -> bytes:
+        self._blocks.check_schema(command)
         return self._lookups.asked_about(command)
 
     def _watch(self, command: CommandWatchTopicList) -> bytes:
@@ -268,6 +284,8 @@ class ClientCommands:
         BaseCommand.LOOKUP: _look_up,
         BaseCommand.PARTITIONED_METADATA: _ask_about,
         BaseCommand.GET_TOPICS_OF_NAMESPACE: _ask_about,
+        BaseCommand.GET_SCHEMA: _ask_about,
+        BaseCommand.GET_OR_CREATE_SCHEMA: _create_schema,
         BaseCommand.WATCH_TOPIC_LIST: _watch,
         BaseCommand.WATCH_TOPIC_LIST_CLOSE: _close_watcher,
     }
@@ -283,7 +301,7 @@ _OF_ANY_REQUEST = frozenset({BaseCommand.SUCCESS, BaseCommand.ERROR})
 """They answer requests that the proxy does not follow, too."""
 _ANSWERS = (
     _OF_ANY_REQUEST
-    | LISTINGS
+    | LONG_ANSWERS
     | {BaseCommand.PRODUCER_SUCCESS, BaseCommand.LOOKUP_RESPONSE, BaseCommand.PARTITIONED_METADATA_RESPONSE}
 )
 
@@ -336,8 +354,8 @@ class BrokerCommands:
 
     def _answer(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """An answer to one of the requests that are followed, or to another one, whose id is the client's own."""
-        if kind in LISTINGS:
-            return self._topics_listed(kind, command)
+        if kind in LONG_ANSWERS:
+            return self._answered_at_length(kind, command)
         answer = read(command)
         if not self._requests.is_own(answer.request_id) and kind in _OF_ANY_REQUEST:
             return frame
@@ -347,14 +365,14 @@ class BrokerCommands:
             raise ProducerAfterCloseError("a producer is there whose id has been given up, or that nobody asked for")
         return None
 
-    def _topics_listed(self, kind: int, command: bytes) -> bytes | None:
-        """A listing may be megabytes: it goes on as it came, but for its request id. A SUCCESS stands for it here."""
-        listing = Listing(kind, command)
-        if not self._requests.waits_for(listing.request_id):
+    def _answered_at_length(self, kind: int, command: bytes) -> bytes | None:
+        """What may be megabytes goes on as it came, but for its request id. A SUCCESS stands for it here."""
+        answer = LongAnswer(kind, command)
+        if not self._requests.waits_for(answer.request_id):
             return None
-        client_id = self._requests.client_id(listing.request_id)
-        self._requests.answered(kind, CommandSuccess(request_id=listing.request_id))
-        return None if client_id is None else listing.with_request_id(client_id)
+        client_id = self._requests.client_id(answer.request_id)
+        self._requests.answered(kind, CommandSuccess(request_id=answer.request_id))
+        return None if client_id is None else answer.with_request_id(client_id)
 
     def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
         self._greeted(longest_frame(command))
@@ -379,7 +397,7 @@ class BrokerCommands:
         """Without the broker's address the client looks the topic up again: through the proxy."""
         if not command.assigned_broker_service_url and not command.assigned_broker_service_url_tls:
             return frame
-        self._counters.lures_removed += 1
+        self._counters.broker_urls_stripped += 1
         command.ClearField("assigned_broker_service_url")
         command.ClearField("assigned_broker_service_url_tls")
         return encode(command)
@@ -394,7 +412,7 @@ class BrokerCommands:
 
     def _topic_migrated(self, _command: CommandTopicMigrated, _frame: bytes) -> None:
         """It names another cluster's brokers; the client finds the new place by looking up again, through the proxy."""
-        self._counters.lures_removed += 1
+        self._counters.broker_urls_stripped += 1
 
     def _ping(self, _command: CommandPing, frame: bytes) -> bytes | None:
         """The broker's probe waits 5 s only: a client that is not read cannot answer it in time.

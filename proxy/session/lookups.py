@@ -1,4 +1,4 @@
-"""The lookups of one session, its other questions for topics, and its watchers of topic lists."""
+"""The lookups of one session, its other questions about topics, and its watchers of topic lists."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +9,8 @@ from google.protobuf.message import Message
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
     CommandError,
+    CommandGetOrCreateSchema,
+    CommandGetSchema,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandLookupTopicResponse,
@@ -28,6 +30,8 @@ from proxy.session.admission import SessionAdmission
 from proxy.session.engine import Engine
 from proxy.session.responses import Requests
 
+Question = CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace | CommandGetSchema | CommandGetOrCreateSchema
+"""What asks a broker to look into its metadata, beside a lookup. Pulsar has a bound for the first two alone."""
 MOST_WATCHERS = 1_000
 """Of one connection."""
 WATCHER_MEMORY = 256
@@ -152,9 +156,9 @@ class SessionLookups:
         asked = command.SerializeToString()
         return self._ask(command, command.topic, partial(self._looked_up, command.request_id, asked), len(asked))
 
-    def asked_about(self, command: CommandPartitionedTopicMetadata | CommandGetTopicsOfNamespace) -> bytes:
-        """The question how many partitions a topic has, or for a namespace's topics; the same."""
-        name = command.topic if isinstance(command, CommandPartitionedTopicMetadata) else command.namespace
+    def asked_about(self, command: Question) -> bytes:
+        """A question about a topic, or for a namespace's topics; the same."""
+        name = command.namespace if isinstance(command, CommandGetTopicsOfNamespace) else command.topic
         return self._ask(command, name, self._answered, 0)
 
     def watched(self, command: CommandWatchTopicList) -> bytes:

@@ -14,6 +14,8 @@ from protocol.errors import ProtocolError
 from protocol.pulsar_pb2 import (
     BaseCommand,
     ChecksumError,
+    CommandGetOrCreateSchema,
+    CommandGetSchema,
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -45,6 +47,8 @@ _ANSWERS = {
     CommandPartitionedTopicMetadata: BaseCommand.PARTITIONED_METADATA_RESPONSE,
     CommandGetTopicsOfNamespace: BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
     CommandWatchTopicList: BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
+    CommandGetSchema: BaseCommand.GET_SCHEMA_RESPONSE,
+    CommandGetOrCreateSchema: BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
 }
 """All other commands that are asked here are answered by SUCCESS. ERROR may answer any."""
 _BITS = 61

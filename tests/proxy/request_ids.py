@@ -23,6 +23,8 @@ _ASKED = {
     BaseCommand.GET_TOPICS_OF_NAMESPACE,
     BaseCommand.WATCH_TOPIC_LIST,
     BaseCommand.WATCH_TOPIC_LIST_CLOSE,
+    BaseCommand.GET_SCHEMA,
+    BaseCommand.GET_OR_CREATE_SCHEMA,
 }
 _ANSWERS = {
     BaseCommand.SUCCESS,
@@ -32,6 +34,8 @@ _ANSWERS = {
     BaseCommand.PARTITIONED_METADATA_RESPONSE,
     BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
     BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
+    BaseCommand.GET_SCHEMA_RESPONSE,
+    BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
 }
 OWN = 2**64 - 2
 """In place of the client's: the request is the proxy's own. The next one is one less."""

@@ -59,10 +59,10 @@ def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Itera
         yield probe
 
 
-def lures_removed(sluice: SluiceProcess) -> float:
+def broker_urls_stripped(sluice: SluiceProcess) -> float:
     """How many brokers' addresses Sluice took out of what it passed on."""
     lines = AdminClient(sluice.admin_url).get("/metrics").decode().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("sluice_lures_removed_total ")))
+    return float(next(line.split()[1] for line in lines if line.startswith("sluice_broker_urls_stripped_total ")))
 
 
 def remote_ports() -> set[int]:

@@ -11,7 +11,10 @@ from typing import Any
 import pulsar
 import pytest
 
+from protocol.commands import encode
+from protocol.pulsar_pb2 import BaseCommand, CommandGetOrCreateSchema, CommandGetSchema, Schema
 from tests.real.pulsar_rest import PulsarRest
+from tests.real.raw_client import Heard, RawClient
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import assert_silent, digest, open_sender, payload, quiet_client, read_all, receive
 
@@ -151,3 +154,27 @@ def test_a_blocked_client_is_told_at_once_and_let_in_again_at_once(
         one.create_producer(topic).send(b"back")
         one.close()
     assert time.monotonic() - began < SOON_S
+
+
+def test_a_blocked_topic_gets_no_schema_either(
+    rest: PulsarRest, sluice_proxy: SluiceProcess, blocks: Blocks, topic: str
+) -> None:
+    """A broker stores it without any producer: seen by what it tells who asks."""
+    rest.create_topic(topic)
+    schema = Schema(name="s", schema_data=b'{"type": "string"}', type=Schema.Avro)
+
+    def creates(client: RawClient, request: int) -> list[Heard]:
+        client.say(encode(CommandGetOrCreateSchema(topic=topic, request_id=request, schema=schema)))
+        created = client.hear(1)
+        client.say(encode(CommandGetSchema(topic=topic, request_id=request + 1)))
+        return created + client.hear(1)
+
+    with RawClient(sluice_proxy.service_url) as client:
+        blocks.put("topic", topic)
+        refused, unknown = creates(client, 1)
+        blocks.remove_all()
+        created, known = creates(client, 3)
+    assert refused[0] == created[0] == BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE
+    assert unknown == (BaseCommand.GET_SCHEMA_RESPONSE, {"request": 2})
+    assert known[1]["request"] == 4
+    assert "schema" in known[1]

@@ -13,7 +13,7 @@ from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.cluster_proxy import (
     LOOKED_UP_AT,
     PROPERTIES,
-    lures_removed,
+    broker_urls_stripped,
     probing,
     put,
     remote_ports,
@@ -193,12 +193,12 @@ def test_no_client_is_led_to_a_broker_itself(
     topics = [topic_on(cluster, broker, "anywhere") for broker in (0, 1)]
     consumer = client.subscribe(topics, "s")
     senders = [open_sender(client, topic, f"to-{broker}") for broker, topic in enumerate(topics)]
-    before = lures_removed(sluice_proxy)
+    before = broker_urls_stripped(sluice_proxy)
     cluster.unload(topics[1], to=0)
     for sender in senders:
         sender.send_all([payload(sender.name, index) for index in range(10)])
     assert digests(receive(consumer, 20)) == sent_by(*senders)
-    assert lures_removed(sluice_proxy) > before
+    assert broker_urls_stripped(sluice_proxy) > before
     assert not remote_ports() & service_ports
     with_a_broker = quiet_client(cluster.service_url)
     with_a_broker.create_producer(topics[0])

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from accesslog.record import ConnectionLine
-from protocol.pulsar_pb2 import NotAllowedError, ProducerFenced
+from protocol.pulsar_pb2 import (
+    CommandGetOrCreateSchema,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
+    NotAllowedError,
+    ProducerFenced,
+    Schema,
+)
 from proxy.blocking.blocklist import Ended
 from proxy.refusals import metadata_refused
 from tests.proxy.blocks import OWN, block, close_to_broker, metadata, refused, unblock
@@ -16,6 +23,7 @@ from tests.proxy.wire import (
     OTHER_TOPIC,
     PING,
     TOPIC,
+    body,
     connect,
     error,
     producer,
@@ -100,7 +108,7 @@ def test_a_client_that_is_turned_away_may_stay_no_longer_than_a_handshake(world:
     assert [line.end_cause for line in world.lines(ConnectionLine)] == ["blocked"]
 
 
-@pytest.mark.parametrize(
+_WHAT_BLOCKS_A_PRODUCER = pytest.mark.parametrize(
     ("kind", "name", "where"),
     [
         ("producer", "p", {}),
@@ -109,6 +117,27 @@ def test_a_client_that_is_turned_away_may_stay_no_longer_than_a_handshake(world:
         ("topic", TOPIC, {}),
     ],
 )
+
+
+@_WHAT_BLOCKS_A_PRODUCER
+def test_what_is_blocked_gives_its_topic_no_schema(world: World, kind: str, name: str, where: dict[str, str]) -> None:
+    """A broker stores it for whoever may produce there, though nobody does; and answers who only asks for it."""
+    client, broker = world.pair()
+    block(world, kind, name, **where)
+    schema = Schema(name="s", schema_data=b"{}", type=Schema.Avro)
+    client >> [
+        CommandGetOrCreateSchema(topic=TOPIC, request_id=1, schema=schema, producer_name="p"),
+        CommandGetOrCreateSchema(topic=OTHER_TOPIC, request_id=2, schema=schema, producer_name="q"),
+        CommandGetSchema(topic=TOPIC, request_id=3),
+    ]
+    assert [(each.request_id, each.topic) for each in map(body, broker.heard())] == [(2, OTHER_TOPIC), (3, TOPIC)]
+    place = f" in {next(iter(where.values()))}" if where else ""
+    reason = f"{kind} '{name}'{place} is blocked by Sluice: too loud"
+    client << CommandGetOrCreateSchemaResponse(request_id=1, error_code=NotAllowedError, error_message=reason)
+    assert world.counters.blocked == {kind: 1}
+
+
+@_WHAT_BLOCKS_A_PRODUCER
 def test_a_producer_that_is_blocked_never_reaches_the_broker(
     world: World, kind: str, name: str, where: dict[str, str]
 ) -> None:

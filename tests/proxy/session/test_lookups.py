@@ -9,6 +9,10 @@ from google.protobuf.message import Message
 from protocol.commands import encode
 from protocol.pulsar_pb2 import (
     CommandAuthChallenge,
+    CommandGetOrCreateSchema,
+    CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
+    CommandGetSchemaResponse,
     CommandGetTopicsOfNamespace,
     CommandGetTopicsOfNamespaceResponse,
     CommandLookupTopic,
@@ -17,6 +21,7 @@ from protocol.pulsar_pb2 import (
     CommandPartitionedTopicMetadataResponse,
     InvalidTopicName,
     KeyValue,
+    Schema,
     ServiceNotReady,
     TooManyRequests,
     TopicNotFound,
@@ -271,6 +276,66 @@ def test_questions_for_partitions_and_topics_count_as_well(make_world: Make) -> 
     ]
     assert client.heard_names() == ["PARTITIONED_METADATA_RESPONSE", "GET_TOPICS_OF_NAMESPACE_RESPONSE"]
     assert world.engine.lookups.used == 0
+
+
+AVRO = Schema(name="s", schema_data=b"{}", type=Schema.Avro)
+
+
+def test_questions_for_schemas_and_new_schemas_count_as_well(make_world: Make) -> None:
+    """A broker bounds none of them: each is read from, or written to, its store."""
+    world = make_world(max_lookups_in_flight_per_connection=2)
+    client, broker = world.pair()
+    asked = CommandGetSchema(topic=TOPIC, request_id=1, schema_version=b"v")
+    created = CommandGetOrCreateSchema(topic=TOPIC, request_id=2, schema=AVRO, producer_name="p")
+    client >> [asked, created, CommandGetSchema(topic=TOPIC, request_id=3)]
+    broker << [asked, created]
+    (refused,) = [body(frame) for frame in client.heard()]
+    assert isinstance(refused, CommandGetSchemaResponse)
+    assert (refused.request_id, refused.error_code) == (3, TooManyRequests)
+    client >> CommandGetOrCreateSchema(topic=TOPIC, request_id=4, schema=AVRO)
+    (refused,) = [body(frame) for frame in client.heard()]
+    assert isinstance(refused, CommandGetOrCreateSchemaResponse)
+    assert (refused.request_id, refused.error_code) == (4, TooManyRequests)
+    assert world.engine.lookups.used == 2
+    answers = [
+        CommandGetSchemaResponse(request_id=1, schema=AVRO, schema_version=b"v"),
+        CommandGetOrCreateSchemaResponse(request_id=2, schema_version=b"v"),
+    ]
+    broker >> answers
+    client << answers
+    assert world.engine.lookups.used == 0
+
+
+def test_a_schema_of_megabytes_goes_to_the_client_without_being_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, broker = world.pair()
+    client >> CommandGetSchema(topic=TOPIC, request_id=1)
+    large = CommandGetSchemaResponse(request_id=1, schema=Schema(name="s", schema_data=bytes(2**21), type=Schema.Avro))
+    monkeypatch.setattr("proxy.session.commands.read", lambda _command: pytest.fail("2 MiB are read"))
+    broker >> large
+    client << large
+    assert world.engine.lookups.used == 0
+
+
+def test_a_new_schema_may_be_large_but_not_larger_than_is_read(world: World) -> None:
+    client, broker = world.pair()
+    large, too_large = (Schema(name="s", schema_data=bytes(size), type=Schema.Avro) for size in (2**19, 2**20))
+    client >> CommandGetOrCreateSchema(topic=TOPIC, request_id=1, schema=large)
+    broker << "GET_OR_CREATE_SCHEMA"
+    client >> CommandGetOrCreateSchema(topic=TOPIC, request_id=2, schema=too_large)
+    broker << NOTHING
+    assert client.is_gone
+
+
+@pytest.mark.parametrize("kind", [CommandGetSchemaResponse, CommandGetOrCreateSchemaResponse])
+def test_a_schema_that_nobody_asked_for_goes_nowhere(world: World, kind: type[Message]) -> None:
+    client, broker = world.pair()
+    client >> CommandGetSchema(topic=TOPIC, request_id=1)
+    broker >> encode(kind(request_id=7))
+    client << NOTHING
+    assert world.counters.answers_ignored == 1
+    assert world.engine.lookups.used == 1
 
 
 def test_an_error_is_an_answer_to_a_lookup_too(world: World) -> None:

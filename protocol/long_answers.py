@@ -1,11 +1,12 @@
-"""A namespace's topics, as a broker lists them: perhaps megabytes, of which only the request id is read, and replaced.
+"""Answers that may be megabytes: lists of a namespace's topics, and schemas. Only the request id is read, and replaced.
 
     type 33     field 33, its length     request_id     topics …
     08 21       8A 02 ..                 08 varint      12 ..
 
 That is how every broker writes it. Another form of the same is decoded whole.
 
-Source: CommandGetTopicsOfNamespaceResponse, CommandWatchTopicListSuccess of PulsarApi.proto
+Source: CommandGetTopicsOfNamespaceResponse, CommandWatchTopicListSuccess, CommandGetSchemaResponse,
+CommandGetOrCreateSchemaResponse of PulsarApi.proto: the request id is the first field of each
 """
 
 from protocol.commands import SIZES, encode, read
@@ -14,20 +15,32 @@ from protocol.flow import add_varint
 from protocol.pulsar_pb2 import BaseCommand
 from protocol.walk import varint
 
-_BEGINS: dict[int, bytes] = {
-    BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE: b"\x08\x21\x8a\x02",
-    BaseCommand.WATCH_TOPIC_LIST_SUCCESS: b"\x08\x41\x8a\x04",
-}
-LISTINGS = frozenset(_BEGINS)
-"""Types of the commands that list topics."""
+LONG_ANSWERS: frozenset[int] = frozenset(
+    {
+        BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
+        BaseCommand.GET_SCHEMA_RESPONSE,
+        BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
+    }
+)
+"""Their types. The field of BaseCommand that one stands in has the number of its type."""
 _REQUEST_ID = 0x08
 
 
-class Listing:
-    """One of them.
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    add_varint(written, number)
+    return bytes(written)
+
+
+_BEGINS = {kind: b"\x08" + _varint(kind) + _varint(kind << 3 | 2) for kind in LONG_ANSWERS}
+
+
+class LongAnswer:
+    """One such answer.
 
     Args:
-        kind: Its type, one of LISTINGS.
+        kind: Its type, one of LONG_ANSWERS.
         command: The BaseCommand that it is in.
 
     Raises:
@@ -40,14 +53,14 @@ class Listing:
         if usual is None:
             usual = _usual(self._begin, _rewritten(command))
             assert usual is not None, "the product's own encoder writes it as brokers do"
-        self.request_id, self._topics = usual
+        self.request_id, self._rest = usual
 
     def with_request_id(self, request_id: int) -> bytes:
-        """The frame that lists the same under another request id."""
+        """The frame that says the same under another request id."""
         number = _varint(request_id)
-        inside = self._begin + _varint(1 + len(number) + len(self._topics)) + b"\x08" + number
-        size = len(inside) + len(self._topics)
-        return b"".join((SIZES.pack(size + 4, size), inside, self._topics))
+        inside = self._begin + _varint(1 + len(number) + len(self._rest)) + b"\x08" + number
+        size = len(inside) + len(self._rest)
+        return b"".join((SIZES.pack(size + 4, size), inside, self._rest))
 
 
 def _usual(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
@@ -66,9 +79,3 @@ def _usual(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
 
 def _rewritten(command: bytes) -> bytes:
     return encode(read(command))[SIZES.size :]
-
-
-def _varint(number: int) -> bytes:
-    written = bytearray()
-    add_varint(written, number)
-    return bytes(written)
