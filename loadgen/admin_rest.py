@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+
+from protocol.endpoint import EndpointError, EndpointForm
 
 TIMEOUT_S = 30.0
+_ADMIN = EndpointForm(
+    ("http",), "http://127.0.0.1:8080", {"https": "the load tools speak no TLS; write http://HOST:PORT"}, is_url=True
+)
 _MOST_REDIRECTS = 5
 
 
@@ -92,11 +96,13 @@ class AdminRest:
         return found
 
     def _exchange(self, method: str, url: str, body: object, wanted: str) -> tuple[int, str, bytes]:
-        address = urlsplit(url)
-        target = address.path + (f"?{address.query}" if address.query else "")
+        try:
+            endpoint, target = _ADMIN.split(url)
+        except EndpointError as error:
+            raise AdminRestError(f"{wanted}: {error}") from None
         data = None if body is None else json.dumps(body)
         headers = {"Accept": "*/*"} | ({} if data is None else {"Content-Type": "application/json"})
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=self._timeout_s)
+        connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=self._timeout_s)
         try:
             connection.request(method, target, data, headers)
             answer = connection.getresponse()

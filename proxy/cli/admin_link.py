@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from proxy.brokers.targets import Address, split_address
+from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
 
@@ -27,6 +27,7 @@ PATIENCE_S = 10.0
 _MOST_BYTES = 64 * 1024**2
 _MOST_REASON = 1000
 """Characters of a reason that are shown."""
+_ADMIN = EndpointForm(("http", "https"), "127.0.0.1:8080 or https://HOST:PORT")
 _SERVER = "--admin must be the admin address of a running `sluice serve`"
 _SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 
@@ -48,7 +49,8 @@ class AdminLink:
         self.address = options.admin
         """As it was given."""
         self._patience_s = patience_s
-        has_tls, self._host = _where(options)
+        self._endpoint = _endpoint(options)
+        has_tls = self._endpoint.scheme == "https"
         self._tls = _context(options) if has_tls else None
         self._token = read_token(options.token_file) if options.token_file else None
         self._token_file = options.token_file
@@ -119,7 +121,7 @@ class AdminLink:
         return answer.status, content
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._host
+        host, port = self._endpoint.host, self._endpoint.port
         if self._tls is None:
             return http.client.HTTPConnection(host, port, timeout=self._patience_s)
         return http.client.HTTPSConnection(host, port, timeout=self._patience_s, context=self._tls)
@@ -162,24 +164,18 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _where(options: AdminOptions) -> tuple[bool, Address]:
-    """Whether by TLS, and where."""
-    scheme, _, bare = options.admin.rpartition("://")
-    address = _address(bare) if scheme in {"", "http", "https"} else None
-    if address is None:
-        form = "write HOST:PORT or https://HOST:PORT; a token goes into --token-file"
-        raise AdminLinkError(f"--admin: {options.admin[:200]!r}: {form}")
-    has_files = bool(options.ca or options.cert or options.key)
-    if scheme == "http" and has_files:
-        raise AdminLinkError(f"--admin: {options.admin}: is without TLS, --ca, --cert and --key are for https://")
-    return scheme == "https" or has_files, address
-
-
-def _address(text: str) -> Address | None:
+def _endpoint(options: AdminOptions) -> Endpoint:
+    """The admin address; its scheme is `https` if files for TLS are given, too."""
     try:
-        return split_address(text)
-    except ValueError:
-        return None
+        endpoint = _ADMIN.parse(options.admin)
+    except EndpointError as error:
+        told = f"{error.problem}; a token goes into --token-file"
+        raise AdminLinkError(f"--admin: {options.admin[:200]!r}: {told}") from None
+    if not (options.ca or options.cert or options.key):
+        return endpoint
+    if options.admin.startswith("http://"):
+        raise AdminLinkError(f"--admin: {options.admin}: is without TLS, --ca, --cert and --key are for https://")
+    return endpoint._replace(scheme="https")
 
 
 def _context(options: AdminOptions) -> ssl.SSLContext:

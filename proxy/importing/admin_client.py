@@ -6,7 +6,7 @@ Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker 
 import ssl
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from proxy.brokers.targets import WEB_SERVICES
 from proxy.files import token_in
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
@@ -26,6 +27,7 @@ MOST_REQUESTS = 16
 _MOST_BYTES = 64 * 1024**2
 _MOST_REDIRECTS = 10
 _PATIENCE_S = 60
+_WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _MEANINGS = MappingProxyType(
@@ -84,15 +86,15 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
     Raises:
         ImportFailed: If it is none.
     """
-    try:
-        url = URL(text)
-        usable = url.scheme in {"http", "https"} and url.host and url.port
-    except ValueError:
-        usable = False
-    if not usable or url.query_string or url.fragment:
-        raise ImportFailed([f"{options.url}: {shown(text)!r}: write the broker's web service as http://broker:8080"])
-    if url.user is not None or url.password is not None:
+    if "@" in text.partition("://")[2].partition("/")[0]:
         raise ImportFailed([f"{options.url}: the URL holds a user or password; give a token with {options.token}"])
+    try:
+        endpoint, path = _WEB_SERVICE_URL.split(text)
+        url = URL(f"{endpoint}{path}")
+    except ValueError as error:
+        raise ImportFailed([f"{options.url}: {shown(text)!r}: {getattr(error, 'problem', error)}"]) from None
+    if url.query_string or url.fragment:
+        raise ImportFailed([f"{options.url}: {shown(text)!r}: has a query; write it as {_WEB_SERVICE_URL.example}"])
     return url
 
 
