@@ -31,7 +31,7 @@ def broker(
     ] = None,
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
-    from loadgen.standin.broker import MB, BrokerOptions, parse_address, parse_partitions
+    from loadgen.standin.broker import LISTEN, MB, BrokerOptions, parse_partitions
     from loadgen.standin.server import run
 
     try:
@@ -41,7 +41,7 @@ def broker(
             retention_bytes=retention_mb * MB,
             first_ledger=time.time_ns() // 1_000_000,
         )
-        run(options, parse_address(listen), counts)
+        run(options, LISTEN.parse(listen), counts)
     except (ValueError, OSError) as error:
         typer.echo(f"stand-in broker: {error}", err=True)
         raise typer.Exit(1) from None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from limiter.rates import Direction
+from protocol.endpoint import host_in
 from protocol.topic_name import parse_topic
 from proxy.importing.admin_client import BrokerAdmin, Refused, path_of
 from proxy.importing.from_admin import each
@@ -250,7 +251,7 @@ async def _look(
         topics |= await all_topics(admin, sorted({parse_topic(topic).namespace_name for topic in topics}))
     at_broker = await on_topics(admin, topics)
     if seen_from:
-        at_broker = [one for one in at_broker if _host(one.connection) == seen_from]
+        at_broker = [one for one in at_broker if host_in(one.connection) == seen_from]
     return Looked(len(here), len(topics), alike(here), differences(at_broker, here))
 
 
@@ -273,7 +274,3 @@ def seen_here(answer: dict[str, Any]) -> list[Seen]:
         )
         for one in answer["streams"]
     ]
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")

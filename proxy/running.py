@@ -46,7 +46,7 @@ async def _serve_until_told(source: Source) -> None:
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": str(config.access_log.dir), "policies": str(config.policies.store)}
-        log.info("serving", **addresses, broker=config.broker, **files)
+        log.info("serving", **addresses, broker=str(config.broker), **files)
         tasks.start(_watch(proxy), "watch the configuration")
         await ending.wait()
         log.info("ending", connections=sum(proxy.engine.counters.connections_open.values()))

@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from limiter.policies import Policies
+from protocol.endpoint import Endpoint
 from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
@@ -20,7 +21,6 @@ from proxy.admin.rejections import RejectionLog
 from proxy.admin.routes.status import Run
 from proxy.admin.server import Connections, Listener, RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.brokers.targets import split_address
 from proxy.change_log import ChangeLog, FileSays, Told, difference
 from proxy.config.limits import Limits
 from proxy.config.model import Config
@@ -81,7 +81,7 @@ class Proxy:
         self._source = source
         counters = Counters()
         self._refused = RejectionLog(counters.admin_refused, time.monotonic_ns)
-        self.authenticator = Authenticator(config.admin_access, self._refused, split_address(config.admin)[0])
+        self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
         self._forwarder = Forwarder.of(config, counters, self._refused)
         self.access = _open_access_log(config)
         self.totals = NamespaceTotals()
@@ -112,7 +112,8 @@ class Proxy:
         try:
             listen = await self.server.start()
         except OSError as error:
-            raise StartError(f"listen: cannot listen on {self.config.listen}: {error.strerror or error}") from None
+            where = self.config.listen.address
+            raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         self.readiness.is_accepting = True
         return listen, admin
 
@@ -188,12 +189,12 @@ class Proxy:
         names = self.config.proxy_id, self.access.boot_id, time.time_ns(), version
         return Run(*names, str(file) if file else None, str(store) if store else None)
 
-    async def _listen(self, key: str, listener: Listener, address: str) -> str:
+    async def _listen(self, key: str, listener: Listener, endpoint: Endpoint) -> str:
         self._listeners.append(listener)
         try:
-            return await listener.start(address)
+            return await listener.start(endpoint)
         except OSError as error:
-            raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from None
+            raise StartError(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}") from None
 
     def _connections(self) -> Connections:
         access = self.config.admin_access
@@ -213,7 +214,7 @@ def check_files(config: Config) -> None:
         ConfigError: If a token file, certificate or key cannot be used.
         StartError: If the policy store or the access log's folder cannot be used.
     """
-    Authenticator(config.admin_access, RejectionLog(Counters().admin_refused, time.monotonic_ns), config.admin)
+    Authenticator(config.admin_access, RejectionLog(Counters().admin_refused, time.monotonic_ns), config.admin.host)
     store, folder = config.policies.store, config.access_log.dir
     if store is not None and os.path.lexists(store) and not store.is_file():
         raise StartError(f"policies.store: {store}: not a regular file; name a file, which is made if needed")

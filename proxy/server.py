@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 
-from proxy.brokers.targets import split_address
+from protocol.endpoint import Endpoint
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.session.session import Session
@@ -39,13 +39,13 @@ class Server:
         self._all_gone = asyncio.Event()
 
     async def start(self) -> str:
-        """Listen; returns the address, with the port that the system chose for port 0.
+        """Listen; returns `host:port`, with the port that the system chose for port 0.
 
         Raises:
             OSError: If the address cannot be had.
         """
         try:
-            return await self._listen(*split_address(self._engine.config.listen))
+            return await self._listen(self._engine.config.listen)
         except BaseException:
             self._stop_listening()
             raise
@@ -60,9 +60,9 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
 
-    async def _listen(self, host: str, port: int) -> str:
+    async def _listen(self, endpoint: Endpoint) -> str:
         loop, reuse = asyncio.get_running_loop(), self._reuses_port
-        first = await loop.create_server(self._accept, host, port, backlog=_BACKLOG, reuse_port=reuse)
+        first = await loop.create_server(self._accept, endpoint.host, endpoint.port, backlog=_BACKLOG, reuse_port=reuse)
         self._listening.append(first)
         for listener in first.sockets:
             for _ in range(LISTENERS - 1):
@@ -70,7 +70,7 @@ class Server:
                     same = unless_taken.enter_context(socket.socket(fileno=os.dup(listener.fileno())))
                     self._listening.append(await loop.create_server(self._accept, sock=same, backlog=_BACKLOG))
                     unless_taken.pop_all()
-        return f"{host}:{first.sockets[0].getsockname()[1]}"
+        return endpoint._replace(port=first.sockets[0].getsockname()[1]).address
 
     def _stop_listening(self) -> None:
         servers, self._listening = self._listening, []

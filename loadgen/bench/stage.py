@@ -57,7 +57,7 @@ class RealBroker:
                 broker = self._stack.enter_context(StandaloneBroker(self._folder / "broker"))
             except RealPulsarError as error:
                 raise BenchError(f"no real broker: {str(error).splitlines()[0]}") from error
-            self._port = int(broker.service_url.rpartition(":")[2])
+            self._port = broker.service_port
         return self._port
 
 

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from loadgen.bench.harness import BenchError
 from protocol.commands import body_of, decode, encode, encode_with_payload
+from protocol.endpoint import EndpointForm
 from protocol.frames import FrameCutter
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE, max_frame_size
 from protocol.pulsar_pb2 import (
@@ -55,6 +56,9 @@ class Numbered:
 
     frame: bytes
     sequence_at: int
+
+
+_BROKERS = EndpointForm(("pulsar",), "pulsar://127.0.0.1:6650")
 
 
 def send_frame(size: int, producer_id: int = PRODUCER_ID) -> Numbered:
@@ -149,7 +153,7 @@ def broker_of(topic: str, port: int) -> str:
     found = answer.lookup_response
     if found.response != CommandLookupTopicResponse.Connect:
         raise BenchError(f"the lookup of {topic} failed: {found.message}")
-    return str(found.broker_service_url).removeprefix("pulsar://")
+    return _BROKERS.parse(found.broker_service_url).address
 
 
 def _arrive(topic: str, port: int) -> "_Client":

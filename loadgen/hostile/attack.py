@@ -15,6 +15,9 @@ from contextlib import suppress
 from itertools import count
 
 from loadgen.hostile.kinds import KINDS, Kind
+from protocol.endpoint import EndpointForm
+
+_SLUICE = EndpointForm(("pulsar",), "127.0.0.1:6650")
 
 _MOST_PENDING = 500
 """Connections that are being opened at once: fewer than the listener's backlog."""
@@ -176,8 +179,8 @@ class Attack:
 def main() -> None:
     """Attack as the command line says."""
     name, address, seconds = sys.argv[1:]
-    host, _, port = address.rpartition(":")
-    attack = Attack(next(kind for kind in KINDS if kind.name == name), (host, int(port)))
+    sluice = _SLUICE.parse(address)
+    attack = Attack(next(kind for kind in KINDS if kind.name == name), (sluice.host, sluice.port))
     with suppress(KeyboardInterrupt):
         attack.run(float(seconds))
     sys.stdout.write(json.dumps(attack.counts) + "\n")

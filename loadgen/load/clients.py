@@ -11,11 +11,20 @@ import _pulsar
 import pulsar
 
 from loadgen.load.offering import SendError, Settle
+from protocol.endpoint import EndpointError, EndpointForm
 
 RECEIVER_QUEUE = 10_000
 TIMEOUT_S = 20
 """Longest wait for an answer to a lookup, a new producer or a subscription."""
 Record = Callable[[bytes], None]
+
+
+_SERVICE_URL = EndpointForm(
+    ("pulsar",),
+    "pulsar://HOST:PORT",
+    {"pulsar+ssl": "Sluice speaks no TLS with clients yet; write pulsar://HOST:PORT"},
+    is_url=True,
+)
 
 
 class ClientError(Exception):
@@ -149,9 +158,10 @@ class Clients:
         if name not in self._by_name:
             logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
             try:
-                client = pulsar.Client(self._service_url, logger=logger, operation_timeout_seconds=TIMEOUT_S)
-            except ValueError as error:
-                raise ClientError(f"{self._service_url}: {error}: write pulsar://HOST:PORT") from error
+                service = _SERVICE_URL.parse(self._service_url)
+            except EndpointError as error:
+                raise ClientError(str(error)) from None
+            client = pulsar.Client(str(service), logger=logger, operation_timeout_seconds=TIMEOUT_S)
             self._open.callback(client.shutdown)
             self._by_name[name] = client
         return self._by_name[name]

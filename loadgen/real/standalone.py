@@ -55,6 +55,8 @@ class Broker(Part):
 
     def __init__(self, folder: Path, ports: tuple[int, int], program: Program, name: str = "") -> None:
         service, web = ports
+        self.service_port = service
+        """Of the binary protocol."""
         self.address = f"127.0.0.1:{service}"
         """host:port of the binary protocol."""
         self.service_url = f"pulsar://{self.address}"

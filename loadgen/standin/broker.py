@@ -9,6 +9,7 @@ from typing import Any
 
 from loadgen.standin.entry_log import Entry, EntryLog, Refused
 from loadgen.standin.subscription import Consumer, Subscription
+from protocol.endpoint import EndpointForm
 from protocol.limits import DEFAULT_MAX_MESSAGE_SIZE
 from protocol.pulsar_pb2 import CommandSubscribe, Schema, ServerError
 from protocol.topic_name import TopicName, parse_topic
@@ -34,17 +35,13 @@ class BrokerOptions:
     first_ledger: int = 1
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` (`[HOST]:PORT` for IPv6) as host and port.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:6650 (port 0: any free one)")
-    return host, int(port)
+LISTEN = EndpointForm(
+    ("pulsar",),
+    "127.0.0.1:6650",
+    {"pulsar+ssl": "the stand-in broker speaks no TLS; write HOST:PORT"},
+    is_listened_on=True,
+)
+"""How the address is written on which it accepts clients."""
 
 
 def parse_partitions(texts: Iterable[str]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from loadgen.standin.broker import Broker, BrokerOptions, parse_name
 from loadgen.standin.entry_log import Refused
 from loadgen.standin.streams import Consuming, Link, Outbox, Producing
 from protocol.commands import body_of, split
+from protocol.endpoint import Endpoint, host_port
 from protocol.errors import MalformedFrame, ProtocolError
 from protocol.frames import FrameCutter
 from protocol.limits import max_frame_size
@@ -321,7 +322,7 @@ class Socket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._peer = transport.get_extra_info("peername")
         host, port = transport.get_extra_info("sockname")[:2]
-        self._connection = Connection(self._broker, self, f"pulsar://{in_url(host, port)}")
+        self._connection = Connection(self._broker, self, str(Endpoint("pulsar", host, port)))
         self._next_tick = self._loop.call_later(self._keep_alive_s, self._tick)
 
     def data_received(self, data: bytes) -> None:
@@ -364,39 +365,34 @@ class Socket(asyncio.Protocol):
         self._connection.tick()
 
 
-def in_url(host: str, port: int) -> str:
-    """Host and port as they stand in a URL."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-async def listen(broker: Broker, host: str, port: int, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
+async def listen(broker: Broker, endpoint: Endpoint, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
     """Accept connections from now on.
 
     Raises:
         OSError: If the address cannot be listened on.
     """
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: Socket(broker, keep_alive_s), host, port, backlog=1024)
+    return await loop.create_server(lambda: Socket(broker, keep_alive_s), endpoint.host, endpoint.port, backlog=1024)
 
 
-async def serve(broker: Broker, host: str, port: int) -> None:
+async def serve(broker: Broker, endpoint: Endpoint) -> None:
     """Serve until SIGTERM or SIGINT, and say so on stdout once connections are accepted."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     try:
-        server = await listen(broker, host, port)
+        server = await listen(broker, endpoint)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(f"cannot listen on {in_url(host, port)}: {reason}; choose another --listen") from None
+        raise OSError(f"cannot listen on {endpoint.address}: {reason}; choose another --listen") from None
     bound = server.sockets[0].getsockname()
-    sys.stdout.write(f"stand-in broker listening on {in_url(*bound[:2])}\n")
+    sys.stdout.write(f"stand-in broker listening on {host_port(*bound[:2])}\n")
     sys.stdout.flush()
     await stopped.wait()
     server.close()
 
 
-def run(options: BrokerOptions, address: tuple[str, int], counts: Path | None) -> None:
+def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None) -> None:
     """Run the broker until told to end; then write the counts, if a file is named.
 
     Raises:
@@ -406,6 +402,6 @@ def run(options: BrokerOptions, address: tuple[str, int], counts: Path | None) -
     if counts is not None:
         counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(broker, *address))
+        runner.run(serve(broker, endpoint))
     if counts is not None:
         counts.write_text(json.dumps(broker.counts()) + "\n", encoding="utf-8")

@@ -18,8 +18,8 @@ from aiohttp import web
 from limiter.admission import Buckets, KeyedBuckets
 from limiter.levels import counted_as
 from limiter.rates import NANOS_PER_SECOND, Rate
+from protocol.endpoint import Endpoint
 from proxy.admin.rejections import Rejection, RejectionLog, refusal
-from proxy.brokers.targets import split_address
 from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
@@ -266,18 +266,17 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks()
 
-    async def start(self, address: str) -> str:
-        """Listen; returns the address, with the port that the system chose for port 0.
+    async def start(self, endpoint: Endpoint) -> str:
+        """Listen; returns `host:port`, with the port that the system chose for port 0.
 
         Raises:
             OSError: If it cannot be had.
         """
         await self._runner.setup()
-        host, port = split_address(address)
-        self._sockets = await _listening(host, port)
+        self._sockets = await _listening(endpoint.host, endpoint.port)
         for each in self._sockets:
-            self._tasks.start(self._accept(each), f"admin {address}")
-        return f"{host}:{self._sockets[0].getsockname()[1]}"
+            self._tasks.start(self._accept(each), f"admin {endpoint}")
+        return endpoint._replace(port=self._sockets[0].getsockname()[1]).address
 
     async def stop(self) -> None:
         """Accept no more, and let what is being worked on end."""

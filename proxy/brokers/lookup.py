@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from protocol.commands import body_of, encode, split, text
+from protocol.endpoint import Endpoint, EndpointError
 from protocol.errors import ProtocolError
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
@@ -12,7 +13,7 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopicResponse,
     ServiceNotReady,
 )
-from proxy.brokers.targets import LONGEST, TargetRefusedError, Targets
+from proxy.brokers.targets import BROKERS, TargetRefusedError, Targets
 from proxy.refusals import lookup_refused
 
 MOST_REDIRECTS = 10
@@ -21,22 +22,31 @@ MOST_ANSWER = 64 * 1024
 """Bytes of a broker's answer on the way: a CONNECTED, some addresses, a reason."""
 
 
-def through_proxy(answer: CommandLookupTopicResponse) -> CommandLookupTopicResponse:
-    """The broker's Connect, so that the client connects to the proxy and names that broker to it.
+def through_proxy(answer: CommandLookupTopicResponse, broker: Endpoint) -> CommandLookupTopicResponse:
+    """The broker's Connect, so that the client connects to the proxy and names `broker` to it.
 
     Source: org.apache.pulsar.proxy.server.LookupProxyHandler
     """
-    url = text(answer.broker_service_url or answer.broker_service_url_tls)
-    answer.broker_service_url = url
-    answer.broker_service_url_tls = url
+    answer.broker_service_url = answer.broker_service_url_tls = str(broker)
     answer.authoritative = True
     answer.proxy_through_service_url = True
     return answer
 
 
-def address_in(answer: CommandLookupTopicResponse) -> str:
-    """The broker that an answer names. What is too long for an address is cut, and still too long for one."""
-    return text(answer.broker_service_url or answer.broker_service_url_tls)[: LONGEST + 1]
+def broker_in(answer: CommandLookupTopicResponse) -> Endpoint:
+    """The broker that an answer (Connect or Redirect) names.
+
+    Raises:
+        EndpointError: If it names none that can be reached.
+    """
+    return BROKERS.parse(text(answer.broker_service_url or answer.broker_service_url_tls))
+
+
+def no_broker_found(request_id: int, error: EndpointError) -> CommandLookupTopicResponse:
+    """The client's answer where the broker named none that can be reached."""
+    answer = CommandLookupTopicResponse(request_id=request_id, response=CommandLookupTopicResponse.Failed)
+    answer.error, answer.message = ServiceNotReady, f"the broker answers the lookup with {error}"
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +56,13 @@ class Redirected:
     Args:
         request_id: The client's.
         request: As it was written: read, it takes up to ten times as much.
-        url: Where it is sent.
+        broker: Where it is sent.
         authoritative: Whether that broker is to answer for it.
     """
 
     request_id: int
     request: bytes
-    url: str
+    broker: Endpoint
     authoritative: bool
 
 
@@ -73,14 +83,18 @@ async def follow(redirected: Redirected, connect: bytes, targets: Targets) -> by
             answer = await asyncio.wait_for(_ask_in_turn(redirected, connect, targets), _PATIENCE_S)
         except (OSError, TimeoutError, ProtocolError, TargetRefusedError) as error:
             reason = str(error) or "no answer in time"
-            return lookup_refused(request_id, ServiceNotReady, f"lookup at {redirected.url}: {reason}")
-        if answer.response != CommandLookupTopicResponse.Redirect:
-            targets.learn(address_in(answer))
-            is_found = answer.response == CommandLookupTopicResponse.Connect
-            answer.request_id = request_id
-            return encode(through_proxy(answer) if is_found else answer)
-        redirected = replace(redirected, url=address_in(answer), authoritative=answer.authoritative)
-        targets.learn(redirected.url)
+            return lookup_refused(request_id, ServiceNotReady, f"lookup at {redirected.broker}: {reason}")
+        answer.request_id = request_id
+        if answer.response == CommandLookupTopicResponse.Failed:
+            return encode(answer)
+        try:
+            broker = broker_in(answer)
+        except EndpointError as error:
+            return encode(no_broker_found(request_id, error))
+        targets.learn(broker)
+        if answer.response == CommandLookupTopicResponse.Connect:
+            return encode(through_proxy(answer, broker))
+        redirected = replace(redirected, broker=broker, authoritative=answer.authoritative)
     return lookup_refused(request_id, ServiceNotReady, f"the lookup was redirected {MOST_REDIRECTS} times")
 
 
@@ -88,11 +102,13 @@ async def _ask_in_turn(redirected: Redirected, connect: bytes, targets: Targets)
     async with targets.followed:
         request = CommandLookupTopic.FromString(redirected.request)
         request.authoritative = redirected.authoritative
-        return await _ask(request, redirected.url, connect, targets)
+        return await _ask(request, redirected.broker, connect, targets)
 
 
-async def _ask(request: CommandLookupTopic, url: str, connect: bytes, targets: Targets) -> CommandLookupTopicResponse:
-    reader, writer = await targets.connect(url, asyncio.open_connection, _PATIENCE_S)
+async def _ask(
+    request: CommandLookupTopic, broker: Endpoint, connect: bytes, targets: Targets
+) -> CommandLookupTopicResponse:
+    reader, writer = await targets.connect(broker, asyncio.open_connection, _PATIENCE_S)
     try:
         cutter = FrameCutter(MOST_ANSWER)
         writer.write(connect)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import fnmatch
 import ipaddress
-import re
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from protocol.endpoint import Endpoint, EndpointForm
 from proxy.runtime import RESOLVERS
+
+WEB_SERVICES: Final = EndpointForm(("http", "https"), "http://broker:8080", ports={"http": 80, "https": 443})
+"""How brokers' admin addresses are written."""
+BROKERS: Final = EndpointForm(
+    ("pulsar",),
+    "pulsar://broker:6650",
+    {"pulsar+ssl": "Sluice speaks no TLS with brokers yet; write pulsar://HOST:PORT of their plain port"},
+)
+"""How brokers are written in the configuration, in a client's CONNECT, and in a broker's answer to a lookup."""
 
 _OF_CLIENTS: Final = RESOLVERS // 4
 """Threads that may be busy with names of the clients' own choice; whatever these are, the others are left."""
@@ -100,12 +109,7 @@ class Names:
 _MOST_LEARNED = 10_000
 MOST_FOLLOWED = 200
 """Redirects of one process that are followed at once: each has a connection of its own. Others wait their turn."""
-_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+)):(?P<port>[0-9]{1,5})")
-"""No NUL: to who resolves names they end there, so `10.0.0.1\\0.allowed` would match a pattern and lead elsewhere."""
-LONGEST = 300
-"""Characters of an address; a name of DNS has 253 at most."""
 
-Address = tuple[str, int]
 Connected = TypeVar("Connected")
 
 
@@ -113,24 +117,9 @@ class TargetRefusedError(Exception):
     """The wanted broker is not on the allow-list, or cannot be resolved."""
 
 
-def split_address(address: str) -> Address:
-    """`host:port`, `pulsar://host:port` or `[v6]:port` to (host, port). Port 0 lets the system choose where to listen.
-
-    Raises:
-        ValueError: If it is none of these.
-    """
-    if len(address) > LONGEST:  # before anything is remembered: clients name what they like
-        raise ValueError(f"{address[:LONGEST]!r}… is not host:port")
-    return _split(address)
-
-
-@lru_cache(_MOST_LEARNED)
-def _split(address: str) -> Address:
-    bare = address.partition("://")[2] or address
-    match = _HOST_PORT.fullmatch(bare.removesuffix("/"))
-    if not match or int(match["port"]) > 65535:
-        raise ValueError(f"{address!r} is not host:port")
-    return match["v6"] or match["host"], int(match["port"])
+def _place(broker: Endpoint) -> tuple[str, int]:
+    """What the allow-list knows of a broker: where it is, whatever is spoken there."""
+    return broker.host.lower(), broker.port
 
 
 class Targets:
@@ -138,7 +127,7 @@ class Targets:
 
     Args:
         brokers: Configured brokers.
-        patterns: `host-pattern:port` with `*` in the host, case ignored.
+        patterns: Brokers with `*` in the host, case ignored.
         networks: Networks that a pattern's resolved address must lie in; empty means any.
 
     Attributes:
@@ -147,58 +136,51 @@ class Targets:
 
     def __init__(
         self,
-        brokers: list[Address],
-        patterns: tuple[str, ...] = (),
+        brokers: list[Endpoint],
+        patterns: tuple[Endpoint, ...] = (),
         networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
     ) -> None:
-        self._known = {(host.lower(), port) for host, port in brokers}
-        self._patterns = [split_address(pattern.lower()) for pattern in patterns]
+        self._known = {_place(broker) for broker in brokers}
+        self._patterns = [_place(pattern) for pattern in patterns]
         self._networks = networks
-        self._learned: OrderedDict[Address, None] = OrderedDict()
-        self._at_once: dict[str, Address] = {}
-        """What `at_once` found; all of it is allowed still."""
+        self._learned: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._reachable: set[Endpoint] = set()
+        """Of those for which `is_reachable` said so; all are allowed still."""
         self._names = Names()
         self.followed = asyncio.Semaphore(MOST_FOLLOWED)
 
-    def learn(self, url: str) -> None:
-        """A broker named this address in a lookup answer."""
-        try:
-            host, port = split_address(url)
-        except ValueError:
-            return
-        self._learned[host.lower(), port] = None
-        self._learned.move_to_end((host.lower(), port))
+    def learn(self, broker: Endpoint) -> None:
+        """Allow a broker that another one named in a lookup's answer."""
+        place = _place(broker)
+        self._learned[place] = None
+        self._learned.move_to_end(place)
         if len(self._learned) > _MOST_LEARNED:
             self._learned.popitem(last=False)
-            self._at_once.clear()
+            self._reachable.clear()
 
-    def at_once(self, wanted: str) -> Address | None:
-        """The address of a wanted broker that is allowed and has its address for a name, as most have; else None."""
-        found = self._at_once.get(wanted)
-        if found is None and (found := self._found_at_once(wanted)) is not None:
-            if len(self._at_once) >= _MOST_LEARNED:
-                self._at_once.clear()
-            self._at_once[wanted] = found
-        return found
+    def is_reachable(self, wanted: Endpoint) -> bool:
+        """Whether a wanted broker is allowed, and its host is an IP address, as most are: nothing is to be resolved."""
+        if wanted in self._reachable:
+            return True
+        if not self._is_reachable(wanted):
+            return False
+        if len(self._reachable) >= _MOST_LEARNED:
+            self._reachable.clear()
+        self._reachable.add(wanted)
+        return True
 
-    def _found_at_once(self, wanted: str) -> Address | None:
-        try:
-            host, port = split_address(wanted)
-        except ValueError:
-            return None
-        if not _is_address(host):
-            return None
-        is_allowed = self._is_named(host, port) or (self._matches(host, port) and self._is_inside(host))
-        return (host, port) if is_allowed else None
+    def _is_reachable(self, wanted: Endpoint) -> bool:
+        host = wanted.host
+        return _is_address(host) and (self._is_named(wanted) or (self._matches(wanted) and self._is_inside(host)))
 
     async def connect(
-        self, wanted: str, connect: Callable[[str, int], Awaitable[Connected]], patience: float
+        self, wanted: Endpoint, connect: Callable[[str, int], Awaitable[Connected]], patience: float
     ) -> Connected:
         """Connect to the first of a wanted broker's addresses that answers: checked here, and not resolved again.
 
         Args:
             wanted: The broker.
-            connect: Connects to one address.
+            connect: Connects to one IP address and port.
             patience: Seconds in all. Each but the last has its share: one that is silent leaves time for the others.
 
         Raises:
@@ -208,38 +190,30 @@ class Targets:
         clock = asyncio.get_running_loop().time
         deadline = clock() + patience
         *others, last = await self.resolve(wanted)
-        for left, address in zip(range(len(others) + 1, 1, -1), others, strict=True):
+        for left, each in zip(range(len(others) + 1, 1, -1), others, strict=True):
             with contextlib.suppress(OSError):
                 async with asyncio.timeout((deadline - clock()) / left):
-                    return await connect(*address)
-        return await connect(*last)
+                    return await connect(each.host, each.port)
+        return await connect(last.host, last.port)
 
-    async def resolve(self, wanted: str) -> list[Address]:
-        """The addresses, one at least, that a wanted broker may be reached at.
+    async def resolve(self, wanted: Endpoint) -> list[Endpoint]:
+        """The endpoints, one at least, that a wanted broker may be reached at; their hosts are IP addresses.
 
         Raises:
             TargetRefusedError: If the broker is not allowed, or its name leads nowhere.
         """
-        try:
-            host, port = split_address(wanted)
-        except ValueError as error:
-            raise TargetRefusedError(str(error)) from None
-        is_named = self._is_named(host.lower(), port)
-        if not is_named and not self._matches(host.lower(), port):
+        if not self.allows(wanted):
             raise TargetRefusedError(f"{wanted} is neither configured nor was it named by a broker")
-        hosts = [host] if _is_address(host) else await self._addresses(host.lower(), port, is_named=is_named)
-        allowed = [(each, port) for each in hosts if is_named or self._is_inside(each)]
+        is_named, host = self._is_named(wanted), wanted.host
+        hosts = [host] if _is_address(host) else await self._addresses(host.lower(), wanted.port, is_named=is_named)
+        allowed = [Endpoint(wanted.scheme, each, wanted.port) for each in hosts if is_named or self._is_inside(each)]
         if not allowed:
             raise TargetRefusedError(f"{host} resolves to an address outside of allowed_broker_networks")
         return allowed
 
-    def allows(self, wanted: str) -> bool:
-        """Whether a broker may be wanted; `resolve` says whether its address may be had, too."""
-        try:
-            host, port = split_address(wanted.lower())
-        except ValueError:
-            return False
-        return self._is_named(host, port) or self._matches(host, port)
+    def allows(self, wanted: Endpoint) -> bool:
+        """Whether a broker may be wanted; `resolve` says whether its IP address may be had, too."""
+        return self._is_named(wanted) or self._matches(wanted)
 
     async def _addresses(self, host: str, port: int, *, is_named: bool) -> list[str]:
         try:
@@ -247,10 +221,12 @@ class Targets:
         except UnresolvedError as error:
             raise TargetRefusedError(f"{host} cannot be resolved ({error})") from None
 
-    def _is_named(self, host: str, port: int) -> bool:
-        return (host, port) in self._known or (host, port) in self._learned
+    def _is_named(self, broker: Endpoint) -> bool:
+        place = _place(broker)
+        return place in self._known or place in self._learned
 
-    def _matches(self, host: str, port: int) -> bool:
+    def _matches(self, broker: Endpoint) -> bool:
+        host, port = _place(broker)
         return any(port == allowed and fnmatch.fnmatchcase(host, pattern) for pattern, allowed in self._patterns)
 
     def _is_inside(self, address: str) -> bool:

@@ -12,11 +12,12 @@ from http import HTTPStatus
 from pathlib import Path
 
 from adminrest.client import Access, AdminClient, AdminError, Trouble
-from proxy.brokers.targets import Address, split_address
+from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.files import reopenable, token_in
 
 PATIENCE_S = 10.0
+_ADMIN = EndpointForm(("http", "https"), "127.0.0.1:8080 or https://HOST:PORT")
 _SERVER = "--admin must be the admin address of a running `sluice serve`"
 _REMEDIES = {
     Trouble.NO_ANSWER: f"; {_SERVER}, with https:// if that has TLS",
@@ -43,12 +44,11 @@ class AdminLink(AdminClient):
         self.address = options.admin
         """As it was given."""
         self._token_file = options.token_file
-        has_tls, (host, port) = _where(options)
-        scheme, named = "https" if has_tls else "http", f"[{host}]" if ":" in host else host
-        tls = _context(options) if has_tls else None
+        endpoint = _endpoint(options)
+        tls = _context(options) if endpoint.scheme == "https" else None
         token = read_token(options.token_file) if options.token_file else ""
         access = Access(token, tls, options.plain_http)
-        super().__init__(f"{scheme}://{named}:{port}", access, timeout_s=patience_s, most_redirects=0)
+        super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0)
 
     def failed(self, error: AdminError) -> AdminLinkError:
         """The error in the words of the command line."""
@@ -83,24 +83,18 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _where(options: AdminOptions) -> tuple[bool, Address]:
-    """Whether by TLS, and where."""
-    scheme, _, bare = options.admin.rpartition("://")
-    address = _address(bare) if scheme in {"", "http", "https"} else None
-    if address is None:
-        form = "write HOST:PORT or https://HOST:PORT; a token goes into --token-file"
-        raise AdminLinkError(f"--admin: {options.admin[:200]!r}: {form}")
-    has_files = bool(options.ca or options.cert or options.key)
-    if scheme == "http" and has_files:
-        raise AdminLinkError(f"--admin: {options.admin}: is without TLS, --ca, --cert and --key are for https://")
-    return scheme == "https" or has_files, address
-
-
-def _address(text: str) -> Address | None:
+def _endpoint(options: AdminOptions) -> Endpoint:
+    """The admin address; its scheme is `https` if files for TLS are given, too."""
     try:
-        return split_address(text)
-    except ValueError:
-        return None
+        endpoint = _ADMIN.parse(options.admin)
+    except EndpointError as error:
+        told = f"{error.problem}; a token goes into --token-file"
+        raise AdminLinkError(f"--admin: {options.admin[:200]!r}: {told}") from None
+    if not (options.ca or options.cert or options.key):
+        return endpoint
+    if options.admin.startswith("http://"):
+        raise AdminLinkError(f"--admin: {options.admin}: is without TLS, --ca, --cert and --key are for https://")
+    return endpoint._replace(scheme="https")
 
 
 def _context(options: AdminOptions) -> ssl.SSLContext:

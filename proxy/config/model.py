@@ -9,6 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Block, each_once
 from proxy.config.limits import Limits
 from proxy.config.sections import (
@@ -30,7 +31,17 @@ from proxy.config.sources import (
     read_environment,
     why_not_yaml,
 )
-from proxy.config.values import AdminAddress, HostPort, ListenAddress, Network, ProxyId, Seconds, Size, Whole
+from proxy.config.values import (
+    AdminAddress,
+    BrokerAddress,
+    ListenAddress,
+    Network,
+    ProxyId,
+    Seconds,
+    ServiceUrl,
+    Size,
+    Whole,
+)
 from proxy.files import MOST_CONFIG, read_file
 
 
@@ -85,7 +96,7 @@ class ClientMemory(_Section):
 class Config(_Section):
     """Everything that `sluice serve` can be told."""
 
-    listen: ListenAddress = Field("127.0.0.1:6650", description="where Pulsar clients connect")
+    listen: ListenAddress = Field(Endpoint("pulsar", "127.0.0.1", 6650), description="where Pulsar clients connect")
     workers: Whole = Field(
         1, gt=0, le=64, description="processes that serve clients, all on that port; limits hold over all together"
     )
@@ -95,8 +106,10 @@ class Config(_Section):
         "CPU beside others on its cores; normal: it may interrupt them, see "
         "[Sharing cores](operating.md#sharing-cores)",
     )
-    broker: HostPort = Field("pulsar://127.0.0.1:6651", description="the broker, or a service URL in front of several")
-    admin: AdminAddress = Field("127.0.0.1:8080", description="metrics, health and admin REST")
+    broker: ServiceUrl = Field(
+        Endpoint("pulsar", "127.0.0.1", 6651), description="the broker, or a service URL in front of several"
+    )
+    admin: AdminAddress = Field(Endpoint("http", "127.0.0.1", 8080), description="metrics, health and admin REST")
     metrics: AdminAddress | None = Field(
         None, description="a further address for /metrics and /healthz alone, which needs no token and has no TLS"
     )
@@ -105,7 +118,9 @@ class Config(_Section):
         description="name in the access log, and what its files begin with: letters, digits, `.`, `_`, `-`; the first "
         "no `.` or `_`, for readers pass over such files",
     )
-    allowed_brokers: tuple[HostPort, ...] = Field((), description="further brokers: host:port, * in the host allowed")
+    allowed_brokers: tuple[BrokerAddress, ...] = Field(
+        (), description="further brokers: host:port, * in the host allowed"
+    )
     allowed_broker_networks: tuple[Network, ...] = Field((), description="where those may resolve to; empty: anywhere")
     handshake_timeout: Seconds = Field(30.0, gt=0, description="until a client must be connected through")
     connect_timeout: Seconds = Field(10.0, gt=0, description="for connecting to a broker, all its addresses together")
@@ -143,18 +158,12 @@ class Config(_Section):
 
     @field_validator("admin", "metrics")
     @classmethod
-    def _apart(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _apart(cls, value: Endpoint | None, info: ValidationInfo) -> Endpoint | None:
         """Each listens by itself; of port 0 the system makes different ones."""
-        for other in ("listen", "admin"):
-            if value is not None and value == info.data.get(other) and not value.endswith(":0"):
-                raise ValueError(f"{other} listens on {value} already: give this one a port of its own")
-        return value
-
-    @field_validator("broker")
-    @classmethod
-    def _plain(cls, value: str) -> str:
-        if not value.startswith("pulsar://"):
-            raise ValueError("write the broker as pulsar://host:port")
+        for key in ("listen", "admin"):
+            other: Endpoint | None = info.data.get(key)
+            if value is not None and other is not None and value.port and value.address == other.address:
+                raise ValueError(f"{key} listens on {value.address} already: give this one a port of its own")
         return value
 
 

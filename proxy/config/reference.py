@@ -20,17 +20,21 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from limiter.rates import NANOS_PER_SECOND
+from protocol.endpoint import Endpoint
 from proxy.config.limits import RateLimit, TopicDispatchLimit
 from proxy.config.model import Config
 from proxy.config.sources import parse_yaml, section_of
 from proxy.config.values import (
     AdminAddress,
-    HostPort,
+    BrokerAddress,
     ListenAddress,
     Name,
     NamespaceName,
     NetworkName,
+    ServiceUrl,
     TenantName,
+    WebServiceAddress,
+    WebServiceUrl,
     WholeTopic,
     read_count_rate,
     read_rate,
@@ -46,7 +50,10 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     ip_network: ("network", "10.0.0.0/8"),
     "ListenAddress": ("HOST:PORT", "0.0.0.0:9100"),
     "AdminAddress": ("HOST:PORT", "0.0.0.0:9100"),
-    "HostPort": ("HOST:PORT", "broker-1:6650"),
+    "BrokerAddress": ("HOST:PORT", "broker-1:6650"),
+    "ServiceUrl": ("pulsar://HOST:PORT", "pulsar://broker:6650"),
+    "WebServiceAddress": ("HOST:PORT", "broker-1:8080"),
+    "WebServiceUrl": ("http://HOST:PORT or https://HOST:PORT", "http://broker:8080"),
     "TenantName": ("tenant", "acme"),
     "NamespaceName": ("tenant/namespace", "acme/shop"),
     "NetworkName": ("address or network", "10.0.0.0/8"),
@@ -87,7 +94,10 @@ _NAMED = {
     for name, alias in {
         "ListenAddress": ListenAddress,
         "AdminAddress": AdminAddress,
-        "HostPort": HostPort,
+        "BrokerAddress": BrokerAddress,
+        "ServiceUrl": ServiceUrl,
+        "WebServiceAddress": WebServiceAddress,
+        "WebServiceUrl": WebServiceUrl,
         "TenantName": TenantName,
         "NamespaceName": NamespaceName,
         "NetworkName": NetworkName,
@@ -95,6 +105,9 @@ _NAMED = {
         "Name": Name,
     }.items()
 }
+
+
+_SERVICE_URL = next(reader for reader, name in _NAMED.items() if name == "ServiceUrl")
 
 
 def type_of(field: FieldInfo) -> str:
@@ -106,9 +119,7 @@ def type_of(field: FieldInfo) -> str:
 
 def default_of(field: FieldInfo) -> str | None:
     """What holds where a key is left out, as it would be written; None for nothing."""
-    if field.is_required():
-        return None
-    value = field.get_default(call_default_factory=True, validated_data={})
+    value = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
     readers = {getattr(part, "func", None) for part in field.metadata}
     if value is None or value == ():
         return None
@@ -118,6 +129,8 @@ def default_of(field: FieldInfo) -> str | None:
         return f"{value[0]}/{value[1] / NANOS_PER_SECOND:g}s".replace("/1s", "/s")
     if read_size in readers:
         return _size(value)
+    if isinstance(value, Endpoint) and _SERVICE_URL not in readers:
+        return value.address
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -3,15 +3,23 @@
 import ipaddress
 import socket
 from pathlib import Path
-from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from limiter.permits import DispatchRules
 from limiter.rates import NANOS_PER_SECOND
-from proxy.brokers.targets import Address, split_address
-from proxy.config.values import CountPerPeriod, HostName, HostPort, Name, Seconds, Size, Whole
+from protocol.endpoint import Endpoint
+from proxy.config.values import (
+    CountPerPeriod,
+    HostName,
+    Name,
+    Seconds,
+    Size,
+    WebServiceAddress,
+    WebServiceUrl,
+    Whole,
+)
 
 _LEAST_FILES = 4
 """So that a file is never deleted as soon as it is closed."""
@@ -124,14 +132,13 @@ class AdminAccess(BaseModel):
     max_connections: Whole = Field(256, gt=0, description="connections at once")
 
 
-def open_to_all(admin: str, access: AdminAccess) -> str | None:
+def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
     """What is wrong if anybody on the network could use the admin address, or None."""
-    host = split_address(admin)[0]
     has_lock = access.tokens is not None or (access.tls is not None and access.tls.client_ca is not None)
-    if has_lock or is_loopback(host):
+    if has_lock or is_loopback(admin.host):
         return None
     return (
-        f"admin: {admin!r}: anybody who reaches this address could change limits; set admin_access.tokens or "
+        f"admin: {admin.address!r}: anybody who reaches this address could change limits; set admin_access.tokens or "
         "admin_access.tls.client_ca, or listen on 127.0.0.1 (metrics may have an address of their own: metrics)"
     )
 
@@ -145,36 +152,12 @@ def is_loopback(host: str) -> bool:
     return all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found)
 
 
-_PORTS = {"http": 80, "https": 443}
-
-
-def _web_service(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_usable = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable or not text.isprintable() or " " in text or text.removesuffix("/") != _root(text):
-        raise ValueError("write the broker's web service as http://broker:8080 or https://broker:8443, without a path")
-    if "@" in text:
-        raise ValueError("the URL holds a user or a password; name a file with a token in admin_forward.token")
-    return text.removesuffix("/")
-
-
-def _root(text: str) -> str:
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-WebService = Annotated[str, AfterValidator(_web_service)]
-
-
 class AdminForward(BaseModel):
     """Where requests go that Sluice does not serve, and how much of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: WebService | None = Field(
+    url: WebServiceUrl | None = Field(
         None,
         description="the broker's own admin, as `http://broker:8080`: what pulsar-admin asks for and Sluice does not "
         "serve is passed on there, see [Passing the rest on](policies.md#passing-the-rest-on); none: it gets 404",
@@ -187,7 +170,7 @@ class AdminForward(BaseModel):
     ca: Path | None = Field(
         None, description="PEM file: who has signed the broker's certificate; none: the system's authorities"
     )
-    brokers: tuple[HostPort, ...] = Field(
+    brokers: tuple[WebServiceAddress, ...] = Field(
         (),
         description="admin addresses of further brokers, to which a broker may send requests on: host:port, * in the "
         "host allowed; those of allowed_brokers' hosts at the port of the url are allowed without",
@@ -215,14 +198,7 @@ class AdminForward(BaseModel):
     @property
     def has_tls(self) -> bool:
         """Whether the broker is asked over TLS."""
-        return self.url is not None and self.url.startswith("https:")
-
-    @property
-    def address(self) -> Address:
-        """Host and port of the url, which must be given."""
-        parts = urlsplit(self.url or "")
-        assert parts.hostname
-        return parts.hostname, parts.port or _PORTS[parts.scheme]
+        return self.url is not None and self.url.scheme == "https"
 
 
 _OFF = "0: any number"

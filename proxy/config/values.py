@@ -2,26 +2,26 @@
 
 import functools
 import re
+from dataclasses import replace
 from fractions import Fraction
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
 from annotated_types import Le
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
 from limiter.levels import IPV6_HOST
 from limiter.rates import NANOS_PER_SECOND
+from protocol.endpoint import LONGEST, Endpoint, EndpointError, EndpointForm
 from protocol.topic_name import is_entity, parse_topic
 from proxy.blocking.rules import MOST_NAME, read_network
-from proxy.brokers.targets import split_address
+from proxy.brokers.targets import BROKERS, WEB_SERVICES
 
 _MOST = 2**63 - 1
 """Tokens, messages, bytes: what reads the access log has no larger integers."""
 _LONGEST_NUMBER = 80
 """Characters of a size, duration, rate or count. Whatever is longer is refused before any pattern looks at it."""
-_LONGEST_ADDRESS = 300
-"""Characters of HOST:PORT, of a name in the DNS (253), or of a network."""
 LONGEST_PART = 1024
 """Characters of a tenant, of a namespace behind its tenant, and of a topic behind both."""
 _LONGEST_TOPIC = 3 * LONGEST_PART + len("non-persistent:////")
@@ -42,10 +42,19 @@ _AS_SIZE = "write bytes as 4096, 64KB, 10MB, 1GiB"
 _AS_SPAN = "write a duration as 500ms, 1s, 5min, 2h"
 _AS_RATE = "write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s"
 _AS_COUNT_RATE = "write a rate of what is counted as 500, 500/s, 30/min, 5/30s"
-_OTHER_SCHEMES = {
-    "pulsar+ssl": "Sluice speaks no TLS with Pulsar's clients and brokers yet; write HOST:PORT for plain text",
-    "https": "write HOST:PORT; admin_access.tls makes it HTTPS",
-}
+_CLIENTS = EndpointForm(
+    ("pulsar",),
+    "0.0.0.0:6650",
+    {"pulsar+ssl": "Sluice speaks no TLS with clients yet; write HOST:PORT for plain text"},
+    is_listened_on=True,
+)
+"""Where clients connect."""
+_ADMIN = EndpointForm(
+    ("http",), "127.0.0.1:8080", {"https": "write HOST:PORT; admin_access.tls makes it HTTPS"}, is_listened_on=True
+)
+"""Where the admin REST and metrics listen."""
+_SERVICE_URL = replace(BROKERS, is_url=True)
+_WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 _NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
 """So short that it is never infinite as a float, nor too long for Python to read as an int."""
 _AMOUNT = re.compile(_NUMBER)
@@ -146,33 +155,41 @@ def read_count_rate(value: Any) -> tuple[int, int]:
     return read_rate(value)
 
 
-def _address(value: Any) -> str:
-    if _port(value, "pulsar") == 0:
-        raise ValueError(f"{value!r} has port 0, where nothing can be reached")
-    return str(value)
+def _endpoint(form: EndpointForm, value: Any) -> Endpoint:
+    try:
+        return form.parse(str(_short(value, LONGEST)))
+    except EndpointError as error:
+        raise ValueError(error.problem) from None
 
 
-def _listen_address(value: Any) -> str:
-    _port(value, "pulsar")
-    return str(value)
+def _listen(value: Any) -> Endpoint:
+    return _endpoint(_CLIENTS, value)
 
 
-def _admin_address(value: Any) -> str:
-    _port(value, "http")
-    return str(value)
+def _admin(value: Any) -> Endpoint:
+    return _endpoint(_ADMIN, value)
 
 
-def _port(value: Any, scheme: str) -> int:
-    """The port of an address of this scheme, which may be left out; any other would be served as this one."""
-    text = str(_short(value, _LONGEST_ADDRESS))
-    said, divided, _ = text.partition("://")
-    if divided and said != scheme:
-        raise ValueError(_OTHER_SCHEMES.get(said) or f"{said}:// is not served here; write HOST:PORT")
-    return split_address(text)[1]
+def _broker(value: Any) -> Endpoint:
+    return _endpoint(BROKERS, value)
+
+
+def _service_url(value: Any) -> Endpoint:
+    return _endpoint(_SERVICE_URL, value)
+
+
+def _web_service(value: Any) -> Endpoint:
+    return _endpoint(WEB_SERVICES, value)
+
+
+def _web_service_url(value: Any) -> Endpoint:
+    if "@" in str(value):
+        raise ValueError("the URL holds a user or a password; name a file with a token in admin_forward.token")
+    return _endpoint(_WEB_SERVICE_URL, value)
 
 
 def _host_name(value: Any) -> str:
-    if not _HOST_NAME.fullmatch(str(_short(value, _LONGEST_ADDRESS))):
+    if not _HOST_NAME.fullmatch(str(_short(value, LONGEST))):
         raise ValueError("write a name as proxy-1.example, without scheme and port")
     return str(value).lower()
 
@@ -197,9 +214,13 @@ Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)]
 PerPeriod = Annotated[tuple[int, int], BeforeValidator(read_rate), _or_text(1, _SIZE_TEXT + _PER_TEXT)]
 CountPerPeriod = Annotated[tuple[int, int], BeforeValidator(read_count_rate), _or_text(1, _NUMBER_TEXT + _PER_TEXT)]
 HostName = Annotated[str, BeforeValidator(_host_name)]
-HostPort = Annotated[str, BeforeValidator(_address)]
-ListenAddress = Annotated[str, BeforeValidator(_listen_address)]
-AdminAddress = Annotated[str, BeforeValidator(_admin_address)]
+_AS_TEXT = PlainSerializer(str, return_type=str)
+ListenAddress = Annotated[Endpoint, PlainValidator(_listen), _AS_TEXT]
+AdminAddress = Annotated[Endpoint, PlainValidator(_admin), _AS_TEXT]
+BrokerAddress = Annotated[Endpoint, PlainValidator(_broker), _AS_TEXT]
+ServiceUrl = Annotated[Endpoint, PlainValidator(_service_url), _AS_TEXT]
+WebServiceAddress = Annotated[Endpoint, PlainValidator(_web_service), _AS_TEXT]
+WebServiceUrl = Annotated[Endpoint, PlainValidator(_web_service_url), _AS_TEXT]
 
 
 def _whole_topic(name: Any) -> str:
@@ -231,7 +252,7 @@ def _tenant(name: Any) -> str:
 
 def network_name(name: Any) -> str:
     """An address or network in its one form."""
-    network = read_network(str(_short(name, _LONGEST_ADDRESS)))
+    network = read_network(str(_short(name, LONGEST)))
     if network.version == 6 and network.prefixlen > IPV6_HOST:
         wide = network.supernet(new_prefix=IPV6_HOST)
         raise ValueError(f"an IPv6 client is limited by its /{IPV6_HOST}: write {wide}")

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ import msgspec
 from yarl import URL
 
 from adminrest.client import Access, AdminClient, AdminError, Trouble
+from proxy.brokers.targets import WEB_SERVICES
 from proxy.files import token_in
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
@@ -25,6 +26,7 @@ from proxy.importing.result import ImportFailed
 MOST_REQUESTS = 16
 """At once."""
 _PATIENCE_S = 60
+_WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 
 _MEANINGS: Mapping[int | None, str] = MappingProxyType(
     {
@@ -87,15 +89,15 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
     Raises:
         ImportFailed: If it is none.
     """
-    try:
-        url = URL(text)
-        usable = url.scheme in {"http", "https"} and url.host and url.port
-    except ValueError:
-        usable = False
-    if not usable or url.query_string or url.fragment:
-        raise ImportFailed([f"{options.url}: {shown(text)!r}: write the broker's web service as http://broker:8080"])
-    if url.user is not None or url.password is not None:
+    if "@" in text.partition("://")[2].partition("/")[0]:
         raise ImportFailed([f"{options.url}: the URL holds a user or password; give a token with {options.token}"])
+    try:
+        endpoint, path = _WEB_SERVICE_URL.split(text)
+        url = URL(f"{endpoint}{path}")
+    except ValueError as error:
+        raise ImportFailed([f"{options.url}: {shown(text)!r}: {getattr(error, 'problem', error)}"]) from None
+    if url.query_string or url.fragment:
+        raise ImportFailed([f"{options.url}: {shown(text)!r}: has a query; write it as {_WEB_SERVICE_URL.example}"])
     return url
 
 

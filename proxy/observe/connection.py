@@ -3,6 +3,7 @@
 from mypy_extensions import mypyc_attr
 
 from limiter.levels import counted_as
+from protocol.endpoint import host_in
 
 
 @mypyc_attr(acyclic=True)
@@ -34,7 +35,7 @@ class Connection:
     @property
     def client_host(self) -> str:
         """The client's address without the port."""
-        return self.client_address.rpartition(":")[0].strip("[]")
+        return host_in(self.client_address)
 
     @property
     def client_network(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from limiter.limiter import Stream, StreamName
 from protocol.commands import body_of, encode, split
+from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
     BaseCommand,
@@ -132,7 +133,7 @@ MOST_AT_ONCE = 256
 """Requests that are answered in one turn of the loop, as `protocol.scanner.MOST_PIECES` of other clients."""
 _LARGEST_FRAME = 64 * 1024
 """Requests are small, and of this client nothing else is awaited."""
-_NOWHERE = "pulsar://blocked.invalid:6650"
+_NOWHERE = Endpoint("pulsar", "blocked.invalid", 6650)
 """Where lookups lead: no broker is ever asked for it, unless the client is unblocked at this very moment; then the
 allow-list refuses it, and the client looks the topic up again."""
 _PONG = encode(CommandPong())
@@ -196,9 +197,8 @@ def reopening_error(command: CommandProducer) -> Any:
 
 def _refusal(command: Any, message: str) -> bytes | None:
     if isinstance(command, CommandLookupTopic):
-        found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, broker_service_url=_NOWHERE)
-        found.request_id = command.request_id
-        return encode(through_proxy(found))
+        found = CommandLookupTopicResponse(response=CommandLookupTopicResponse.Connect, request_id=command.request_id)
+        return encode(through_proxy(found, _NOWHERE))
     if isinstance(command, CommandPartitionedTopicMetadata):
         return metadata_refused(command.request_id, NotAllowedError, message)
     if isinstance(command, CommandProducer):

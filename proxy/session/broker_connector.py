@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from protocol.endpoint import Endpoint
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config
 from proxy.session.events import CloseReason, SessionEnd
@@ -148,7 +149,7 @@ class BrokerConnector:
         self._targets = targets
         self._handshakes = Deadlines[Caller](config.handshake_timeout, self._not_greeted)
         self._answers = Deadlines[Caller](config.connect_timeout, self._not_answered)
-        self._dials: dict[Caller, tuple[ConnectAttempt, str]] = {}
+        self._dials: dict[Caller, tuple[ConnectAttempt, Endpoint]] = {}
 
     @property
     def under_way(self) -> int:
@@ -179,31 +180,31 @@ class BrokerConnector:
             self._answers.end(caller)
             attempt.cancel()
 
-    def wanted(self, target: str | None) -> str:
+    def wanted(self, target: Endpoint | None) -> Endpoint:
         """The broker that a client gets: the one that it named, else the configured one."""
         return target or self._broker
 
-    def dial(self, caller: Caller, wanted: str, protocol: asyncio.BaseProtocol) -> None:
-        """Connect `protocol` to an address of the wanted broker, if that is allowed."""
-        connect, address = asyncio.get_running_loop().create_connection, self._targets.at_once(wanted)
+    def dial(self, caller: Caller, wanted: Endpoint, protocol: asyncio.BaseProtocol) -> None:
+        """Connect `protocol` to an IP address of the wanted broker, if that is allowed."""
+        connect = asyncio.get_running_loop().create_connection
         coroutine: Coroutine[Any, Any, object]
-        if address is None:
-            coroutine = self._by_name(wanted, partial(connect, lambda: protocol))
+        if self._targets.is_reachable(wanted):
+            coroutine = connect(lambda: protocol, wanted.host, wanted.port)
         else:
-            host, port = address
-            coroutine = connect(lambda: protocol, host, port)
+            coroutine = self._by_name(wanted, partial(connect, lambda: protocol))
         attempt = ConnectAttempt(coroutine, partial(self._dialled, caller), _EXPECTED)
         self._dials[caller] = attempt, wanted
         self._answers.begin(caller)
         attempt.start()
 
-    async def _by_name(self, wanted: str, connect: Callable[[str, int], Coroutine[Any, Any, object]]) -> None:
+    async def _by_name(self, wanted: Endpoint, connect: Callable[[str, int], Coroutine[Any, Any, object]]) -> None:
         """In a task: a timeout of one address among others needs one."""
         targets, patience = self._targets, self._answers.seconds
         await asyncio.get_running_loop().create_task(targets.connect(wanted, connect, patience))
 
     def _dialled(self, caller: Caller, attempt: ConnectAttempt, error: Exception | None) -> None:
-        if self._dials.get(caller, (None, ""))[0] is not attempt:
+        dial = self._dials.get(caller)
+        if dial is None or dial[0] is not attempt:
             return
         _, wanted = self._dials.pop(caller)
         self._answers.end(caller)

@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from limiter.levels import Client, Topic
 from limiter.limiter import Answering, Entry, RateLimiter, Stream
 from proxy.blocking.blocklist import Blockable, Blocklist
-from proxy.brokers.targets import Targets, split_address
+from proxy.brokers.targets import Targets
 from proxy.budgets import Claim, Pool, SharedBudget
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
@@ -78,8 +78,7 @@ class Engine:
         self.rejects = Rejects()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
-        self.broker = split_address(config.broker)
-        self.targets = Targets([self.broker], config.allowed_brokers, config.allowed_broker_networks)
+        self.targets = Targets([config.broker], config.allowed_brokers, config.allowed_broker_networks)
         self.connector = BrokerConnector(config, self.targets)
         self.sessions: set[Blockable] = set()
         """Those that are connected."""

@@ -10,10 +10,12 @@ import binascii
 import msgspec
 
 from protocol.commands import SIZES, command_in, decode, encode, text, whole_body
+from protocol.endpoint import Endpoint, EndpointError
 from protocol.errors import FrameTooLarge, MalformedFrame, NotConnect
 from protocol.limits import max_frame_size
 from protocol.pulsar_pb2 import BaseCommand, CommandConnect, CommandConnected
 from protocol.sniff import foreign_protocol
+from proxy.brokers.targets import BROKERS
 from proxy.session.parse_cache import ParseCache
 
 MOST_ROLE = 256
@@ -72,7 +74,7 @@ def _subject(token: bytes) -> str:
 
 MOST_SAID = 512
 """Characters of what a client says of itself that are kept: its version is in each line of the access log about its
-streams. A wanted broker's address that is cut is too long to be allowed all the same."""
+streams."""
 MOST_GREETING = 256 * 1024
 """Bytes of a CONNECT: four times the largest ticket of Kerberos. Anybody may send one, and no budget counts it."""
 
@@ -81,17 +83,21 @@ class Greeting:
     """What a client's CONNECT says; one for all who say the same.
 
     Args:
-        target: `host:port` of the broker that a data connection wants; empty on a lookup connection.
+        target: The broker that a data connection wants; None on a lookup connection, or with a refusal.
+        refusal: Why what it names cannot be reached; empty where nothing is wrong.
         client_version: As the client names itself.
         client_role: What it authenticates as, as far as that can be read; the broker is to verify it.
         frame: The CONNECT to send on: what the client says, encoded anew, without `proxy_to_broker_url`.
         size: Bytes of the client's own.
     """
 
-    __slots__ = ("client_role", "client_version", "frame", "size", "target")
+    __slots__ = ("client_role", "client_version", "frame", "refusal", "size", "target")
 
-    def __init__(self, target: str, client_version: str, client_role: str, frame: bytes, size: int) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+        self, target: Endpoint | None, refusal: str, client_version: str, client_role: str, frame: bytes, size: int
+    ) -> None:
         self.target = target
+        self.refusal = refusal
         self.client_version = client_version
         self.client_role = client_role
         self.frame = frame
@@ -139,12 +145,21 @@ def _greeting(own: bytes) -> Greeting:
     if envelope.type != BaseCommand.CONNECT or not envelope.HasField("connect"):
         raise NotConnect(f"the first command is of type {envelope.type}, not CONNECT")
     connect: CommandConnect = whole_body(envelope)
-    target = text(connect.proxy_to_broker_url)[:MOST_SAID]
+    target, refusal = _target(text(connect.proxy_to_broker_url))
     connect.ClearField("proxy_to_broker_url")
     connect.DiscardUnknownFields()  # brokers might read them otherwise: protocol/walk.py
     frame = encode(connect)
     role = role_of(text(connect.auth_method_name), connect.auth_data)
-    return Greeting(target, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
+    return Greeting(target, refusal, text(connect.client_version)[:MOST_SAID], role, frame, len(own))
+
+
+def _target(url: str) -> tuple[Endpoint | None, str]:
+    if not url:
+        return None, ""
+    try:
+        return BROKERS.parse(url), ""
+    except EndpointError as error:
+        return None, str(error)
 
 
 GREETINGS = ParseCache(_greeting)

@@ -6,6 +6,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from protocol.endpoint import EndpointError
 from protocol.limits import MOST_NAME_BYTES
 from protocol.pulsar_pb2 import (
     CommandError,
@@ -22,7 +23,7 @@ from protocol.pulsar_pb2 import (
     TooManyRequests,
 )
 from proxy.admission import NotAdmittedError
-from proxy.brokers.lookup import Redirected, address_in, follow, through_proxy
+from proxy.brokers.lookup import Redirected, broker_in, follow, no_broker_found, through_proxy
 from proxy.budgets import Claim
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 from proxy.runtime import Tasks
@@ -216,12 +217,15 @@ class SessionLookups:
         """The broker's answer: changed, left alone (failures), or None while a redirect is followed."""
         if isinstance(answer, CommandError) or answer.response == CommandLookupTopicResponse.Failed:
             return self._answered(answer)
-        url = address_in(answer)
-        self._engine.targets.learn(url)
+        try:
+            broker = broker_in(answer)
+        except EndpointError as error:
+            return self._answered(no_broker_found(answer.request_id, error))
+        self._engine.targets.learn(broker)
         if answer.response == CommandLookupTopicResponse.Connect:
-            return self._answered(through_proxy(answer))
-        redirected = Redirected(request_id, asked, url, answer.authoritative)
-        self._tasks.start(self._follow(redirected), f"redirect to {url}")
+            return self._answered(through_proxy(answer, broker))
+        redirected = Redirected(request_id, asked, broker, answer.authoritative)
+        self._tasks.start(self._follow(redirected), f"redirect to {broker}")
         return None
 
     async def _follow(self, redirected: Redirected) -> None:

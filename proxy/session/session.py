@@ -566,10 +566,14 @@ class Session(TransportOwner):
             self._engine.blocklist.refused(rule)
             self._turn_away(SessionEnd(CloseReason.BLOCKED, str(rule)))
             return
+        if greeting.refusal:
+            self._log.role_found(self.connection, "data")
+            self.not_connected(SessionEnd(CloseReason.TARGET_REFUSED, greeting.refusal))
+            return
         self.state = _DIALLING
-        self._log.role_found(self.connection, "data" if greeting.target else "lookup")
+        self._log.role_found(self.connection, "lookup" if greeting.target is None else "data")
         wanted = self._engine.connector.wanted(greeting.target)
-        self.connection.broker = wanted.removeprefix("pulsar://")
+        self.connection.broker = wanted.address
         self._engine.connector.dial(self, wanted, self.broker.protocol)
         self._wait_for_broker()
 

@@ -17,6 +17,7 @@ from typing import Final, Protocol, cast
 
 from mypy_extensions import i64, mypyc_attr
 
+from protocol.endpoint import host_port
 from protocol.errors import ProtocolError
 from proxy.observe.counters import Counters
 from proxy.runtime import Heap
@@ -173,10 +174,7 @@ _LEFT = frozenset({7, 8})
 
 def address_of(peername: object) -> str:
     """`host:port` of a socket's peer, or empty."""
-    if isinstance(peername, tuple) and len(peername) >= 2:
-        host, port = peername[0], peername[1]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return ""
+    return host_port(peername[0], peername[1]) if isinstance(peername, tuple) and len(peername) >= 2 else ""
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from protocol.endpoint import Endpoint
 from proxy.config.model import Config
 from proxy.engine import NearEngine
 from proxy.runtime import Tasks
@@ -54,7 +55,7 @@ class Post:
         self._engine = engine
         self._new_desk = new_desk
         self._tasks = Tasks()
-        self._address = ""
+        self._listen = engine.config.listen
         self._process: Process | None = None
         self._gone = asyncio.Event()
         self._killing: asyncio.TimerHandle | None = None
@@ -67,9 +68,9 @@ class Post:
         """Whether there is a worker that listens."""
         return self.desk is not None and self.desk.is_listening
 
-    async def start(self, address: str) -> None:
-        """Have a worker listen at `address` from now on."""
-        self._address = address
+    async def start(self, listen: Endpoint) -> None:
+        """Have a worker listen at this endpoint from now on."""
+        self._listen = listen
         self._tasks.start(self._keep(), f"worker {self.index}")
 
     async def stop(self, patience_s: float) -> None:
@@ -161,7 +162,7 @@ class Post:
         desk = self._new_desk(self)
         await asyncio.get_running_loop().create_unix_connection(lambda: desk.channel, sock=ours)
         self.desk = desk
-        config = self._engine.config.model_copy(update={"listen": self._address})
+        config = self._engine.config.model_copy(update={"listen": self._listen})
         desk.channel.send([Hello(told(config), self.index, self._next_id, config.workers), desk.bounds(), *desk.kept()])
         desk.expect()
         self._engine.sessions.add(desk)

@@ -11,8 +11,8 @@ import socket
 
 from limiter.limiter import Limiter, Stream
 from limiter.workers.court import Court
+from protocol.endpoint import Endpoint
 from proxy.blocking.rules import Key
-from proxy.brokers.targets import split_address
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
 from proxy.workers.desk import Desk
@@ -53,10 +53,11 @@ class Supervisor:
         Raises:
             OSError: If the address cannot be had, or a worker does not come up.
         """
-        self._reserved = _reserve(*split_address(self._engine.config.listen))
+        listen = self._engine.config.listen
+        self._reserved = _reserve(listen.host, listen.port)
         host, port = self._reserved.getsockname()[:2]
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        await asyncio.gather(*(post.start(address) for post in self._posts))
+        reserved = Endpoint(listen.scheme, host, port)
+        await asyncio.gather(*(post.start(reserved) for post in self._posts))
         for post in self._posts:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(post.up.wait(), START_S)
@@ -64,7 +65,7 @@ class Supervisor:
                 why = post.why or f"it is not there within {START_S:g} s"
                 await self.stop(0)
                 raise OSError(f"worker {post.index} does not come up: {why}")
-        return f"{split_address(self._engine.config.listen)[0]}:{port}"
+        return listen._replace(port=port).address
 
     async def stop(self, patience_s: float) -> None:
         """Have all workers end their sessions, and wait for what is left to be sent."""

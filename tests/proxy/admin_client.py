@@ -17,7 +17,6 @@ from proxy.admin.rejections import RejectionLog
 from proxy.admin.routes.status import Run
 from proxy.admin.server import RequestLimits
 from proxy.blocking.kept import BlockDesk, KeptBlocks
-from proxy.brokers.targets import split_address
 from proxy.config.model import Config, ConfigError
 from proxy.engine import NearEngine
 from proxy.observe.access_log import AccessLog
@@ -54,7 +53,7 @@ class Admin:
         metrics.register(SluiceCollector(self.engine, NamespaceTotals(), access, lambda: None))
         self.clock = ManualClock()
         self.refused = RejectionLog(self.engine.counters.admin_refused, self.clock)
-        self.authenticator = Authenticator(config.admin_access, self.refused, split_address(config.admin)[0])
+        self.authenticator = Authenticator(config.admin_access, self.refused, config.admin.host)
         guards = Guards(RequestLimits(config.admin_access, self.refused, self.clock), self.authenticator)
         self.problems: list[str] = []
         self.reloader = Reloader(config, lambda: config, self._read_beside, lambda _: _take, self.engine.counters)

@@ -22,6 +22,7 @@ from proxy.policies.policy_set import PolicySet, in_force
 from proxy.policies.service import Around, PolicyService
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
+from tests.proxy.endpoints import web_at
 
 T = TypeVar("T")
 UNHURRIED = {"rate": "1000000/s", "burst": 1_000_000}
@@ -119,7 +120,7 @@ class LiveAdmin:
         self.admin = Admin(**self.settings, policies={"store": self._store_path})
         refused = RejectionLog(Counter(), ManualClock())
         self._listener = Listener(self.admin.app, Connections(100, 30, refused))
-        return await self._listener.start("127.0.0.1:0")
+        return await self._listener.start(web_at("127.0.0.1:0"))
 
     async def _stop(self) -> InForce:
         await self._listener.stop()

@@ -215,13 +215,22 @@ async def test_nobody_there_is_one_line_with_address_and_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["nonsense", "127.0.0.1:x", "", "ftp://h:1", "https://h", "http://u:secret@h:80", "https://h:1/path"]
+    ("address", "problem"),
+    [
+        *((none, "is not host:port") for none in ("nonsense", "127.0.0.1:x", "", "https://h", "https://h:1/path")),
+        ("http://u:secret@h:80", "is not host:port"),
+        ("ftp://h:1", "ftp:// is not taken here"),
+        ("pulsar+ssl://h:1", "pulsar+ssl:// is not taken here"),
+        ("https://a:1,b:1", "names several hosts"),
+    ],
 )
-def test_an_address_that_is_none_is_said_so(address: str) -> None:
+def test_an_address_that_is_none_is_said_so(address: str, problem: str) -> None:
     with pytest.raises(AdminLinkError) as refused:
         AdminLink(AdminOptions(address))
-    told = f"--admin: {address!r}: write HOST:PORT or https://HOST:PORT; a token goes into --token-file"
-    assert str(refused.value) == told
+    told = str(refused.value)
+    assert told.startswith(f"--admin: {address!r}: {problem}; write ")
+    assert "127.0.0.1:8080 or https://HOST:PORT" in told
+    assert told.endswith("; a token goes into --token-file")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,11 @@ def test_serve_lays_the_flags_over_the_file(served: list[Config], tmp_path: Path
     result = runner.invoke(app, ["serve", "--config", str(path), *flags])
     assert result.exit_code == 0, result.output
     (config,) = served
-    assert (config.listen, config.broker, config.admin) == ("127.0.0.1:2", "pulsar://b:3", "127.0.0.1:4")
+    assert (config.listen.address, str(config.broker), config.admin.address) == (
+        "127.0.0.1:2",
+        "pulsar://b:3",
+        "127.0.0.1:4",
+    )
     assert (config.proxy_id, config.access_log.dir) == ("from-file", Path("logs"))
 
 
@@ -46,7 +50,7 @@ def test_serve_takes_file_and_values_from_the_environment_too(
     monkeypatch.setenv("SLUICE_ADMIN", "127.0.0.1:3")
     assert runner.invoke(app, ["serve", "--admin", "127.0.0.1:4"]).exit_code == 0
     (config,) = served
-    assert (config.listen, config.admin, config.proxy_id) == ("127.0.0.1:2", "127.0.0.1:4", "from-file")
+    assert (config.listen.address, config.admin.address, config.proxy_id) == ("127.0.0.1:2", "127.0.0.1:4", "from-file")
 
 
 def test_check_looks_at_the_environment_too(tmp_path: Path) -> None:
@@ -66,8 +70,8 @@ def test_serve_tells_every_configuration_error_and_ends_with_1(served: list[Conf
     result = runner.invoke(app, ["serve", "--listen", "x", "--broker", "y"])
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "sluice: --listen: listen: 'x': 'x' is not host:port",
-        "sluice: --broker: broker: 'y': 'y' is not host:port",
+        "sluice: --listen: listen: 'x': is not host:port; write it as 0.0.0.0:6650",
+        "sluice: --broker: broker: 'y': has no scheme; write it as pulsar://broker:6650",
     ]
     assert served == []
 
@@ -136,7 +140,10 @@ def test_addresses_that_are_the_same_are_refused() -> None:
 def test_check_needs_no_file_and_looks_at_flags_as_serve_does() -> None:
     assert runner.invoke(app, ["check"]).stdout == "without a file: fine\n"
     refused = runner.invoke(app, ["check", "--listen", "x"])
-    assert (refused.exit_code, refused.stderr) == (1, "sluice: --listen: listen: 'x': 'x' is not host:port\n")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "sluice: --listen: listen: 'x': is not host:port; write it as 0.0.0.0:6650\n",
+    )
 
 
 def test_check_shows_what_is_given_where(tmp_path: Path) -> None:
@@ -180,7 +187,7 @@ def test_check_tells_everything_that_is_wrong_and_ends_with_1(tmp_path: Path) ->
     result = runner.invoke(app, ["check", "--config", str(path)])
     assert result.exit_code == 1
     first, second = result.stderr.splitlines()
-    assert first == f"sluice: {path}: listen: 'x': 'x' is not host:port"
+    assert first == f"sluice: {path}: listen: 'x': is not host:port; write it as 0.0.0.0:6650"
     assert second.startswith(f"sluice: {path}: limits.namespaces.a/b.publish.messages: 'fast': ")
 
 

@@ -19,9 +19,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.paths import PREFIXES, why_not
 from proxy.admin.server import connection_of
-from proxy.brokers.targets import TargetRefusedError, Targets, split_address
+from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
 from proxy.config.sections import AdminForward
 from proxy.files import reopenable, token_in
@@ -76,15 +77,15 @@ class ForwardError(Exception):
 def allowed_targets(config: Config) -> Targets:
     """The url's, those of `brokers`, and at the url's port the hosts that clients may be connected to."""
     section = config.admin_forward
-    host, port = section.address
-    clients = (split_address(each)[0] for each in (config.broker, *config.allowed_brokers))
-    patterns = (_written(each, port) for each in clients)
-    return Targets([(host, port)], (*section.brokers, *patterns), config.allowed_broker_networks)
+    assert section.url is not None
+    hosts = (each.host for each in (config.broker, *config.allowed_brokers))
+    patterns = (section.url._replace(host=host) for host in hosts)
+    return Targets([section.url], (*section.brokers, *patterns), config.allowed_broker_networks)
 
 
-def address_of(url: URL) -> str:
-    """`host:port`."""
-    return _written(url.host or "", url.port or 0)
+def endpoint_of(url: URL) -> Endpoint:
+    """Where a URL leads."""
+    return Endpoint(url.scheme, url.host or "", url.port or 0)
 
 
 def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.TCPConnector]:
@@ -94,8 +95,9 @@ def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.T
         ConfigError: If the authority's file cannot be used.
     """
     context = _context(section.ca) if section.has_tls else True
+    scheme = "https" if section.has_tls else "http"
     return lambda: aiohttp.TCPConnector(
-        limit=0, force_close=True, resolver=_Resolver(targets), use_dns_cache=False, ssl=context
+        limit=0, force_close=True, resolver=_Resolver(scheme, targets), use_dns_cache=False, ssl=context
     )
 
 
@@ -117,7 +119,8 @@ def broker_token(file: Path) -> str:
 class _Resolver(AbstractResolver):
     """Names lead to addresses that were checked, and to no others."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self, scheme: str, targets: Targets) -> None:
+        self._scheme = scheme
         self._targets = targets
 
     async def resolve(
@@ -128,10 +131,10 @@ class _Resolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """Those of a broker."""
         try:
-            found = await self._targets.resolve(_written(host, port))
+            found = await self._targets.resolve(Endpoint(self._scheme, host, port))
         except TargetRefusedError as error:
             raise OSError(str(error)) from None
-        return [_result(host, *address) for address in found]
+        return [_result(host, each.host, each.port) for each in found]
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -153,10 +156,6 @@ def _context(ca: Path | None) -> ssl.SSLContext:
         raise ConfigError([f"admin_forward.ca: {ca}: holds no certificate in PEM"]) from None
     except OSError as error:
         raise ConfigError([f"admin_forward.ca: {ca}: cannot be read: {error.strerror}"]) from None
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 MOST_REDIRECTS = 5
@@ -182,9 +181,9 @@ def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
         raise redirected(
             f"to {location[:_LONGEST_SHOWN]!r}, which is no {answer.url.scheme} address of a broker's admin"
         )
-    if not targets.allows(address_of(url)):
+    if not targets.allows(endpoint_of(url)):
         remedy = "if it is a broker of yours, name it in admin_forward.brokers"
-        raise redirected(f"to {address_of(url)}, which is not allowed; {remedy}")
+        raise redirected(f"to {endpoint_of(url).address}, which is not allowed; {remedy}")
     return url
 
 
@@ -419,7 +418,7 @@ class BrokerAdmin:
         body = question.body.for_broker(patience.is_the_client_s) if question.body else None
         try:
             async with patience.running():
-                await self._targets.resolve(address_of(url))
+                await self._targets.resolve(endpoint_of(url))
                 return await self._session.request(
                     question.method, url, headers=headers, data=body, allow_redirects=False
                 )

@@ -91,7 +91,10 @@ def test_senders_of_one_name_share_a_connection(service_url: str, topic: str, mo
 
 
 def test_an_address_that_is_none_is_told_with_its_remedy() -> None:
-    with Clients("nonsense") as clients, pytest.raises(ClientError, match=r"nonsense: .*write pulsar://HOST:PORT"):
+    with (
+        Clients("nonsense") as clients,
+        pytest.raises(ClientError, match=r"'nonsense': .*write it as pulsar://HOST:PORT"),
+    ):
         clients.sender("one", "persistent://public/default/x", 10)
 
 

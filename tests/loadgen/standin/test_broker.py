@@ -3,6 +3,7 @@
 import pytest
 
 from loadgen.standin.broker import (
+    LISTEN,
     MOST_VERSIONS,
     Broker,
     BrokerOptions,
@@ -10,7 +11,6 @@ from loadgen.standin.broker import (
     SchemaRegistry,
     Topic,
     TopicCounts,
-    parse_address,
     parse_name,
     parse_partitions,
 )
@@ -30,13 +30,13 @@ from tests.loadgen.standin.doubles import TOPIC, RecordingOutlet, message_id, pa
     ],
 )
 def test_an_address_is_host_and_port(text, address):
-    assert parse_address(text) == address
+    assert LISTEN.parse(text) == ("pulsar", *address)
 
 
 @pytest.mark.parametrize("text", ["6650", ":6650", "localhost", "localhost:", "localhost:http", "localhost:65536"])
 def test_what_is_no_address_is_named(text):
-    with pytest.raises(ValueError, match=r"is not HOST:PORT") as error:
-        parse_address(text)
+    with pytest.raises(ValueError, match=r"is not host:port") as error:
+        LISTEN.parse(text)
     assert repr(text) in str(error.value)
 
 

@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.server import in_url, listen
+from loadgen.standin.server import listen
 from protocol.commands import body_of, encode, encode_with_payload, split
+from protocol.endpoint import Endpoint, host_port
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
     CommandConnect,
@@ -62,7 +63,7 @@ class RawClient:
 async def serving(keep_alive_s=30.0):
     """A broker and a way to connect to it."""
     broker = Broker(BrokerOptions())
-    server = await listen(broker, "127.0.0.1", 0, keep_alive_s)
+    server = await listen(broker, Endpoint("pulsar", "127.0.0.1", 0), keep_alive_s)
     writers = []
 
     async def connect():
@@ -106,7 +107,7 @@ async def test_lookups_name_the_address_that_the_client_came_by():
         client = await connect()
         await client.say(encode(CommandLookupTopic(topic="t", request_id=1)))
         answer = await client.hear()
-        address = in_url(*client._writer.get_extra_info("peername")[:2])
+        address = host_port(*client._writer.get_extra_info("peername")[:2])
         assert answer.broker_service_url == f"pulsar://{address}"
 
 

@@ -16,6 +16,7 @@ from proxy.admin.rejections import RejectionLog
 from proxy.admin.server import Connections, Listener
 from tests.manual_clock import ManualClock
 from tests.proxy.certificates import Authority
+from tests.proxy.endpoints import web_at
 
 LOOPS = pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 GET = b"GET /name HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -66,7 +67,7 @@ async def _name(request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def serving(served: Served, address: str = "127.0.0.1:0") -> AsyncIterator[Served]:
-    served.address = await served.listener.start(address)
+    served.address = await served.listener.start(web_at(address))
     try:
         yield served
     finally:
@@ -208,7 +209,7 @@ def test_an_address_that_somebody_has_is_an_error(make_loop) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             served = Served()
             with pytest.raises(OSError, match="in use"):
-                await served.listener.start(f"127.0.0.1:{taken.getsockname()[1]}")
+                await served.listener.start(web_at(f"127.0.0.1:{taken.getsockname()[1]}"))
             await served.listener.stop()
 
     run(make_loop, test())

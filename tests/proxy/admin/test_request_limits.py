@@ -14,6 +14,7 @@ from proxy.admin.rejections import RejectionLog
 from proxy.admin.server import Connections, Listener, RequestLimits
 from proxy.config.sections import AdminAccess
 from tests.proxy.admin_client import Admin
+from tests.proxy.endpoints import web_at
 from tests.proxy.loop_time import later
 
 BLOCKS = "/sluice/blocks"
@@ -195,7 +196,7 @@ async def test_the_time_runs_for_the_client_only_and_an_idle_connection_is_nobod
     app = web.Application(middlewares=[bounds.rate, bounds.body])
     app.add_routes([web.get("/", takes_longer)])
     listener = Listener(app, Connections(5, 30, refused))
-    reader, writer = await asyncio.open_connection(*(await listener.start("127.0.0.1:0")).split(":"))
+    reader, writer = await asyncio.open_connection(*(await listener.start(web_at("127.0.0.1:0"))).split(":"))
     writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     await reader.readuntil(b"done\n")
     await later(60)

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.endpoint import Endpoint, EndpointError
 from proxy.brokers import targets
-from proxy.brokers.targets import TargetRefusedError, Targets, split_address
+from proxy.brokers.targets import TargetRefusedError, Targets
 from tests.manual_clock import ManualClock
+from tests.proxy.endpoints import broker_at
 from tests.proxy.manual_loop import ManualLoop
 
 
@@ -22,57 +24,25 @@ def loop() -> Iterator[ManualLoop]:
 
 
 def resolve(loop: ManualLoop, allowed: Targets, wanted: str) -> list[tuple[str, int]]:
-    task: asyncio.Task[list[tuple[str, int]]] = loop.run(lambda: loop.create_task(allowed.resolve(wanted)))
-    return task.result()
+    task: asyncio.Task[list[Endpoint]] = loop.run(lambda: loop.create_task(allowed.resolve(broker_at(wanted))))
+    return [(each.host, each.port) for each in task.result()]
 
 
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [
-        ("host:6650", ("host", 6650)),
-        ("pulsar://host:6650", ("host", 6650)),
-        ("pulsar://host:6650/", ("host", 6650)),
-        ("192.0.2.1:1", ("192.0.2.1", 1)),
-        ("0.0.0.0:0", ("0.0.0.0", 0)),
-        ("[2001:db8::1]:65535", ("2001:db8::1", 65535)),
-        ("my_host.example:6650", ("my_host.example", 6650)),
-    ],
-)
-def test_an_address_is_taken_apart(address: str, parts: tuple[str, int]) -> None:
-    assert split_address(address) == parts
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("", "host", "host:", ":6650", "host:port", "host:65536", "host:-1", "host:²", "host:6650/path", "::1:6650"),
-        *("a:6650,b:6650", "ho st:6650", "user@host:6650", "[::1:6650", "http://"),
-        *("10.0.0.1\0.example:6650", "[fe80::1%\0]:6650", "x" * 300 + ":6650"),
-    ],
-)
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        split_address(address)
-
-
-def test_a_name_that_ends_early_for_who_resolves_it_matches_no_pattern(loop: ManualLoop) -> None:
-    """To the resolver a NUL ends it: `10.0.0.1`, which nobody allowed."""
-    allowed = Targets([], ("*.example:6650",))
-    with pytest.raises(TargetRefusedError, match="is not host:port"):
-        resolve(loop, allowed, "10.0.0.1\0.example:6650")
-    assert not allowed.allows("10.0.0.1\0.example:6650")
+@pytest.mark.parametrize("text", ["pulsar+ssl://b:6651", "PULSAR+SSL://b:6651", "http://b:80", "b:1,c:1", "b:0", "b"])
+def test_a_broker_that_cannot_be_spoken_with_is_named_by_nobody(text: str) -> None:
+    with pytest.raises(EndpointError, match="write "):
+        broker_at(text)
 
 
 def test_of_what_clients_name_nothing_long_is_remembered_or_repeated() -> None:
     host = "x" * 1_000_000
-    with pytest.raises(ValueError, match="is not host:port") as refused:
-        split_address(f"{host}:6650")
-    assert len(str(refused.value)) < 1000
     tracemalloc.start()
     try:
-        allowed = Targets([], ("*.example:6650",))
         for number in range(5):
-            assert allowed.at_once(f"{host}{number}:6650") is None
+            with pytest.raises(EndpointError, match="is not host:port") as refused:
+                broker_at(f"{host}{number}:6650")
+            assert len(str(refused.value)) < 1000
+        del refused
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -80,21 +50,20 @@ def test_of_what_clients_name_nothing_long_is_remembered_or_repeated() -> None:
 
 
 def test_a_configured_broker_is_allowed(loop: ManualLoop) -> None:
-    allowed = Targets([("broker", 6650)])
+    allowed = Targets([Endpoint("pulsar", "broker", 6650)])
     assert resolve(loop, allowed, "broker:6650") == [("192.0.2.1", 6650)]
 
 
 def test_nothing_else_is(loop: ManualLoop) -> None:
-    allowed = Targets([("broker", 6650)])
-    for wanted in ("broker:6651", "b1.example:6650", "192.0.2.1:6650", "broker", "", "broker:6650:6650"):
+    allowed = Targets([Endpoint("pulsar", "broker", 6650)])
+    for wanted in ("broker:6651", "b1.example:6650", "192.0.2.1:6650"):
         with pytest.raises(TargetRefusedError):
             resolve(loop, allowed, wanted)
 
 
-def test_what_a_broker_named_is_allowed_and_rubbish_is_passed_over(loop: ManualLoop) -> None:
+def test_what_a_broker_named_is_allowed(loop: ManualLoop) -> None:
     allowed = Targets([])
-    allowed.learn("pulsar://b1.example:6650")
-    allowed.learn("rubbish")
+    allowed.learn(broker_at("pulsar://b1.example:6650"))
     assert resolve(loop, allowed, "b1.example:6650") == [("10.1.0.1", 6650)]
 
 
@@ -102,36 +71,33 @@ def test_the_oldest_learned_names_are_forgotten(loop: ManualLoop, monkeypatch: p
     monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
     allowed = Targets([])
     for name in ("broker:1", "b1.example:1", "broker:1", "b2.example:1"):
-        allowed.learn(name)
+        allowed.learn(broker_at(name))
     assert resolve(loop, allowed, "broker:1") == [("192.0.2.1", 1)]
     with pytest.raises(TargetRefusedError):
         resolve(loop, allowed, "b1.example:1")
 
 
-def test_what_was_had_at_once_is_forgotten_with_what_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_reached_at_once_is_forgotten_with_what_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
-    allowed = Targets([("192.0.2.9", 1)])
+    allowed = Targets([Endpoint("pulsar", "192.0.2.9", 1)])
     for name in ("192.0.2.1:1", "192.0.2.2:1"):
-        allowed.learn(name)
+        allowed.learn(broker_at(name))
     for name in ("192.0.2.1:1", "192.0.2.9:1"):
-        assert allowed.at_once(name) == allowed.at_once(name) == (name.partition(":")[0], 1)
-    allowed.learn("192.0.2.3:1")
-    assert allowed.at_once("192.0.2.1:1") is None
-    assert [allowed.at_once(f"192.0.2.{host}:1") for host in (2, 3, 9)] == [
-        (f"192.0.2.{host}", 1) for host in (2, 3, 9)
-    ]
+        assert [allowed.is_reachable(broker_at(name)) for _ in range(2)] == [True, True]
+    allowed.learn(broker_at("192.0.2.3:1"))
+    assert [allowed.is_reachable(broker_at(f"192.0.2.{host}:1")) for host in (1, 2, 3, 9)] == [False, True, True, True]
 
 
-def test_what_was_had_at_once_is_bounded_however_clients_spell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_be_reached_at_once_is_bounded_however_clients_spell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_MOST_LEARNED", 2)
-    allowed = Targets([("192.0.2.1", 1)])
-    for name in ("192.0.2.1:1", "192.0.2.1:01", "192.0.2.1:001", "192.0.2.1:0001"):
-        assert allowed.at_once(name) == ("192.0.2.1", 1)
-        assert len(allowed._at_once) <= 2
+    allowed = Targets([Endpoint("pulsar", "2001:db8::a", 1)])
+    for name in ("[2001:db8::a]:1", "[2001:DB8::a]:1", "[2001:db8::A]:1", "[2001:Db8::A]:01"):
+        assert allowed.is_reachable(broker_at(name))
+        assert len(allowed._reachable) <= 2
 
 
 def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:
-    allowed = Targets([], ("B*.Example:6650",))
+    allowed = Targets([], (broker_at("B*.Example:6650"),))
     assert resolve(loop, allowed, "b1.example:6650") == [("10.1.0.1", 6650)]
     for wanted in ("b1.example:22", "b1.example.evil:6650", "xb1.example:6650"):
         with pytest.raises(TargetRefusedError, match="neither configured nor was it named"):
@@ -139,7 +105,9 @@ def test_a_pattern_allows_hosts_on_its_port(loop: ManualLoop) -> None:
 
 
 def test_behind_a_pattern_only_addresses_of_the_networks_are_used(loop: ManualLoop) -> None:
-    allowed = Targets([("broker", 1)], ("*.example:6650",), (ipaddress.ip_network("10.2.0.0/16"),))
+    allowed = Targets(
+        [Endpoint("pulsar", "broker", 1)], (broker_at("*.example:6650"),), (ipaddress.ip_network("10.2.0.0/16"),)
+    )
     assert resolve(loop, allowed, "b2.example:6650") == [("10.2.0.1", 6650)]
     with pytest.raises(TargetRefusedError, match="outside of allowed_broker_networks"):
         resolve(loop, allowed, "b1.example:6650")
@@ -148,7 +116,7 @@ def test_behind_a_pattern_only_addresses_of_the_networks_are_used(loop: ManualLo
 
 def test_a_name_that_leads_nowhere_is_refused(loop: ManualLoop) -> None:
     with pytest.raises(TargetRefusedError, match="nowhere cannot be resolved"):
-        resolve(loop, Targets([("nowhere", 1)]), "nowhere:1")
+        resolve(loop, Targets([Endpoint("pulsar", "nowhere", 1)]), "nowhere:1")
 
 
 def test_the_first_address_that_answers_is_used_and_only_checked_ones_are_tried(loop: ManualLoop) -> None:
@@ -161,8 +129,8 @@ def test_the_first_address_that_answers_is_used_and_only_checked_ones_are_tried(
         return f"connected to {host}"
 
     loop.names["b3.example"] = ["10.2.0.9", "8.8.8.8", "10.2.0.1", "10.2.0.3"]
-    allowed = Targets([], ("*.example:6650",), (ipaddress.ip_network("10.2.0.0/16"),))
-    task = loop.run(lambda: loop.create_task(allowed.connect("b3.example:6650", connect, 9)))
+    allowed = Targets([], (broker_at("*.example:6650"),), (ipaddress.ip_network("10.2.0.0/16"),))
+    task = loop.run(lambda: loop.create_task(allowed.connect(broker_at("b3.example:6650"), connect, 9)))
     assert task.result() == "connected to 10.2.0.1"
     assert tried == ["10.2.0.9", "10.2.0.1"]
 
@@ -182,7 +150,11 @@ def test_what_resolving_has_taken_is_not_shared_out_again(loop: ManualLoop) -> N
 
     loop.names["b3.example"] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
     found, loop.getaddrinfo = loop.getaddrinfo, slowly  # type: ignore[method-assign]
-    task = loop.run(lambda: loop.create_task(Targets([("b3.example", 1)]).connect("b3.example:1", connect, 9)))
+    task = loop.run(
+        lambda: loop.create_task(
+            Targets([Endpoint("pulsar", "b3.example", 1)]).connect(broker_at("b3.example:1"), connect, 9)
+        )
+    )
     loop.advance(8.5)
     assert task.result() == "10.2.0.3"
     assert tried == [("10.2.0.1", 6), ("10.2.0.2", 7), ("10.2.0.3", 8)]
@@ -197,7 +169,7 @@ def test_a_name_is_the_same_however_it_is_written(loop: ManualLoop) -> None:
 
     loop.names["b1.example"] = ["10.2.0.1"]
     found, loop.getaddrinfo = loop.getaddrinfo, find  # type: ignore[method-assign]
-    targets = Targets([("b1.example", 1)])
+    targets = Targets([Endpoint("pulsar", "b1.example", 1)])
     for name in ("b1.example:1", "B1.Example:1"):
         assert resolve(loop, targets, name) == [("10.2.0.1", 1)]
     assert asked == ["b1.example", "b1.example"]
@@ -207,7 +179,11 @@ def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> No
     async def connect(host: str, _port: int) -> None:
         raise ConnectionRefusedError(host)
 
-    task = loop.run(lambda: loop.create_task(Targets([("b2.example", 1)]).connect("b2.example:1", connect, 9)))
+    task = loop.run(
+        lambda: loop.create_task(
+            Targets([Endpoint("pulsar", "b2.example", 1)]).connect(broker_at("b2.example:1"), connect, 9)
+        )
+    )
     assert str(task.exception()) == "10.2.0.1"
 
 
@@ -215,13 +191,13 @@ def test_where_no_address_answers_the_last_error_is_told(loop: ManualLoop) -> No
     ("wanted", "expected"),
     [
         *(("broker:6650", True), ("Broker:6650", True), ("b1.example:6650", True), ("c.example:6650", True)),
-        *(("broker:6651", False), ("b1.example.org:6650", False), ("nonsense", False)),
+        *(("broker:6651", False), ("b1.example.org:6650", False)),
     ],
 )
 def test_who_may_be_wanted_is_known_before_anything_is_resolved(wanted: str, *, expected: bool) -> None:
-    allowed = Targets([("broker", 6650)], ("b*.example:6650",))
-    allowed.learn("pulsar://c.example:6650")
-    assert allowed.allows(wanted) is expected
+    allowed = Targets([Endpoint("pulsar", "broker", 6650)], (broker_at("b*.example:6650"),))
+    allowed.learn(broker_at("pulsar://c.example:6650"))
+    assert allowed.allows(broker_at(wanted)) is expected
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "::1", "2001:db8::1"])
@@ -230,7 +206,7 @@ def test_an_address_is_not_resolved(loop: ManualLoop, monkeypatch: pytest.Monkey
         raise AssertionError("nothing is to be asked")
 
     monkeypatch.setattr(loop, "getaddrinfo", resolved)
-    assert resolve(loop, Targets([(address, 6650)]), f"[{address}]:6650") == [(address, 6650)]
+    assert resolve(loop, Targets([Endpoint("pulsar", address, 6650)]), f"[{address}]:6650") == [(address, 6650)]
 
 
 def test_an_address_with_a_zone_is_resolved(loop: ManualLoop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,5 +217,5 @@ def test_an_address_with_a_zone_is_resolved(loop: ManualLoop, monkeypatch: pytes
         return [(0, 0, 0, "", ("fe80::1", port, 0, 2))]
 
     monkeypatch.setattr(loop, "getaddrinfo", resolved)
-    assert resolve(loop, Targets([("fe80::1%eth0", 6650)]), "[fe80::1%eth0]:6650") == [("fe80::1", 6650)]
+    assert resolve(loop, Targets([broker_at("[fe80::1%eth0]:6650")]), "[fe80::1%eth0]:6650") == [("fe80::1", 6650)]
     assert asked == ["fe80::1%eth0"]

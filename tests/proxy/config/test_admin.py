@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sections import AdminAccess, is_loopback, open_to_all
+from tests.proxy.endpoints import web_at
 
 TLS = {"certificate": "server.pem", "key": "server.key"}
 ELSEWHERE = ["0.0.0.0:8080", "[::]:8080", "192.0.2.7:8080", "[2001:db8::1]:8080", "no-such-name.invalid:8080"]
@@ -15,25 +16,25 @@ ELSEWHERE = ["0.0.0.0:8080", "[::]:8080", "192.0.2.7:8080", "[2001:db8::1]:8080"
 
 @pytest.mark.parametrize("admin", ["127.0.0.1:8080", "127.8.0.1:0", "[::1]:8080", "localhost:8080"])
 def test_on_loopback_the_doors_may_stand_open(admin: str) -> None:
-    assert open_to_all(admin, AdminAccess()) is None
+    assert open_to_all(web_at(admin), AdminAccess()) is None
 
 
 @pytest.mark.parametrize("admin", ELSEWHERE)
 def test_elsewhere_they_may_not(admin: str) -> None:
-    problem = open_to_all(admin, AdminAccess())
+    problem = open_to_all(web_at(admin), AdminAccess())
     assert problem is not None
     assert problem.startswith(f"admin: {admin!r}: ")
     assert "set admin_access.tokens or admin_access.tls.client_ca, or listen on 127.0.0.1" in problem
 
 
 def test_tls_alone_hides_what_is_said_and_locks_nothing() -> None:
-    assert open_to_all("0.0.0.0:8080", AdminAccess.model_validate({"tls": TLS})) is not None
+    assert open_to_all(web_at("0.0.0.0:8080"), AdminAccess.model_validate({"tls": TLS})) is not None
 
 
 @pytest.mark.parametrize("lock", [{"tokens": "tokens.yaml"}, {"tls": {**TLS, "client_ca": "ca.pem"}}])
 @pytest.mark.parametrize("admin", ELSEWHERE)
 def test_with_a_lock_it_may_listen_anywhere(admin: str, lock: dict[str, object]) -> None:
-    assert open_to_all(admin, AdminAccess.model_validate(lock)) is None
+    assert open_to_all(web_at(admin), AdminAccess.model_validate(lock)) is None
 
 
 def test_the_whole_configuration_is_refused_with_file_key_value_and_remedy(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_flag_opens_no_door_either() -> None:
 
 
 def test_an_address_for_metrics_alone_may_be_anywhere() -> None:
-    assert load_config(None, {"metrics": "0.0.0.0:9100"}).metrics == "0.0.0.0:9100"
+    assert load_config(None, {"metrics": "0.0.0.0:9100"}).metrics == web_at("0.0.0.0:9100")
 
 
 def test_what_holds_by_default() -> None:

@@ -32,7 +32,7 @@ def test_a_variable_gives_its_key_a_value_as_the_file_does() -> None:
             "PATH": "/bin",
         },
     )
-    assert (config.listen, config.proxy_id, config.max_connections) == ("0.0.0.0:1", "123", 7)
+    assert (config.listen.address, config.proxy_id, config.max_connections) == ("0.0.0.0:1", "123", 7)
     assert (config.access_log.dir, config.access_log.rotate_size) == (Path("/logs"), 10_000_000)
     assert (config.linger, config.dispatch.preciseDispatcherFlowControl) == (0.5, True)
     assert config.admin_access.tokens == Path("tokens.yaml")
@@ -50,7 +50,7 @@ def test_a_list_has_commas_and_what_is_by_name_is_yaml() -> None:
             "SLUICE_BLOCKS": "[{role: r}]",
         },
     )
-    assert config.allowed_brokers == ("a:1", "b:2")
+    assert [each.address for each in config.allowed_brokers] == ["a:1", "b:2"]
     assert config.limits.proxy is not None
     assert config.limits.proxy.publish is not None
     assert config.limits.proxy.publish.messages == (500, 10**9)
@@ -67,7 +67,7 @@ def test_flags_are_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     path.write_text("listen: f:1\nadmin: localhost:1\nproxy_id: file\naccess_log: {dir: f, interval: 2s}\n")
     environment = {"SLUICE_LISTEN": "e:2", "SLUICE_ADMIN": "localhost:2", "SLUICE_ACCESS_LOG__DIR": "e"}
     config = load_config(path, {"listen": "l:3", "access_log": Path("flag")}, environment)
-    assert (config.listen, config.admin, config.proxy_id) == ("l:3", "localhost:2", "file")
+    assert (config.listen.address, config.admin.address, config.proxy_id) == ("l:3", "localhost:2", "file")
     assert (config.access_log.dir, config.access_log.interval) == (Path("flag"), 2.0)
 
 
@@ -75,7 +75,7 @@ def test_a_wrong_value_is_blamed_on_its_variable_and_a_hidden_one_on_nobody(tmp_
     path = tmp_path / "sluice.yaml"
     path.write_text("listen: nowhere\nlinger: soon\n")
     assert problems(path, SLUICE_LISTEN="6650") == [
-        "SLUICE_LISTEN: listen: '6650': '6650' is not host:port",
+        "SLUICE_LISTEN: listen: '6650': is not host:port; write it as 0.0.0.0:6650",
         f"{path}: linger: 'soon': write a duration as 500ms, 1s, 5min, 2h",
     ]
 

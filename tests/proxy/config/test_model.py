@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 def test_without_a_file_the_defaults_hold() -> None:
     config = load_config(None, {})
     assert config == Config()
-    assert (config.listen, config.admin) == ("127.0.0.1:6650", "127.0.0.1:8080")
+    assert (str(config.listen), str(config.admin)) == ("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
     assert config.access_log.dir is None
 
 
@@ -46,7 +46,7 @@ def test_flags_override_the_file(path: Path) -> None:
     path.write_text(yaml.safe_dump({"listen": "0.0.0.0:1", "proxy_id": "a", "access_log": {"dir": "x", "interval": 5}}))
     flags = {"listen": "0.0.0.0:2", "broker": None, "admin": None, "access_log": Path("y")}
     config = load_config(path, flags)
-    assert config.listen == "0.0.0.0:2"
+    assert config.listen.address == "0.0.0.0:2"
     assert config.proxy_id == "a"
     assert config.access_log.dir == Path("y")
     assert config.access_log.interval == 5
@@ -63,15 +63,15 @@ def test_a_broken_section_is_told_though_a_flag_touches_it(path: Path) -> None:
         ({"listen": "6650"}, "listen", "'6650'", "is not host:port"),
         ({"listen": 6650}, "listen", "6650", "is not host:port"),
         ({"admin": "host:99999"}, "admin", "'host:99999'", "is not host:port"),
-        ({"broker": "127.0.0.1:6650"}, "broker", "'127.0.0.1:6650'", "write the broker as pulsar://host:port"),
+        ({"broker": "127.0.0.1:6650"}, "broker", "'127.0.0.1:6650'", "write it as pulsar://broker:6650"),
         ({"broker": "pulsar+ssl://b:6651"}, "broker", "'pulsar+ssl://b:6651'", "speaks no TLS"),
-        ({"broker": "b:6651"}, "broker", "'b:6651'", "write the broker as pulsar://"),
+        ({"broker": "b:6651"}, "broker", "'b:6651'", "write it as pulsar://"),
         ({"listen": "pulsar+ssl://0.0.0.0:6651"}, "listen", "'pulsar+ssl://0.0.0.0:6651'", "speaks no TLS"),
-        ({"listen": "http://0.0.0.0:6651"}, "listen", "'http://0.0.0.0:6651'", "http:// is not served here"),
+        ({"listen": "http://0.0.0.0:6651"}, "listen", "'http://0.0.0.0:6651'", "http:// is not taken here"),
         ({"admin": "https://127.0.0.1:1"}, "admin", "'https://127.0.0.1:1'", "admin_access.tls makes it HTTPS"),
-        ({"metrics": "pulsar://127.0.0.1:1"}, "metrics", "'pulsar://127.0.0.1:1'", "pulsar:// is not served here"),
+        ({"metrics": "pulsar://127.0.0.1:1"}, "metrics", "'pulsar://127.0.0.1:1'", "pulsar:// is not taken here"),
         ({"allowed_brokers": ["pulsar+ssl://b:1"]}, "allowed_brokers.0", "'pulsar+ssl://b:1'", "speaks no TLS"),
-        ({"broker": "pulsar://a:1,b:2"}, "broker", "'pulsar://a:1,b:2'", "is not host:port"),
+        ({"broker": "pulsar://a:1,b:2"}, "broker", "'pulsar://a:1,b:2'", "names several hosts"),
         ({"broker": "pulsar://a:0"}, "broker", "'pulsar://a:0'", "port 0"),
         ({"allowed_brokers": ["*"]}, "allowed_brokers.0", "'*'", "is not host:port"),
         ({"allowed_broker_networks": ["10.0.0.0/99"]}, "allowed_broker_networks.0", "'10.0.0.0/99'", "IPv4"),
@@ -155,7 +155,7 @@ def test_all_errors_come_at_once(path: Path) -> None:
 def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(None, {"listen": "x"})
-    assert refused.value.problems == ["--listen: listen: 'x': 'x' is not host:port"]
+    assert refused.value.problems == ["--listen: listen: 'x': is not host:port; write it as 0.0.0.0:6650"]
 
 
 @pytest.mark.parametrize(

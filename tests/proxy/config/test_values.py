@@ -6,9 +6,9 @@ from pydantic import TypeAdapter
 
 from proxy.config import values
 from proxy.config.values import (
+    BrokerAddress,
     Count,
     HostName,
-    HostPort,
     ListenAddress,
     NamespaceName,
     NetworkName,
@@ -113,7 +113,7 @@ def test_a_count_with_blanks_around_it_is_no_longer_than_any_number() -> None:
         count.validate_python("5".rjust(81))
 
 
-@pytest.mark.parametrize("kind", [HostPort, ListenAddress, HostName, NetworkName])
+@pytest.mark.parametrize("kind", [BrokerAddress, ListenAddress, HostName, NetworkName])
 def test_no_address_is_longer_than_a_name_in_the_dns_with_its_port(kind: Any) -> None:
     with pytest.raises(ValueError, match="at most 300"):
         TypeAdapter[str](kind).validate_python("1" * 301)

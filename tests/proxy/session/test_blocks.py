@@ -125,11 +125,9 @@ def test_what_is_blocked_gives_its_topic_no_schema(world: World, kind: str, name
     client, broker = world.pair()
     block(world, kind, name, **where)
     schema = Schema(name="s", schema_data=b"{}", type=Schema.Avro)
-    client >> [
-        CommandGetOrCreateSchema(topic=TOPIC, request_id=1, schema=schema, producer_name="p"),
-        CommandGetOrCreateSchema(topic=OTHER_TOPIC, request_id=2, schema=schema, producer_name="q"),
-        CommandGetSchema(topic=TOPIC, request_id=3),
-    ]
+    client >> CommandGetOrCreateSchema(topic=TOPIC, request_id=1, schema=schema, producer_name="p")
+    client >> CommandGetOrCreateSchema(topic=OTHER_TOPIC, request_id=2, schema=schema, producer_name="q")
+    client >> CommandGetSchema(topic=TOPIC, request_id=3)
     assert [(each.request_id, each.topic) for each in map(body, broker.heard())] == [(2, OTHER_TOPIC), (3, TOPIC)]
     place = f" in {next(iter(where.values()))}" if where else ""
     reason = f"{kind} '{name}'{place} is blocked by Sluice: too loud"

@@ -11,6 +11,7 @@ from proxy.config.model import Config
 from proxy.session.broker_connector import BrokerConnector
 from proxy.session.events import CloseReason, SessionEnd
 from tests.manual_clock import ManualClock
+from tests.proxy.endpoints import broker_at
 from tests.proxy.manual_loop import Dial, ManualLoop
 
 
@@ -33,10 +34,10 @@ class Rig:
         self.loop.answers = self.dials.append
         self.client = Client()
         config = Config.model_validate({"broker": "pulsar://10.0.0.1:6650", **settings})
-        self.dialler = BrokerConnector(config, Targets([("10.0.0.1", 6650), ("broker", 6650)]))
+        self.dialler = BrokerConnector(config, Targets([broker_at("10.0.0.1:6650"), broker_at("broker:6650")]))
 
     def dial(self, wanted: str, client: Client | None = None) -> None:
-        self.loop.run(self.dialler.dial, client or self.client, wanted, asyncio.Protocol())
+        self.loop.run(self.dialler.dial, client or self.client, broker_at(wanted), asyncio.Protocol())
 
     def begin(self, client: Client | None = None) -> None:
         self.loop.run(self.dialler.begin, client or self.client)
@@ -53,8 +54,8 @@ def rig() -> Iterator[Rig]:
 
 
 def test_a_client_gets_the_broker_that_it_names_or_else_the_configured_one(rig: Rig) -> None:
-    assert rig.dialler.wanted("b:1") == "b:1"
-    assert rig.dialler.wanted(None) == "pulsar://10.0.0.1:6650"
+    assert rig.dialler.wanted(broker_at("b:1")) == broker_at("b:1")
+    assert rig.dialler.wanted(None) == broker_at("pulsar://10.0.0.1:6650")
 
 
 def test_a_broker_that_answers_is_connected_and_nothing_is_said(rig: Rig) -> None:
@@ -81,7 +82,7 @@ def test_a_broker_that_is_not_allowed_is_not_dialled(rig: Rig) -> None:
 def test_a_broker_that_refuses_is_named(rig: Rig) -> None:
     rig.dial("10.0.0.1:6650")
     rig.loop.run(rig.dials[0].fail, OSError("refused"))
-    assert rig.client.ends == [(CloseReason.BROKER_UNREACHABLE, "10.0.0.1:6650: refused")]
+    assert rig.client.ends == [(CloseReason.BROKER_UNREACHABLE, "pulsar://10.0.0.1:6650: refused")]
 
 
 def test_a_broker_that_says_nothing_is_given_up(rig: Rig) -> None:
@@ -89,7 +90,7 @@ def test_a_broker_that_says_nothing_is_given_up(rig: Rig) -> None:
     rig.loop.advance(1.9)
     assert not rig.client.ends
     rig.loop.advance(0.2)
-    assert rig.client.ends == [(CloseReason.BROKER_UNREACHABLE, "10.0.0.1:6650: no connection within 2 s")]
+    assert rig.client.ends == [(CloseReason.BROKER_UNREACHABLE, "pulsar://10.0.0.1:6650: no connection within 2 s")]
     assert rig.dials[0].transport.is_closing()
 
 

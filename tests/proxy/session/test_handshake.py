@@ -6,15 +6,15 @@ import pytest
 
 from protocol.errors import FrameTooLarge, NotConnect, ProtocolError
 from protocol.pulsar_pb2 import CommandConnect, FeatureFlags
-from proxy.brokers.targets import split_address
 from proxy.session.handshake import MOST_GREETING, MOST_SAID, read_greeting
+from tests.proxy.endpoints import broker_at
 from tests.proxy.wire import PING, body, connect, send, unknown_command, varint
 
 
 def test_a_lookup_connection_names_no_broker_and_its_frame_goes_on_as_it_came() -> None:
     greeting = read_greeting(connect())
     assert greeting is not None
-    assert (greeting.target, greeting.client_version) == ("", "test-client")
+    assert (greeting.target, greeting.refusal, greeting.client_version) == (None, "", "test-client")
     assert greeting.frame == connect()
     assert greeting.size == len(connect())
 
@@ -22,7 +22,7 @@ def test_a_lookup_connection_names_no_broker_and_its_frame_goes_on_as_it_came() 
 def test_a_data_connection_names_its_broker_which_the_broker_is_not_told() -> None:
     greeting = read_greeting(connect("broker-3:6650"))
     assert greeting is not None
-    assert greeting.target == "broker-3:6650"
+    assert greeting.target == broker_at("broker-3:6650")
     assert greeting.frame == connect()
     assert greeting.size == len(connect("broker-3:6650"))
 
@@ -52,7 +52,8 @@ def test_all_other_fields_that_are_known_go_on() -> None:
 def test_an_empty_name_is_a_lookup_connection_too() -> None:
     greeting = read_greeting(connect(""))
     assert greeting is not None
-    assert greeting.target == ""
+    assert greeting.target is None
+    assert not greeting.refusal
     assert greeting.frame == connect()
 
 
@@ -62,10 +63,10 @@ def test_of_long_names_only_the_beginning_is_kept_and_the_broker_hears_all() -> 
     greeting = read_greeting(frame)
     assert greeting is not None
     assert greeting.client_version == "v" * MOST_SAID
-    assert greeting.target == "x" * MOST_SAID
+    assert greeting.target is None
+    assert greeting.refusal.startswith("'xxx")
+    assert len(greeting.refusal) < MOST_SAID
     assert body(greeting.frame).client_version == "v" * 100_000
-    with pytest.raises(ValueError, match="is not host:port"):
-        split_address(greeting.target[:-5] + ":6650")  # so long, it is no address, wherever it was cut
 
 
 def test_who_says_the_same_has_the_same_greeting_and_what_is_long_is_not_kept_for_others() -> None:
@@ -135,7 +136,7 @@ def test_a_broker_name_that_is_no_text_is_read_as_one_that_nobody_has() -> None:
     envelope = b"\x08\x02\x12" + varint(len(inner)) + inner
     greeting = read_greeting(struct.pack(">II", len(envelope) + 4, len(envelope)) + envelope)
     assert greeting is not None
-    assert greeting.target == "\ufffd\ufffd"
+    assert greeting.refusal.startswith("'\ufffd\ufffd': is not host:port")
 
 
 def test_the_first_command_must_be_connect() -> None:

@@ -287,7 +287,7 @@ def test_questions_for_schemas_and_new_schemas_count_as_well(make_world: Make) -
     client, broker = world.pair()
     asked = CommandGetSchema(topic=TOPIC, request_id=1, schema_version=b"v")
     created = CommandGetOrCreateSchema(topic=TOPIC, request_id=2, schema=AVRO, producer_name="p")
-    client >> [asked, created, CommandGetSchema(topic=TOPIC, request_id=3)]
+    client >> [encode(asked), encode(created), encode(CommandGetSchema(topic=TOPIC, request_id=3))]
     broker << [asked, created]
     (refused,) = [body(frame) for frame in client.heard()]
     assert isinstance(refused, CommandGetSchemaResponse)
@@ -298,8 +298,8 @@ def test_questions_for_schemas_and_new_schemas_count_as_well(make_world: Make) -
     assert (refused.request_id, refused.error_code) == (4, TooManyRequests)
     assert world.engine.lookups.used == 2
     answers = [
-        CommandGetSchemaResponse(request_id=1, schema=AVRO, schema_version=b"v"),
-        CommandGetOrCreateSchemaResponse(request_id=2, schema_version=b"v"),
+        encode(CommandGetSchemaResponse(request_id=1, schema=AVRO, schema_version=b"v")),
+        encode(CommandGetOrCreateSchemaResponse(request_id=2, schema_version=b"v")),
     ]
     broker >> answers
     client << answers

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from protocol.pulsar_pb2 import ServiceNotReady
 from proxy.session.session import Session
 from tests.proxy.conversation import NOTHING, Peer, World
+from tests.proxy.endpoints import broker_at
 from tests.proxy.wire import NO_REQUEST, PING, body, connect, lookup, producer, subscribe
 
 
@@ -27,7 +28,7 @@ def test_connect_may_arrive_byte_by_byte(world: World) -> None:
 
 
 def test_a_data_connection_goes_to_the_broker_that_it_names(world: World) -> None:
-    world.engine.targets.learn("pulsar://192.0.2.9:6650")
+    world.engine.targets.learn(broker_at("pulsar://192.0.2.9:6650"))
     client = world.client()
     client >> connect("192.0.2.9:6650")
     assert world.dials[-1].address == ("192.0.2.9", 6650)

@@ -14,6 +14,7 @@ from yarl import URL
 
 from proxy.admin.server import Connections, Listener
 from tests.proxy.admin_client import Admin
+from tests.proxy.endpoints import web_at
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -115,7 +116,7 @@ async def front(url: str, admin_access: dict[str, Any] | None = None, **forward:
     top = {key: forward.pop(key) for key in ("allowed_brokers", "allowed_broker_networks") if key in forward}
     admin = Admin(admin_forward={"url": url, **forward}, admin_access=admin_access or {}, **top)
     listener = Listener(admin.app, Connections(20, admin.engine.config.admin_access.request_timeout, admin.refused))
-    address = await listener.start("127.0.0.1:0")
+    address = await listener.start(web_at("127.0.0.1:0"))
     try:
         async with aiohttp.ClientSession(auto_decompress=False) as session:
             yield Front(admin, f"http://{address}", session)

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from proxy.admin.forwarding.broker import address_of, allowed_targets, broker_token, connector
+from proxy.admin.forwarding.broker import allowed_targets, broker_token, connector, endpoint_of
 from proxy.brokers.targets import TargetRefusedError
 from proxy.config.model import Config, ConfigError
+from tests.proxy.endpoints import broker_at
 
 
 def config(**more: object) -> Config:
@@ -30,24 +31,23 @@ def config(**more: object) -> Config:
         ("a.admin.example:8443", False),
         ("[::1]:8443", True),
         ("127.0.0.1:8443", False),
-        ("nonsense", False),
     ],
 )
 def test_the_url_and_what_the_operator_names_and_no_others(address: str, *, expected: bool) -> None:
-    assert allowed_targets(config()).allows(address) is expected
+    assert allowed_targets(config()).allows(broker_at(address)) is expected
 
 
 async def test_what_a_pattern_lets_in_must_lie_in_the_allowed_networks() -> None:
     targets = allowed_targets(config(allowed_broker_networks=["10.0.0.0/8"]))
     with pytest.raises(TargetRefusedError, match="outside of allowed_broker_networks"):
-        await targets.resolve("[::1]:8443")
+        await targets.resolve(broker_at("[::1]:8443"))
 
 
 @pytest.mark.parametrize(
     ("url", "address"), [("http://a.example/x", "a.example:80"), ("https://[::1]:8443/", "[::1]:8443")]
 )
 def test_addresses_are_written_with_their_port(url: str, address: str) -> None:
-    assert address_of(URL(url)) == address
+    assert endpoint_of(URL(url)).address == address
 
 
 @pytest.mark.parametrize(

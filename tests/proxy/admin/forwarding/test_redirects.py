@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from protocol.endpoint import Endpoint
 from proxy.admin.forwarding.broker import ForwardError, onward
 from proxy.brokers.targets import Targets
 
 ASKED = URL("http://broker-1:8080/admin/v2/x%2Fy", encoded=True)
-TARGETS = Targets([("broker-1", 8080), ("broker-2", 8080)])
+TARGETS = Targets([Endpoint("http", "broker-1", 8080), Endpoint("http", "broker-2", 8080)])
 
 
 @dataclass

@@ -1,0 +1,138 @@
+"""Endpoints: where something listens or is reached. The only parser of addresses, and the only way they are written.
+
+    BROKERS = EndpointForm(("pulsar",), example="pulsar://broker:6650")
+    BROKERS.parse("[2001:db8::1]:6650")   Endpoint("pulsar", "2001:db8::1", 6650)
+    str(endpoint), endpoint.address       "pulsar://[2001:db8::1]:6650", "[2001:db8::1]:6650"
+
+An address is parsed once, where its text comes in: the configuration, an option of a command, a CONNECT, a lookup's
+answer. An `EndpointForm` says which schemes are taken there; any other scheme is refused, with the remedy.
+
+Source: https://pulsar.apache.org/docs/client-libraries-java/#connection-urls; RFC 3986, section 3.2.2 (brackets)
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+LONGEST = 300
+"""Characters of an address; a name of DNS has 253 at most."""
+_MOST_REMEMBERED = 10_000
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s\[\]:,/@\0]+))(?::(?P<port>[0-9]{1,5}))?")
+"""No NUL: to a resolver a name ends there, so `10.0.0.1\\0.allowed` would match a pattern and lead elsewhere."""
+
+
+class EndpointError(ValueError):
+    """A text is no address of the form that is wanted.
+
+    Attributes:
+        problem: What is wrong with it, and what to write; without the text itself.
+    """
+
+    def __init__(self, text: str, problem: str) -> None:
+        shown = repr(text) if len(text) <= LONGEST else f"{text[:LONGEST]!r}…"
+        super().__init__(f"{shown}: {problem}")
+        self.problem = problem
+
+
+class Endpoint(NamedTuple):
+    """An address with its scheme.
+
+    Attributes:
+        scheme: `pulsar`, `http`, `https`.
+        host: A name or an IP address, as it was written; an IPv6 address without brackets.
+        port: 0 to listen where the system chooses.
+    """
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """`host:port`, an IPv6 host in brackets."""
+        return _address(self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.address}"
+
+
+def host_port(host: str, port: int) -> str:
+    """`host:port`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_in(address: str) -> str:
+    """The host of `host:port`, without brackets, as sockets name their peers."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+_address = lru_cache(_MOST_REMEMBERED)(host_port)
+"""All sessions with one broker share its text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndpointForm:
+    """How addresses of one use are written.
+
+    Args:
+        schemes: Those that are taken; the first is that of an address without one.
+        example: An address of this form, for the errors.
+        refused: Schemes that are not taken, each with what to do.
+        ports: The port of an address without one, by scheme; of others it must be given.
+        is_url: An address without a scheme is refused.
+        is_listened_on: Port 0 is taken: the system chooses.
+    """
+
+    schemes: tuple[str, ...]
+    example: str
+    refused: Mapping[str, str] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
+    is_url: bool = False
+    is_listened_on: bool = False
+
+    def parse(self, text: str) -> Endpoint:
+        """`HOST:PORT`, `[IPv6]:PORT` or either with a scheme in front, as an endpoint.
+
+        Raises:
+            EndpointError: If it is none of these, or its scheme is not taken.
+        """
+        if len(text) > LONGEST:  # before anything is remembered: clients name what they like
+            raise EndpointError(text, self._not_one())
+        return _parsed(self, text)
+
+    def split(self, url: str) -> tuple[Endpoint, str]:
+        """The endpoint of a URL, and what is behind it: the path with the query, or nothing.
+
+        Raises:
+            EndpointError: As `parse`.
+        """
+        scheme, divided, rest = url.partition("://")
+        host, slash, path = rest.partition("/")
+        return self.parse(f"{scheme}{divided}{host}"), slash + path
+
+    def _not_one(self) -> str:
+        return f"is not host:port; write it as {self.example}"
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _parsed(form: EndpointForm, text: str) -> Endpoint:
+    said, divided, rest = text.partition("://")
+    scheme, bare = (said, rest) if divided else (form.schemes[0], text)
+    if form.is_url and not divided:
+        raise EndpointError(text, f"has no scheme; write it as {form.example}")
+    if scheme not in form.schemes:
+        remedy = form.refused.get(scheme) or f"{scheme}:// is not taken here; write it as {form.example}"
+        raise EndpointError(text, remedy)
+    if "," in bare:
+        remedy = f"write one, as {form.example}: a name that leads to all of them, or one of what balances between them"
+        raise EndpointError(text, f"names several hosts; {remedy}")
+    has_query = form.is_url and ("?" in bare or "#" in bare)  # elsewhere a ? may stand for a letter of a host's pattern
+    match = None if has_query else _HOST_PORT.fullmatch(bare.removesuffix("/"))
+    port = -1 if match is None else int(match["port"] or form.ports.get(scheme, -1))
+    if match is None or not 0 <= port <= 65535:
+        raise EndpointError(text, form._not_one())  # noqa: SLF001 - its other half
+    if port == 0 and not form.is_listened_on:
+        raise EndpointError(text, "has port 0, where nothing can be reached; write the port that is listened on")
+    return Endpoint(scheme, match["v6"] or match["host"], port)
