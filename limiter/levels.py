@@ -269,10 +269,7 @@ class Level:
 
     def exists(self, whose: StreamIdentity) -> bool:
         """Whether a stream has anything of this level; a producer without a name, say, has no limit by its name."""
-        for needed in self._needed:
-            if not needed(whose):
-                return False
-        return True
+        return all(needed(whose) for needed in self._needed)
 
     @cached_property
     def name(self) -> Naming:
@@ -545,7 +542,8 @@ class _SettingWord(StrEnum):
 if TYPE_CHECKING:
 
     class Setting(_SettingWord):
-        # The settings of LEVELS, as far as code names them: type checkers see no names that are made at run time.
+        """The settings of LEVELS, as far as code names them: type checkers see no names that are made at run time."""
+
         PROXY = "proxy"
         TENANT = "tenant"
         NAMESPACE = "namespace"
