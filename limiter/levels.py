@@ -1,4 +1,4 @@
-"""The levels at which limits hold, all at once, and where the value of each may be set.
+"""The levels at which limits hold, all at once: one record for each, with all that is particular to it.
 
     proxy ─ tenant ─ namespace ─ resource_group ─ partitioned_topic ─ topic ─ subscription or producer ─ role ─ address
     outermost                                                                                                innermost
@@ -9,18 +9,19 @@ Within one level the narrowest setting that is there gives the value, as in Puls
 namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
 all topics of a tenant, a namespace or a partitioned topic together.
 
+A new level is one more record in `LEVELS`: the limiter, the configuration file, REST, `sluice explain`, the metrics,
+the access log and the report read it from there. Only what no level looks at yet (see `Part`) is added elsewhere, too:
+to `ClientIdentity`, and to the report's columns. This module imports nothing of the limiter, as the report does not.
+
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
-
-from limiter.limiter import Scope
-from limiter.rates import Direction
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -99,41 +100,6 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     return parsed.ipv4_mapped or parsed if isinstance(parsed, IPv6Address) else parsed
 
 
-class Setting(StrEnum):
-    """What a value can be set for; beside it, how its name is written. `*` is for all that have none of their own."""
-
-    PROXY = "proxy"  # the name is empty
-    TENANT = "tenant"  # tenant, or *: each tenant's total
-    NAMESPACE = "namespace"  # tenant/namespace: its total
-    RESOURCE_GROUP = "resource_group"  # group: the total of what is attached to it
-    PARTITIONED_TOPIC = "partitioned_topic"  # full name without partition: its total
-    TOPIC = "topic"  # full name without partition: each partition
-    TOPIC_OF_NAMESPACE = "topic_of_namespace"  # tenant/namespace: each of its topics
-    TOPIC_OF_BROKER = "topic_of_broker"  # the name is empty: each topic
-    SUBSCRIPTION = "subscription"  # subscription@topic, the topic without partition: on each partition
-    SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"  # full name without partition: each of its subscriptions
-    SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"  # tenant/namespace: each subscription there
-    SUBSCRIPTION_OF_BROKER = "subscription_of_broker"  # the name is empty: each subscription
-    PRODUCER = "producer"  # producer name, or *: on each topic, its partitions together
-    ROLE = "role"  # what clients authenticated as, or *: each role
-    ADDRESS = "address"  # address or network: each address in it
-    EXEMPT = "exempt"  # the name is empty: each topic of Pulsar's own, its partitions together
-
-
-About = Literal["publish", "dispatch", "subscribe"]
-"""What a value is about: messages in one direction, or how often one consumer may subscribe."""
-
-EACH = "*"
-OF_ONE_TOPIC = frozenset(
-    {
-        *(Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER),
-        *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
-        *(Setting.SUBSCRIPTION_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_BROKER),
-    }
-)
-"""Whose deliveries are those of one topic, and so may be limited relative to its publish rate."""
-
-
 class Topic(Protocol):
     """What limits need to know of a topic's name; `protocol.topic_name.TopicName` is one."""
 
@@ -197,119 +163,403 @@ class StreamIdentity(NamedTuple):
 Naming = Callable[[StreamIdentity], str]
 
 
-def _whole(_whose: StreamIdentity) -> str:
-    return ""
-
-
-def _each(_whose: StreamIdentity) -> str:
-    return EACH
-
-
-def _tenant(whose: StreamIdentity) -> str:
-    return whose.topic.tenant
-
-
-def _namespace(whose: StreamIdentity) -> str:
-    return whose.topic.namespace_name
-
-
-def _group(whose: StreamIdentity) -> str:
-    return whose.group
-
-
-def _partitioned(whose: StreamIdentity) -> str:
-    return whose.topic.partitioned
-
-
-def _role(whose: StreamIdentity) -> str:
-    return whose.client.role
-
-
-def _address(whose: StreamIdentity) -> str:
-    return whose.client.address
-
-
-def _producer(whose: StreamIdentity) -> str:
-    return whose.client.producer_name
-
-
-def _subscription(whose: StreamIdentity) -> str:
-    return whose.client.subscription
-
-
-def _subscription_at(whose: StreamIdentity) -> str:
-    return f"{whose.client.subscription}@{whose.topic.partitioned}"
-
-
 @dataclass(frozen=True, slots=True)
-class Level:
-    """One level: what its limits are of, and where their values may be set.
+class Part:
+    """One thing that limits look at of a stream.
 
     Args:
-        word: As people see it.
-        settings: Where a value may be set, the narrowest first: the setting, its name there, and the source's name.
-        limited: What is limited; streams for which it is the same share a limiter.
-        within: What that lies within.
-        exists: Empty for streams without anything of this level, say a producer without a name.
-        is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
+        word: How it is called.
+        of: What it is of a stream.
+        may_be_missing: Whether it is empty for some streams, which no level that looks at it limits then.
     """
 
     word: str
-    settings: tuple[tuple[Setting, Naming, str], ...]
-    limited: Naming
-    within: Literal["", "tenant", "namespace"] = ""
-    exists: Naming | None = None
-    is_of_system: bool = False
+    of: Naming
+    may_be_missing: bool = False
 
-    def scope(self, direction: Direction, whose: StreamIdentity) -> Scope:
-        """What is limited of one stream."""
-        tenant = whose.topic.tenant if self.within else ""
-        namespace = whose.topic.namespace if self.within == "namespace" else ""
-        return Scope(direction, self.word, self.limited(whose), tenant, namespace)
+
+TENANT = Part("tenant", lambda whose: whose.topic.tenant)
+NAMESPACE = Part("namespace", lambda whose: whose.topic.namespace_name)
+PARTITIONED_TOPIC = Part("partitioned_topic", lambda whose: whose.topic.partitioned)
+TOPIC = Part("topic", lambda whose: whose.topic.full)
+GROUP = Part("group", lambda whose: whose.group, may_be_missing=True)
+SUBSCRIPTION = Part("subscription", lambda whose: whose.client.subscription, may_be_missing=True)
+PRODUCER = Part("producer", lambda whose: whose.client.producer_name, may_be_missing=True)
+ROLE = Part("role", lambda whose: whose.client.role, may_be_missing=True)
+ADDRESS = Part("address", lambda whose: whose.client.address, may_be_missing=True)
+COUNTED_ADDRESS = Part("counted_address", lambda whose: counted_as(whose.client.address), may_be_missing=True)
+
+About = Literal["publish", "dispatch", "subscribe"]
+"""What a value is about: messages in one direction, or how often one consumer may subscribe."""
+ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
+NameForm = Literal["", "tenant", "namespace", "topic", "subscription", "name", "network"]
+"""How the name of a setting is written: not at all, as tenant (or `*`), `tenant/namespace`, full topic name without
+partition, `subscription@topic`, any name (or `*`), address or network."""
+
+EACH = "*"
+"""The name of a setting that is for all names without a value of their own."""
+NAME = "NAME"
+"""In `SettingRecord.file`: any name, as the file's author chooses it."""
+
+
+def joined(parts: tuple[Part, ...]) -> Naming:
+    """How a stream is named by these parts, with an @ between them."""
+    if len(parts) == 1:
+        return parts[0].of
+    return lambda whose: "@".join([part.of(whose) for part in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRecord:
+    """One place where a value of a level may be set.
+
+    Args:
+        word: How REST and the access log call it.
+        source: How limits call it whose value is from here; see `accesslog.limit.LimitLine.source`.
+        form: How its names are written.
+        named: What of a stream is looked up among these names.
+        file: Where the configuration has it, below `limits`; the last key's `{}` stands for the direction. Two names
+            are those of `inner@outer`.
+        meaning: What the configuration's reference says of the rate there; by default what its direction means.
+        section_meaning: What it says of the section around it, where that is of this setting alone.
+        abouts: What values may be about.
+        subscribe: Where the configuration has how often one consumer may subscribe; empty for nowhere.
+        has_each: Whether the name `*` is for all that have no value of their own.
+    """
+
+    word: str
+    source: str
+    form: NameForm
+    named: tuple[Part, ...]
+    file: tuple[str, ...]
+    meaning: str = ""
+    section_meaning: str = ""
+    abouts: tuple[About, ...] = ("publish", "dispatch")
+    subscribe: tuple[str, ...] = ()
+    has_each: bool = False
+
+    def path(self, about: About, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys of one value in the configuration; `names` are those on the way, the outer one first."""
+        keys = self.subscribe if about == "subscribe" and self.subscribe else ("limits", *self.file)
+        left = iter(names)
+        return tuple(next(left) if key == NAME else key.format(about) for key in keys)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level.
+
+    Args:
+        word: How metrics, `sluice explain`, the access log and the report call it.
+        limited: What is limited; streams for which it is the same share a limiter.
+        settings: Where a value may be set, the narrowest first.
+        members: What shares one limit, as the report tells it: streams, or all that is of one topic, namespace, tenant.
+        within: What that lies within.
+        is_of_system: Whether it is of topics of Pulsar's own; all others are of all other topics.
+        missing: What `sluice explain` says where the stream that is asked for has nothing of this level.
+    """
+
+    word: str
+    limited: tuple[Part, ...]
+    settings: tuple[SettingRecord, ...]
+    members: Literal["stream", "topic", "namespace", "tenant"]
+    within: Literal["", "tenant", "namespace"] = ""
+    is_of_system: bool = False
+    missing: str = ""
+
+    def exists(self, whose: StreamIdentity) -> bool:
+        """Whether a stream has anything of this level; a producer without a name, say, has no limit by its name."""
+        return all(needed(whose) for needed in self._needed)
+
+    @cached_property
+    def name(self) -> Naming:
+        """What is limited of a stream."""
+        return joined(self.limited)
+
+    @cached_property
+    def lookups(self) -> "tuple[tuple[Setting, Naming, str], ...]":
+        """Where a value is looked for, the narrowest first: the setting, a stream's name there, and the source."""
+        found = list[tuple[Setting, Naming, str]]()
+        for record in self.settings:
+            setting = Setting(record.word)
+            found.append((setting, joined(record.named), record.source))
+            if record.has_each:
+                found.append((setting, lambda _whose: EACH, f"each {record.source}"))
+        return tuple(found)
+
+    @property
+    def is_of_one_topic(self) -> bool:
+        """Whether its deliveries are those of one topic, and so may be limited relative to its publish rate."""
+        return TOPIC in self.limited
+
+    @property
+    def is_of_addresses(self) -> bool:
+        """Whether its limits bear clients' addresses, which the access log may have to hide."""
+        return COUNTED_ADDRESS in self.limited
+
+    @cached_property
+    def _needed(self) -> tuple[Naming, ...]:
+        return tuple(part.of for part in self.limited if part.may_be_missing)
 
 
 LEVELS = (
-    Level("proxy", ((Setting.PROXY, _whole, "proxy"),), _whole),
-    Level("tenant", ((Setting.TENANT, _tenant, "total"), (Setting.TENANT, _each, "each total")), _tenant, "tenant"),
-    Level("namespace", ((Setting.NAMESPACE, _namespace, "total"),), _namespace, "namespace"),
-    Level("resource_group", ((Setting.RESOURCE_GROUP, _group, "group"),), _group, exists=_group),
-    Level("partitioned_topic", ((Setting.PARTITIONED_TOPIC, _partitioned, "total"),), _partitioned, "namespace"),
+    Level(
+        "proxy",
+        (),
+        (SettingRecord("proxy", "proxy", "", (), ("proxy", "{}"), section_meaning="of all that this proxy passes"),),
+        members="tenant",
+    ),
+    Level(
+        "tenant",
+        (TENANT,),
+        (
+            SettingRecord(
+                "tenant",
+                "total",
+                "tenant",
+                (TENANT,),
+                ("tenants", NAME, "{}"),
+                section_meaning="NAME is a tenant, or * for each other; of all its topics together",
+                has_each=True,
+            ),
+        ),
+        members="namespace",
+        within="tenant",
+    ),
+    Level(
+        "namespace",
+        (NAMESPACE,),
+        (
+            SettingRecord(
+                "namespace",
+                "total",
+                "namespace",
+                (NAMESPACE,),
+                ("namespaces", NAME, "{}_total"),
+                meaning="of all its topics together",
+            ),
+        ),
+        members="topic",
+        within="namespace",
+    ),
+    Level(
+        "resource_group",
+        (GROUP,),
+        (SettingRecord("resource_group", "group", "name", (GROUP,), ("resource_groups", NAME, "{}")),),
+        members="namespace",
+        missing="not attached to any",
+    ),
+    Level(
+        "partitioned_topic",
+        (PARTITIONED_TOPIC,),
+        (
+            SettingRecord(
+                "partitioned_topic",
+                "total",
+                "topic",
+                (PARTITIONED_TOPIC,),
+                ("topics", NAME, "{}_total"),
+                meaning="of all partitions together",
+            ),
+        ),
+        members="topic",
+        within="namespace",
+    ),
     Level(
         "topic",
+        (TOPIC,),
         (
-            (Setting.TOPIC, _partitioned, "topic"),
-            (Setting.TOPIC_OF_NAMESPACE, _namespace, "namespace"),
-            (Setting.TOPIC_OF_BROKER, _whole, "broker"),
+            SettingRecord(
+                "topic",
+                "topic",
+                "topic",
+                (PARTITIONED_TOPIC,),
+                ("topics", NAME, "{}"),
+                meaning="in place of the namespace's value",
+                abouts=ABOUTS,
+                subscribe=("limits", "topics", NAME, "subscribe"),
+            ),
+            SettingRecord(
+                "topic_of_namespace",
+                "namespace",
+                "namespace",
+                (NAMESPACE,),
+                ("namespaces", NAME, "{}"),
+                meaning="of each of its topics",
+                abouts=ABOUTS,
+                subscribe=("limits", "namespaces", NAME, "subscribe"),
+            ),
+            SettingRecord(
+                "topic_of_broker",
+                "broker",
+                "",
+                (),
+                ("each_topic", "{}"),
+                section_meaning="of each topic that neither it nor its namespace has a value for",
+                abouts=ABOUTS,
+                subscribe=("admission", "subscribe_rate_per_consumer"),
+            ),
         ),
-        lambda whose: whose.topic.full,
-        "namespace",
+        members="stream",
+        within="namespace",
     ),
     Level(
         "subscription",
+        (SUBSCRIPTION, TOPIC),
         (
-            (Setting.SUBSCRIPTION, _subscription_at, "subscription"),
-            (Setting.SUBSCRIPTION_OF_TOPIC, _partitioned, "topic"),
-            (Setting.SUBSCRIPTION_OF_NAMESPACE, _namespace, "namespace"),
-            (Setting.SUBSCRIPTION_OF_BROKER, _whole, "broker"),
+            SettingRecord(
+                "subscription",
+                "subscription",
+                "subscription",
+                (SUBSCRIPTION, PARTITIONED_TOPIC),
+                ("topics", NAME, "subscriptions", NAME, "{}"),
+                abouts=("dispatch",),
+            ),
+            SettingRecord(
+                "subscription_of_topic",
+                "topic",
+                "topic",
+                (PARTITIONED_TOPIC,),
+                ("topics", NAME, "subscription_{}"),
+                meaning="of each of its subscriptions",
+                abouts=("dispatch",),
+            ),
+            SettingRecord(
+                "subscription_of_namespace",
+                "namespace",
+                "namespace",
+                (NAMESPACE,),
+                ("namespaces", NAME, "subscription_{}"),
+                meaning="of each subscription of its topics",
+                abouts=("dispatch",),
+            ),
+            SettingRecord(
+                "subscription_of_broker",
+                "broker",
+                "",
+                (),
+                ("each_subscription", "{}"),
+                meaning="of the subscription, on each partition",
+                section_meaning="of each subscription for which nothing narrower has a value",
+                abouts=("dispatch",),
+            ),
         ),
-        lambda whose: f"{whose.client.subscription}@{whose.topic.full}",
-        "namespace",
-        _subscription,
+        members="stream",
+        within="namespace",
+        missing="asked only for a --subscription",
     ),
     Level(
         "producer",
-        ((Setting.PRODUCER, _producer, "producer"), (Setting.PRODUCER, _each, "each producer")),
-        lambda whose: f"{whose.client.producer_name}@{whose.topic.partitioned}",
-        "namespace",
-        _producer,
+        (PRODUCER, PARTITIONED_TOPIC),
+        (
+            SettingRecord(
+                "producer",
+                "producer",
+                "name",
+                (PRODUCER,),
+                ("producers", NAME, "{}"),
+                meaning="of that producer on each topic, partitions together",
+                section_meaning="NAME is a producer's name, or * for each other",
+                abouts=("publish",),
+                has_each=True,
+            ),
+        ),
+        members="stream",
+        within="namespace",
+        missing="asked only for a --producer",
     ),
-    Level("role", ((Setting.ROLE, _role, "role"), (Setting.ROLE, _each, "each role")), _role, exists=_role),
+    Level(
+        "role",
+        (ROLE,),
+        (
+            SettingRecord(
+                "role",
+                "role",
+                "name",
+                (ROLE,),
+                ("roles", NAME, "{}"),
+                section_meaning="NAME is what clients authenticated as, or * for each other",
+                has_each=True,
+            ),
+        ),
+        members="topic",
+        missing="asked only for a --role",
+    ),
     Level(
         "address",
-        ((Setting.ADDRESS, _address, "address"),),
-        lambda whose: counted_as(whose.client.address),
-        exists=_address,
+        (COUNTED_ADDRESS,),
+        (
+            SettingRecord(
+                "address",
+                "address",
+                "network",
+                (ADDRESS,),
+                ("addresses", NAME, "{}"),
+                section_meaning="NAME is an address or network; of each client address in it",
+            ),
+        ),
+        members="topic",
+        missing="asked only for an --address",
     ),
-    Level("exempt", ((Setting.EXEMPT, _whole, "exempt"),), _partitioned, "namespace", is_of_system=True),
+    Level(
+        "exempt",
+        (PARTITIONED_TOPIC,),
+        (
+            SettingRecord(
+                "exempt",
+                "exempt",
+                "",
+                (),
+                ("exempt", "{}"),
+                section_meaning="of each topic of Pulsar's own, its partitions together; no other limit is of these",
+            ),
+        ),
+        members="stream",
+        within="namespace",
+        is_of_system=True,
+    ),
 )
 """Outermost first."""
+LEVEL_OF_WORD = {level.word: level for level in LEVELS}
+LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
+_RECORDS = {record.word: record for level in LEVELS for record in level.settings}
+
+
+class _SettingWord(StrEnum):
+    """What a value can be set for; beside it, how its name is written. `*` is for all that have none of their own."""
+
+    @property
+    def record(self) -> SettingRecord:
+        """What is particular to it."""
+        return _RECORDS[self]
+
+    @property
+    def level(self) -> Level:
+        """Of which limits it gives the values."""
+        return LEVEL_OF_SETTING[self]
+
+
+if TYPE_CHECKING:
+
+    class Setting(_SettingWord):
+        """The settings of LEVELS, as far as code names them: type checkers see no names that are made at run time."""
+
+        PROXY = "proxy"
+        TENANT = "tenant"
+        NAMESPACE = "namespace"
+        RESOURCE_GROUP = "resource_group"
+        PARTITIONED_TOPIC = "partitioned_topic"
+        TOPIC = "topic"
+        TOPIC_OF_NAMESPACE = "topic_of_namespace"
+        TOPIC_OF_BROKER = "topic_of_broker"
+        SUBSCRIPTION = "subscription"
+        SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"
+        SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"
+        SUBSCRIPTION_OF_BROKER = "subscription_of_broker"
+        PRODUCER = "producer"
+        ROLE = "role"
+        ADDRESS = "address"
+        EXEMPT = "exempt"
+else:
+    Setting = _SettingWord("Setting", {word.upper(): word for word in _RECORDS}, module=__name__)
+    Setting.__doc__ = _SettingWord.__doc__

@@ -4,7 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Naming, Networks, Setting, StreamIdentity, Topic
+from limiter.levels import (
+    ANYBODY,
+    LEVELS,
+    About,
+    Client,
+    Level,
+    NameForm,
+    Naming,
+    Networks,
+    Setting,
+    StreamIdentity,
+    Topic,
+)
 from limiter.limiter import Scope
 from limiter.rates import Direction, Limit, Rate
 
@@ -50,7 +62,8 @@ class Policies:
     groups_of_tenants: dict[str, str] = field(default_factory=dict)
     """Resource group by tenant, for namespaces without one of their own."""
     _values: dict[About, dict[Setting, dict[str, Value]]] = field(default_factory=dict)
-    _networks: dict[About, Networks[Value]] = field(default_factory=dict)
+    _networks: dict[tuple[About, Setting], Networks[Value]] = field(default_factory=dict)
+    """Of settings whose names are networks: the values that limit something."""
     _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
     """All levels at which something is written, outermost first."""
 
@@ -60,8 +73,9 @@ class Policies:
         Raises:
             ValueError: If an address or a network is not one.
         """
-        if setting is Setting.ADDRESS:  # what limits nothing must not hide the wider network's value
-            self._networks.setdefault(about, Networks()).put(name, value if value and value.limit else None)
+        if setting.record.form == "network":  # what limits nothing must not hide the wider network's value
+            networks = self._networks.setdefault((about, setting), Networks())
+            networks.put(name, value if value and value.limit else None)
         values = self._values.setdefault(about, {})
         known = len(values)
         if value is not None:
@@ -75,8 +89,8 @@ class Policies:
 
     def get(self, about: About, setting: Setting, name: str) -> Value | None:
         """What was put there; of an address, what holds for it."""
-        if setting is Setting.ADDRESS:
-            networks = self._networks.get(about)
+        if setting.record.form == "network":
+            networks = self._networks.get((about, setting))
             return networks.find(name) if networks else None
         return self.put_under(about, setting).get(name)
 
@@ -91,7 +105,7 @@ class Policies:
     def copy(self) -> "Policies":
         """The same values, to be changed aside."""
         values = {about: {setting: dict(named) for setting, named in of.items()} for about, of in self._values.items()}
-        networks = {about: networks.copy() for about, networks in self._networks.items()}
+        networks = {key: networks.copy() for key, networks in self._networks.items()}
         other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values, networks)
         other._levels = {about: tuple(other._written(about)) for about in values}
         return other
@@ -135,12 +149,9 @@ class Policies:
         """
         if topic.is_system or "subscribe" not in self._values:
             return None
-        for setting, name, source in (
-            (Setting.TOPIC, topic.partitioned, "topic"),
-            (Setting.TOPIC_OF_NAMESPACE, topic.namespace_name, "namespace"),
-            (Setting.TOPIC_OF_BROKER, "", "broker"),
-        ):
-            value = self.get("subscribe", setting, name)
+        whose = StreamIdentity(topic, ANYBODY, "")
+        for setting, naming, source in SUBSCRIBE_LOOKUPS:
+            value = self.get("subscribe", setting, naming(whose))
             if value and value.limit.messages:
                 return value.limit.messages, f"{source} {value.origin}"
         return None
@@ -153,11 +164,11 @@ class Policies:
 
     def _written(self, about: About) -> Iterator[Written]:
         finds: dict[Setting, Find] = {setting: values.get for setting, values in self._values[about].items()}
-        if Setting.ADDRESS in finds:
-            finds[Setting.ADDRESS] = self._networks[about].find
+        networks = [(setting, found) for (of, setting), found in self._networks.items() if of == about]
+        finds |= {setting: found.find for setting, found in networks if setting in finds}
         for level in LEVELS:
             settings = tuple(
-                (finds[setting], naming, source) for setting, naming, source in level.settings if setting in finds
+                (finds[setting], naming, source) for setting, naming, source in level.lookups if setting in finds
             )
             if settings:
                 yield Written(level, settings)
@@ -166,19 +177,28 @@ class Policies:
 def _at_level(written: Written, direction: Direction, whose: StreamIdentity) -> InForce | None:
     """The narrowest value that is there; one that limits nothing counts as not set, as with Pulsar."""
     level = written.level
-    if level.exists is not None and not level.exists(whose):
+    if not level.exists(whose):
         return None
     for find, naming, source in written.settings:
         value = find(naming(whose))
         if value is not None and value.limit:
-            return InForce(level.scope(direction, whose), value.limit, f"{source} {value.origin}")
+            return InForce(_scope(level, direction, whose), value.limit, f"{source} {value.origin}")
     return None
 
 
-LEVEL_OF_SETTING: dict[Setting, Level] = {setting: level for level in LEVELS for setting, _, _ in level.settings}
-LEVEL_OF_WORD: dict[str, Level] = {level.word: level for level in LEVELS}
-OF_NAMESPACE = frozenset({Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_NAMESPACE})
-OF_TOPIC = frozenset({Setting.PARTITIONED_TOPIC, Setting.TOPIC, Setting.SUBSCRIPTION_OF_TOPIC, Setting.SUBSCRIPTION})
+def _scope(level: Level, direction: Direction, whose: StreamIdentity) -> Scope:
+    """What a level limits of one stream."""
+    tenant = whose.topic.tenant if level.within else ""
+    namespace = whose.topic.namespace if level.within == "namespace" else ""
+    return Scope(direction, level.word, level.name(whose), tenant, namespace)
+
+
+SUBSCRIBE_LOOKUPS = tuple(
+    lookup for level in LEVELS for lookup in level.lookups if "subscribe" in lookup[0].record.abouts
+)
+"""Where a subscribe rate is looked for, the narrowest first."""
+OF_TOPIC: frozenset[NameForm] = frozenset({"topic", "subscription"})
+"""Forms of names that say which topic they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +220,17 @@ class Change:
 
     def may_tune(self, scope: Scope) -> bool:
         """Whether a limiter's value can come from here; its name is looked at as far as that is cheap."""
-        if scope.level != LEVEL_OF_SETTING[self.setting].word or scope.direction != self.about:
+        if scope.level != self.setting.level.word or scope.direction != self.about:
             return False
-        if self.setting in OF_NAMESPACE:
+        if self.setting.record.form == "namespace" and scope.namespace:
             return f"{scope.tenant}/{scope.namespace}" == self.name
         return True
 
     def topics(self) -> list[str]:
         """Names one of which is the topic's, if it is set for one; both names around an @ may hold another."""
-        if self.setting is not Setting.SUBSCRIPTION:
-            return [self.name] if self.setting in OF_TOPIC else []
+        form = self.setting.record.form
+        if form != "subscription":
+            return [self.name] if form == "topic" else []
         return [self.name[at + 1 :] for at, letter in enumerate(self.name) if letter == "@"]
 
 

@@ -8,10 +8,10 @@ from itertools import islice
 from sys import getsizeof
 
 from limiter.backlogs import Backlogs
-from limiter.levels import ANYBODY, Client, Topic, counted_as
+from limiter.levels import ANYBODY, LEVEL_OF_WORD, Client, Topic, counted_as
 from limiter.limiter import Answering, Entry, Limiter, Scope, Stream
 from limiter.permits import RULES, CreditWindow, DispatchRules, Permits, Unit, horizon_of
-from limiter.policies import LEVEL_OF_WORD, OF_NAMESPACE, OF_TOPIC, Change, InForce, Policies
+from limiter.policies import OF_TOPIC, Change, InForce, Policies
 from limiter.rates import Limit, Rate
 from limiter.relative_rates import RelativeLimits
 from limiter.scheduler import Scheduler
@@ -57,9 +57,10 @@ class StreamIndex:
 
     def concerned(self, change: Change) -> list[Stream]:
         """Every stream that a change can concern; others may be among them."""
-        if change.setting in OF_TOPIC:
+        form = change.setting.record.form
+        if form in OF_TOPIC:
             streams = [stream for name in change.topics() for stream in self._of_topics.get(name, ())]
-        elif change.setting in OF_NAMESPACE:
+        elif form == "namespace":
             streams = list(self._of_namespaces.get(change.name, ()))
         else:
             streams = list(self._known)
@@ -479,7 +480,7 @@ class Registry:
         return list(self._live)
 
     def _tuned_by(self, change: Change) -> list[Limiter]:
-        if change.setting not in OF_TOPIC | OF_NAMESPACE:
+        if change.setting.record.form not in {*OF_TOPIC, "namespace"}:
             return [limiter for scope, limiter in self.limiters.items() if change.may_tune(scope)]
         limiters = {limiter for stream in self._live.concerned(change) for limiter in _all_of(stream)}
         return [limiter for limiter in limiters if change.may_tune(limiter.scope)]

@@ -1,6 +1,6 @@
 """How much passed, step by step and in all: of limits of every level, of topics, of tenants."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -8,10 +8,12 @@ from pyspark.sql import functions as F
 from compliance.clock import rfc3339, seconds
 from compliance.judging.clocks import STEP_S
 from compliance.schema import BOOT, LIMITER, OBSERVED
+from limiter import levels as limiting
 
-SHARED = ("proxy", "tenant", "namespace", "resource_group", "partitioned_topic", "topic", "role", "address", "exempt")
-"""Those that several streams may share."""
-LEVELS = (*SHARED, "subscription", "producer")
+_OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}
+SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersection(level.limited))
+"""Levels whose limits several streams of different names may share."""
+LEVELS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
 
 
 _HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
@@ -26,47 +28,59 @@ def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVELS) -> DataF
     only; lines of older proxies do not tell them.
     """
     is_exempt = F.coalesce("exempt", F.lit(False)) if "exempt" in interval_lines.columns else F.lit(False)
-    scopes = F.array(*(_scope(is_exempt, *names) for names in _names() if names[0] in levels))
+    parts, members = _parts(), _members()
+    scopes = F.array(
+        *(
+            F.struct(
+                F.lit(level.word).alias("level"),
+                F.when(is_exempt if level.is_of_system else ~is_exempt, _name(level, parts)).alias("name"),
+                members[level.members].alias("member"),
+            )
+            for level in limiting.LEVELS
+            if level.word in levels
+        )
+    )
     # A stream without a producer name or role has no limit of that level.
     kept = interval_lines.withColumn("scope", F.explode(scopes)).where(F.col("scope.name").isNotNull())
     return kept.withColumns({name: F.col(f"scope.{name}") for name in ("level", "name", "member")}).drop("scope")
 
 
-def _names() -> tuple[tuple[str, Column, Column], ...]:
-    namespace = F.concat_ws("/", "tenant", "namespace")
-    whole_topic = F.regexp_replace("topic", r"-partition-(0|[1-9]\d{0,9})$", "")
-    is_publish = F.col("direction") == "publish"
-    who = F.when(is_publish, F.col("producer_name")).otherwise(F.col("subscription"))
+def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Column:
+    """What a level limits of a stream; null where the stream has nothing of that level."""
+    name = F.concat_ws("@", *(parts[part] for part in level.limited))
+    for part in level.limited:
+        if part.may_be_missing:
+            name = F.when(parts[part] != "", name)
+    return name
+
+
+def _parts() -> dict[limiting.Part, Column]:
+    """What limits look at, as the lines of streams tell it."""
+    return {
+        limiting.TENANT: F.col("tenant"),
+        limiting.NAMESPACE: F.concat_ws("/", "tenant", "namespace"),
+        limiting.PARTITIONED_TOPIC: F.regexp_replace("topic", r"-partition-(0|[1-9]\d{0,9})$", ""),
+        limiting.TOPIC: F.col("topic"),
+        limiting.GROUP: F.col("resource_group"),
+        limiting.SUBSCRIPTION: F.col("subscription"),
+        limiting.PRODUCER: F.col("producer_name"),
+        limiting.ROLE: F.col("client_role"),
+        limiting.COUNTED_ADDRESS: F.coalesce(F.nullif(F.col("client_network"), F.lit("")), _address()),
+    }
+
+
+def _members() -> dict[str, Column]:
+    parts = _parts()
+    who = F.when(F.col("direction") == "publish", F.col("producer_name")).otherwise(F.col("subscription"))
     stream = F.concat(who, F.lit(" on connection "), F.col("connection_id"), F.lit("/"), F.col("stream_id"))
-    subscribed = F.when(F.col("subscription") != "", F.concat_ws("@", "subscription", "topic"))
-    produced = F.when(F.col("producer_name") != "", F.concat_ws("@", F.col("producer_name"), whole_topic))
-    role, group, network = (
-        F.nullif(F.col(name), F.lit("")) for name in ("client_role", "resource_group", "client_network")
-    )
-    return (
-        ("proxy", F.lit(""), F.col("tenant")),
-        ("tenant", F.col("tenant"), namespace),
-        ("namespace", namespace, F.col("topic")),
-        ("resource_group", group, namespace),
-        ("partitioned_topic", whole_topic, F.col("topic")),
-        ("topic", F.col("topic"), stream),
-        ("subscription", subscribed, stream),
-        ("producer", produced, stream),
-        ("role", role, F.col("topic")),
-        ("address", F.coalesce(network, _address()), F.col("topic")),
-        ("exempt", whole_topic, stream),
-    )
+    of = {"tenant": limiting.TENANT, "namespace": limiting.NAMESPACE, "topic": limiting.TOPIC}
+    return {"stream": stream, **{word: parts[part] for word, part in of.items()}}
 
 
 def _address() -> Column:
     """A client's address without its port; a keyed hash has none, though its end may look like one."""
     text = F.col("client_address")
     return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
-
-
-def _scope(is_exempt: Column, level: str, name: Column, member: Column) -> Column:
-    own = F.when(is_exempt if level == "exempt" else ~is_exempt, name)
-    return F.struct(F.lit(level).alias("level"), own.alias("name"), member.alias("member"))
 
 
 def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVELS) -> DataFrame:

@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window as Over
 
 from compliance.clock import rfc3339
-from compliance.figures.rates import LEVELS, scoped
+from compliance.figures.rates import scoped
 from compliance.judging.judge import is_exempt, under_limits
 from compliance.judging.lines import BUCKETS
 from compliance.schema import BOOT, LIMITER
+from limiter import levels as limiting
 
 _UNITS = BUCKETS[:2]
 
@@ -51,30 +52,9 @@ def unbalanced(intervals: DataFrame, limits: DataFrame, torn: Collection[tuple[s
     return _doubts_of("stream", said, broken, limits)
 
 
-_SET = (
-    ("topic", "topic", "topic"),
-    ("topic_of_namespace", "topic", "namespace"),
-    ("topic_of_broker", "topic", "broker"),
-    ("namespace", "namespace", "total"),
-    ("tenant", "tenant", "total"),
-    ("partitioned_topic", "partitioned_topic", "total"),
-    ("proxy", "proxy", "proxy"),
-    ("role", "role", "role"),
-    ("address", "address", "address"),
-    ("subscription", "subscription", "subscription"),
-    ("subscription_of_topic", "subscription", "topic"),
-    ("subscription_of_namespace", "subscription", "namespace"),
-    ("subscription_of_broker", "subscription", "broker"),
-    ("producer", "producer", "producer"),
-    ("resource_group", "resource_group", "group"),
-)
-"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
+_SETTINGS = tuple((level, record) for level in limiting.LEVELS if not level.is_of_system for record in level.settings)
 _SETTING = ("own_setting", "own_level", "own_source")
-_ALL_BUT_ONE = {
-    "topic": ("topic", "namespace", "broker"),
-    "subscription": ("subscription", "topic", "namespace", "broker"),
-}
-"""Of levels whose value may be written in several places the sources, the narrowest first."""
+"""Of each setting in a change line the level of its limiters, and how their lines call their source."""
 _KEYS = {
     "brokerPublisherThrottlingMax": ("publish", "proxy"),
     "maxPublishRatePerTopic": ("publish", "topic_of_broker"),
@@ -143,30 +123,29 @@ def _has_rate(text: Column) -> Column:
 
 def _named_in_setting() -> Column:
     """How a setting calls what a limiter is of."""
-    setting, whole = F.col("of_setting"), F.regexp_replace("name", _PARTITION, "")
-    before, behind = (F.regexp_extract(whole, r"^(.*)@([^@]*)$", group) for group in (1, 2))
-    return (
-        F.when(F.col("of") == "*", F.lit("*"))
-        .when(setting.isin("topic_of_broker", "subscription_of_broker"), F.lit(""))
-        .when(setting.isin("topic_of_namespace", "subscription_of_namespace"), F.concat_ws("/", "tenant", "namespace"))
-        .when(setting == "producer", before)
-        .when(setting == "subscription_of_topic", behind)
-        .when(setting.isin("topic", "subscription"), whole)
-        .otherwise(F.col("name"))
-    )
+    whole = F.regexp_replace("name", _PARTITION, "")
+    named = F.when(F.col("of") == "*", F.lit("*"))
+    for level, record in _SETTINGS:
+        own = whole if level.is_of_one_topic else F.col("name")
+        if record.form == "":
+            own = F.lit("")
+        elif record.form == "namespace":
+            own = F.concat_ws("/", "tenant", "namespace")
+        elif len(record.named) < len(level.limited):
+            own = F.regexp_extract(own, r"^(.*)@([^@]*)$", 2 if record.form == "topic" else 1)
+        named = named.when(F.col("of_setting") == record.word, own)
+    return named.otherwise(F.col("name"))
 
 
 def _hidden_by(own: Column, level: Column) -> Column:
     """The sources, as limiters' lines name them, of which none is in force while the setting has a value."""
     found = F.array(F.concat(own, F.lit(" file")), F.concat(F.lit("each "), own, F.lit(" file")))
     found = F.array_union(found, F.array(F.concat(F.lit("each "), own, F.lit(" rest"))))
-    for several, sources in _ALL_BUT_ONE.items():
-        for place, source in enumerate(sources):
-            wider = [
-                f"{one} {origin}" for one in sources[place + 1 :] for origin in ("file", "rest", "dynamic", "global")
-            ]
-            others = F.array(*(F.lit(one) for one in wider)) if wider else F.array().cast("array<string>")
-            found = F.when((level == several) & (own == source), F.array_union(found, others)).otherwise(found)
+    for one in limiting.LEVELS:
+        for place, record in enumerate(one.settings[:-1]):
+            wider = [f"{other.source} {origin}" for other in one.settings[place + 1 :] for origin in _ORIGINS]
+            others = F.array(*(F.lit(source) for source in wider))
+            found = F.when((level == one.word) & (own == record.source), F.array_union(found, others)).otherwise(found)
     return found
 
 
@@ -182,7 +161,10 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
         limits: All lines of limiters.
     """
     settings = F.array(
-        *(F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True))) for row in _SET)
+        *(
+            F.struct(*(F.lit(one).alias(name) for name, one in zip(_SETTING, row, strict=True)))
+            for row in ((record.word, level.word, record.source) for level, record in _SETTINGS)
+        )
     )
     of_setting = Over.partitionBy(*BOOT, "what", "setting", "name").orderBy("seq")
     neighbours = {
@@ -259,7 +241,7 @@ def without_effect(changes: DataFrame, limits: DataFrame) -> DataFrame:
 
 _OF_ALL = ("proxy", "tenant", "namespace")
 """Levels whose limits hold all deliveries that bear their names; a consumer may be spared narrower ones."""
-_OF_ALL_PUBLISHED = tuple(level for level in LEVELS if level != "exempt")
+_OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.is_of_system)
 """Levels whose limits hold all that is published under their names."""
 
 
@@ -309,8 +291,7 @@ def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
         limits: All lines of limiters.
     """
     said = intervals.where(F.coalesce("exempt", F.lit(False)) & ~is_exempt() & (F.col("passed_messages") > 0))
-    ordinary = tuple(level for level in LEVELS if level != "exempt")
-    named = scoped(said.withColumn("exempt", F.lit(False)), ordinary)
+    named = scoped(said.withColumn("exempt", F.lit(False)), _OF_ALL_PUBLISHED)
     known = limits.where(F.col("mode") != "observe").select(*LIMITER).distinct()
     text = F.format_string(
         "a stream of %s passed %d messages and is said to be exempt, and that is no topic of Pulsar's own",

@@ -27,6 +27,7 @@ from compliance.judging.facts import (
 )
 from compliance.judging.lines import CLOCK_RESOLUTION_S, OWED_WINDOW_S, SHORT_S, UNSEEN_S, excess_tolerance
 from compliance.latest import complete_up_to
+from limiter import levels as limiting
 
 Verdict = Literal["compliant", "violated", "unknown", "no limit"]
 
@@ -324,8 +325,12 @@ def _grouped(rows: list[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
 
 
 Scope = Literal["tenant", "namespace", "topic", "level"]
-_TOPIC_LEVELS = ("topic", "partitioned_topic")
-_AT_TOPIC_LEVELS = ("subscription", "producer")
+_BY_TOPIC = {
+    level.word: len(level.limited) > 1
+    for level in limiting.LEVELS
+    if not level.is_of_system and level.limited[-1:] in {(limiting.TOPIC,), (limiting.PARTITIONED_TOPIC,)}
+}
+"""Levels whose limits bear a topic's name, and whether other words and an @ stand before it."""
 
 
 class WorstWindow(Struct, frozen=True, kw_only=True):
@@ -390,11 +395,11 @@ def scopes(limiter: LimiterVerdict) -> Iterable[tuple[Scope, str]]:
 
 
 def _topic(limiter: LimiterVerdict) -> str:
-    if limiter.level in _TOPIC_LEVELS:
+    if not _BY_TOPIC.get(limiter.level, True):
         return limiter.name
     # Names of producers may hold an @, names of topics begin with their kind.
     for kind in ("@persistent://", "@non-persistent://"):
-        if limiter.level in _AT_TOPIC_LEVELS and kind in limiter.name:
+        if limiter.level in _BY_TOPIC and kind in limiter.name:
             return kind[1:] + limiter.name.rpartition(kind)[2]
     return ""
 

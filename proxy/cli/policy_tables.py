@@ -8,18 +8,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from limiter.levels import LEVEL_OF_WORD
 from proxy.policies.bodies import section_text
 from proxy.policies.policy_set import Difference
 
 _MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
-_MISSING = {
-    "subscription": "asked only for a --subscription",
-    "producer": "asked only for a --producer",
-    "role": "asked only for a --role",
-    "address": "asked only for an --address",
-    "resource_group": "not attached to any",
-}
-_FOREIGN = {("publish", "subscription"): "producers have none", ("dispatch", "producer"): "consumers have none"}
+_HAVE_NONE = {"publish": "producers have none", "dispatch": "consumers have none"}
 _TITLES = {
     "publish": "publish: from producers to the broker",
     "dispatch": "dispatch: from the broker to consumers",
@@ -50,11 +44,19 @@ def _levels(direction: str, title: str, levels: list[dict[str, Any]]) -> Table:
     table = Table(*(Column(name, overflow="fold") for name in columns), title=title, title_justify="left")
     for level in levels:
         if not level["values"]:
-            why = "" if level["asked"] else _FOREIGN.get((direction, level["level"]), _MISSING.get(level["level"], ""))
+            why = "" if level["asked"] else _why_not_asked(direction, level["level"])
             table.add_row(level["level"], *_plain("", why, "", ""), style="dim")
         for number, value in enumerate(level["values"]):
             table.add_row(level["level"] if number == 0 else "", *_value(value), style=_style(value["state"]))
     return table
+
+
+def _why_not_asked(direction: str, word: str) -> str:
+    level = LEVEL_OF_WORD.get(word)  # a proxy of another version may have others
+    if level is None:
+        return ""
+    is_limited = any(direction in record.abouts for record in level.settings)
+    return level.missing if is_limited else _HAVE_NONE.get(direction, "")
 
 
 def _value(value: dict[str, Any]) -> tuple[Text, ...]:

@@ -1,5 +1,6 @@
-"""The configuration's `limits`: a value for each setting of `limiter.policies`."""
+"""The configuration's `limits`: a value for each setting of `limiter.levels`, made of its record."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -11,11 +12,13 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    create_model,
     field_validator,
     model_validator,
 )
 
-from limiter.rates import NOTHING_PUBLISHED, Limit, Mode, Rate, rate
+from limiter.levels import NAME, About, NameForm, Setting, SettingRecord
+from limiter.rates import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
     Count,
@@ -131,60 +134,78 @@ def _rate(value: tuple[int, int] | None, burst: int | None) -> Rate | None:
     return None if value is None else rate(value[0], value[1], burst)
 
 
-class Both(_Section):
+_DIRECTIONS: Mapping[About, str] = {
+    "publish": "from producers to the broker",
+    "dispatch": "from the broker to consumers",
+}
+_NAMES: Mapping[NameForm, Any] = {
+    "tenant": TenantName,
+    "namespace": NamespaceName,
+    "topic": WholeTopic,
+    "name": Name,
+    "network": NetworkName,
+}
+
+
+def _rates(records: Iterable[SettingRecord]) -> dict[str, Any]:
+    """The fields of a section: what is of each of its kind first, and then the totals and what is narrower."""
+    return {
+        record.file[-1].format(about): (_kind_of(record, about), Field(None, description=record.meaning or meaning))
+        for record in sorted(records, key=lambda record: record.file[-1] != "{}")
+        for about, meaning in _DIRECTIONS.items()
+        if about in record.abouts
+    }
+
+
+def _kind_of(record: SettingRecord, about: About) -> Any:
+    if about == "publish":
+        return _PublishLimit
+    return _TopicDispatchLimit if Setting(record.word).level.is_of_one_topic else _DispatchLimit
+
+
+_RECORDS = [setting.record for setting in Setting]
+
+
+def _within(section: str) -> type[_Section]:
+    """The rates of all settings whose values stand in this section, directly."""
+    records = [record for record in _RECORDS if record.file[0] == section and NAME not in record.file[2:]]
+    return create_model(section, __base__=_Section, __module__=__name__, **_rates(records))
+
+
+class Both(_within("proxy")):  # type: ignore[misc]  # its fields are those of records
     """A limit for each direction."""
 
-    publish: _PublishLimit = Field(None, description="from producers to the broker")
-    dispatch: _DispatchLimit = Field(None, description="from the broker to consumers")
 
-
-class TopicBoth(_Section):
+class TopicBoth(_within("each_topic")):  # type: ignore[misc]
     """A limit of each topic for each direction."""
 
-    publish: _PublishLimit = Field(None, description="from producers to the broker")
-    dispatch: _TopicDispatchLimit = Field(None, description="from the broker to consumers")
 
-
-class ProducerLimits(_Section):
+class ProducerLimits(_within("producers")):  # type: ignore[misc]
     """The limit of a producer."""
 
-    publish: _PublishLimit = Field(None, description="of that producer on each topic, partitions together")
 
-
-class ResourceGroup(Both):
+class ResourceGroup(_within("resource_groups")):  # type: ignore[misc]
     """A limit that tenants and namespaces share."""
 
     tenants: tuple[TenantName, ...] = Field((), description="whose namespaces share it")
     namespaces: tuple[NamespaceName, ...] = Field((), description="which share it, whatever group their tenant is in")
 
 
-class NamespaceLimits(_Section):
+class NamespaceLimits(_within("namespaces")):  # type: ignore[misc]
     """Limits of one namespace."""
 
-    publish: _PublishLimit = Field(None, description="of each of its topics")
-    dispatch: _TopicDispatchLimit = Field(None, description="of each of its topics")
-    publish_total: _PublishLimit = Field(None, description="of all its topics together")
-    dispatch_total: _DispatchLimit = Field(None, description="of all its topics together")
-    subscription_dispatch: _TopicDispatchLimit = Field(None, description="of each subscription of its topics")
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to one of its topics, as 5/30s"
     )
 
 
-class SubscriptionLimits(_Section):
+class SubscriptionLimits(_within("each_subscription")):  # type: ignore[misc]
     """The limit of one subscription."""
 
-    dispatch: _TopicDispatchLimit = Field(None, description="of the subscription, on each partition")
 
-
-class TopicLimits(_Section):
+class TopicLimits(_within("topics")):  # type: ignore[misc]
     """Limits of one topic; of a partitioned one, of each partition and of all together."""
 
-    publish: _PublishLimit = Field(None, description="in place of the namespace's value")
-    dispatch: _TopicDispatchLimit = Field(None, description="in place of the namespace's value")
-    publish_total: _PublishLimit = Field(None, description="of all partitions together")
-    dispatch_total: _DispatchLimit = Field(None, description="of all partitions together")
-    subscription_dispatch: _TopicDispatchLimit = Field(None, description="of each of its subscriptions")
     subscribe: CountPerPeriod | None = Field(
         None, description="how often one consumer may subscribe to it, in place of the namespace's value"
     )
@@ -193,41 +214,46 @@ class TopicLimits(_Section):
     )
 
 
-class Limits(_Section):
+_OWN_SECTIONS: Mapping[str, tuple[type[BaseModel], str]] = {
+    "namespaces": (NamespaceLimits, "NAME is tenant/namespace"),
+    "resource_groups": (ResourceGroup, "of all topics together that are attached to the group"),
+    "topics": (TopicLimits, "NAME is the full topic name"),
+    "each_subscription": (SubscriptionLimits, ""),
+    "producers": (ProducerLimits, ""),
+}
+"""Sections that have more than rates, or a class with words of its own; and what those are that settings share."""
+
+
+def _section(record: SettingRecord) -> tuple[Any, Any]:
+    """The field of the section that a setting's values stand in."""
+    word, is_named = record.file[0], record.file[1] == NAME
+    model, meaning = _OWN_SECTIONS.get(word) or (_usual_section(record), "")
+    meaning = meaning or record.section_meaning
+    if is_named:
+        by_name: Any = dict
+        return by_name[_NAMES[record.form], model], Field(default_factory=dict, description=meaning)
+    return model | None, Field(None, description=meaning)
+
+
+def _usual_section(record: SettingRecord) -> type[BaseModel]:
+    if record.meaning or len(record.abouts) < len(DIRECTIONS):
+        return _within(record.file[0])
+    return TopicBoth if Setting(record.word).level.is_of_one_topic else Both
+
+
+def _sections() -> dict[str, Any]:
+    fields = dict[str, Any]()
+    for record in _RECORDS:
+        if record.file[0] not in fields:
+            fields[record.file[0]] = _section(record)
+    return fields
+
+
+class Limits(create_model("_Limits", __base__=_Section, **_sections())):  # type: ignore[misc]
     """All limits; they apply at once. Only a topic's own value, its namespace's and `each_topic` replace each other.
 
     Topics of Pulsar's own are under `exempt` alone.
     """
-
-    proxy: Both | None = Field(None, description="of all that this proxy passes")
-    tenants: dict[TenantName, Both] = Field(
-        default_factory=dict, description="NAME is a tenant, or * for each other; of all its topics together"
-    )
-    namespaces: dict[NamespaceName, NamespaceLimits] = Field(
-        default_factory=dict, description="NAME is tenant/namespace"
-    )
-    resource_groups: dict[Name, ResourceGroup] = Field(
-        default_factory=dict, description="of all topics together that are attached to the group"
-    )
-    topics: dict[WholeTopic, TopicLimits] = Field(default_factory=dict, description="NAME is the full topic name")
-    each_topic: TopicBoth | None = Field(
-        None, description="of each topic that neither it nor its namespace has a value for"
-    )
-    each_subscription: SubscriptionLimits | None = Field(
-        None, description="of each subscription for which nothing narrower has a value"
-    )
-    producers: dict[Name, ProducerLimits] = Field(
-        default_factory=dict, description="NAME is a producer's name, or * for each other"
-    )
-    roles: dict[Name, Both] = Field(
-        default_factory=dict, description="NAME is what clients authenticated as, or * for each other"
-    )
-    addresses: dict[NetworkName, Both] = Field(
-        default_factory=dict, description="NAME is an address or network; of each client address in it"
-    )
-    exempt: Both | None = Field(
-        None, description="of each topic of Pulsar's own, its partitions together; no other limit is of these"
-    )
 
     @field_validator("topics")
     @classmethod

@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from accesslog.record import SCHEMA_VERSION, IntervalLine, Kinds, LimitLine, Line, LossLine
+from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.rates import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, Limit, Rate
 from protocol.topic_name import parse_topic
@@ -133,6 +134,7 @@ def published_per_second(limit: Limit) -> tuple[float | None, float | None]:
     )
 
 
+_OF_ADDRESSES = frozenset(level.word for level in LEVELS if level.is_of_addresses)
 _DEFAULTS = {
     kind: {field.name: field.default for field in msgspec.structs.fields(kind) if not field.required}
     for kind in Kinds.BY_NAME.values()
@@ -503,7 +505,7 @@ class PeriodicLines:
 
     def _name(self, scope: Scope) -> str:
         """What a limiter limits."""
-        return self._shown(scope.name) if scope.level == "address" else in_log(scope.name)
+        return self._shown(scope.name) if scope.level in _OF_ADDRESSES else in_log(scope.name)
 
     def _why(self, stream: Stream) -> Fields:
         """The limit that held or rejected something of a stream."""

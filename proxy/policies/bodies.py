@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from limiter.levels import OF_ONE_TOPIC, About, Setting
+from limiter.levels import About, Setting
 from limiter.rates import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import all_told
@@ -283,7 +283,7 @@ _remembered = lru_cache(maxsize=1024)(_read_limit)
 
 
 def _own_form(key: PolicyKey) -> type[RateLimit | SubscribeLimit]:
-    if key.kind is PolicyKind.DISPATCH and setting_of(key)[0] in OF_ONE_TOPIC:
+    if key.kind is PolicyKind.DISPATCH and setting_of(key)[0].level.is_of_one_topic:
         return TopicDispatchLimit
     return _OWN[key.kind]
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
-from limiter.levels import ANYBODY, EACH, LEVELS, About, Client, Level, Setting, StreamIdentity, Topic
+from limiter.levels import ANYBODY, EACH, LEVELS, Client, Level, Setting, StreamIdentity, Topic
+from limiter.policies import SUBSCRIBE_LOOKUPS
 from limiter.rates import Direction
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import PolicyTarget
@@ -14,7 +15,6 @@ from proxy.policies.state import PolicyState
 
 State = Literal["holds", "hidden", "no limit"]
 _FROM_THE_TOP = tuple(reversed(Layer))
-_SUBSCRIBES = (Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def explain(state: PolicyState, direction: Direction, topic: Topic, client: Clie
 
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """How often one consumer may subscribe, and why."""
-    names = topic.partitioned, topic.namespace_name, ""
-    places: list[PolicyTarget] = [("subscribe", *one) for one in zip(_SUBSCRIBES, names, strict=True)]
+    whose = StreamIdentity(topic, ANYBODY, "")
+    places: list[PolicyTarget] = [("subscribe", setting, naming(whose)) for setting, naming, _ in SUBSCRIBE_LOOKUPS]
     if topic.is_system:
         return LevelLines("subscribe", asked=False, lines=())
     return LevelLines("subscribe", asked=True, lines=tuple(_lines(state.layers, places)))
@@ -108,13 +108,12 @@ def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:
 
 
 def _level(state: PolicyState, direction: Direction, level: Level, whose: StreamIdentity) -> LevelLines:
-    if level.exists is not None and not level.exists(whose):
+    if not level.exists(whose):
         return LevelLines(level.word, asked=False, lines=())
     places: list[PolicyTarget] = []
-    for setting, naming, _ in level.settings:
-        name = naming(whose)
-        names = _networks_around(state.layers, direction, name) if setting is Setting.ADDRESS else (name,)
-        places += [(direction, setting, one) for one in names]
+    for setting, naming, _ in level.lookups:
+        place: PolicyTarget = (direction, setting, naming(whose))
+        places += _networks_around(state.layers, place) if setting.record.form == "network" else (place,)
     return LevelLines(level.word, asked=True, lines=tuple(_lines(state.layers, places)))
 
 
@@ -148,18 +147,19 @@ def _at_place(layers: Layers, place: PolicyTarget, top: str, hidden_by: str) -> 
             yield ExplainedValue(setting, name, layer.origin, section, "holds")
 
 
-def _networks_around(layers: Layers, about: About, address: str) -> Iterator[str]:
+def _networks_around(layers: Layers, place: PolicyTarget) -> Iterator[PolicyTarget]:
     """Networks with a value that hold an address, the narrowest first."""
+    about, setting, address = place
     try:
         parsed = ip_address(address)
     except ValueError:
         return
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    written = layers.policies.put_under(about, Setting.ADDRESS)
+    written = layers.policies.put_under(about, setting)
     for length in range(parsed.max_prefixlen, -1, -1):
         network = str(ip_network(f"{parsed}/{length}", strict=False))
         if network in written:
-            yield network
+            yield about, setting, network
 
 
 def _told(setting: Setting, name: str, origin: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from limiter.levels import About, Setting
+from limiter.levels import ABOUTS, About, NameForm, Setting
 from protocol.topic_name import parse_topic
 from proxy.config.sources import told
 from proxy.config.values import Name, NamespaceName, NetworkName, TenantName, WholeTopic
@@ -73,19 +73,10 @@ def setting_of(key: PolicyKey) -> tuple[Setting, bool]:
 
 PolicyTarget = tuple[About, Setting, str]
 """What a value is for: what it is about, setting, and the setting's name."""
-ABOUTS: tuple[About, ...] = ("publish", "dispatch", "subscribe")
 LONGEST = 4200
 """Characters: a subscription's name and a topic's three, each as long as Pulsar's paths have it."""
-_OF_SUBSCRIPTIONS = frozenset(
-    {
-        *(Setting.SUBSCRIPTION, Setting.SUBSCRIPTION_OF_TOPIC),
-        *(Setting.SUBSCRIPTION_OF_NAMESPACE, Setting.SUBSCRIPTION_OF_BROKER),
-    }
-)
 SETTINGS: dict[About, frozenset[Setting]] = {
-    "publish": frozenset(Setting) - _OF_SUBSCRIPTIONS,
-    "dispatch": frozenset(Setting) - {Setting.PRODUCER},
-    "subscribe": frozenset({Setting.TOPIC, Setting.TOPIC_OF_NAMESPACE, Setting.TOPIC_OF_BROKER}),
+    about: frozenset(setting for setting in Setting if about in setting.record.abouts) for about in ABOUTS
 }
 """What a value can be set for, by what it is about."""
 
@@ -105,30 +96,14 @@ def _topic(name: Any) -> str:
     return parse_topic(TypeAdapter[str](WholeTopic).validate_python(name)).full
 
 
-_TENANT = TypeAdapter[str](TenantName)
-_NAMESPACE = TypeAdapter[str](NamespaceName)
-_TOPIC = TypeAdapter[str](Annotated[str, AfterValidator(_topic)])
-_NAMED = TypeAdapter[str](Name)
-_NETWORK = TypeAdapter[str](NetworkName)
-_ALL = TypeAdapter[str](Annotated[str, AfterValidator(_none)])
-_OF_ONE = TypeAdapter[str](Annotated[str, AfterValidator(_subscription)])
-_FORMS: dict[Setting, TypeAdapter[str]] = {
-    Setting.PROXY: _ALL,
-    Setting.TENANT: _TENANT,
-    Setting.NAMESPACE: _NAMESPACE,
-    Setting.RESOURCE_GROUP: _NAMED,
-    Setting.PARTITIONED_TOPIC: _TOPIC,
-    Setting.TOPIC: _TOPIC,
-    Setting.TOPIC_OF_NAMESPACE: _NAMESPACE,
-    Setting.TOPIC_OF_BROKER: _ALL,
-    Setting.SUBSCRIPTION: _OF_ONE,
-    Setting.SUBSCRIPTION_OF_TOPIC: _TOPIC,
-    Setting.SUBSCRIPTION_OF_NAMESPACE: _NAMESPACE,
-    Setting.SUBSCRIPTION_OF_BROKER: _ALL,
-    Setting.PRODUCER: _NAMED,
-    Setting.ROLE: _NAMED,
-    Setting.ADDRESS: _NETWORK,
-    Setting.EXEMPT: _ALL,
+_FORMS: dict[NameForm, TypeAdapter[str]] = {
+    "": TypeAdapter(Annotated[str, AfterValidator(_none)]),
+    "tenant": TypeAdapter(TenantName),
+    "namespace": TypeAdapter(NamespaceName),
+    "topic": TypeAdapter(Annotated[str, AfterValidator(_topic)]),
+    "subscription": TypeAdapter(Annotated[str, AfterValidator(_subscription)]),
+    "name": TypeAdapter(Name),
+    "network": TypeAdapter(NetworkName),
 }
 
 
@@ -146,7 +121,7 @@ def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
     if len(name) > LONGEST or not name.isprintable():
         raise ValueError(f"name: {name[:200]!r}: write it in one line of at most {LONGEST} characters")
     try:
-        return about, found, _FORMS[found].validate_python(name)
+        return about, found, _FORMS[found.record.form].validate_python(name)
     except ValidationError as error:
         raise ValueError(f"name: {told(error.errors()[0])}") from None
 

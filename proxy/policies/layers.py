@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import cast
 
 from pydantic import BaseModel
 
@@ -174,10 +175,11 @@ def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePoli
         subscribe: How often one consumer may subscribe to a topic for which nothing narrower has a value.
     """
     values = dict(_subscribe_rates(limits, subscribe))
-    for setting, sections, key in _sections(limits):
-        for direction, inner in ((direction, key.format(direction)) for direction in DIRECTIONS):
+    for setting in Setting:
+        sections = _sections(limits, setting.record.file[:-1])
+        for direction, key in ((direction, setting.record.file[-1].format(direction)) for direction in DIRECTIONS):
             for name, section in sections.items():
-                value: RateLimit | None = getattr(section, inner, None) if inner in section.model_fields_set else None
+                value: RateLimit | None = getattr(section, key, None) if key in section.model_fields_set else None
                 if value is not None:
                     values[direction, setting, name] = _value(value)
     groups = limits.resource_groups.items()
@@ -197,46 +199,26 @@ def _value(section: RateLimit) -> Value:
 
 def _subscribe_rates(limits: Limits, of_broker: tuple[int, int] | None) -> Iterator[tuple[PolicyTarget, Value]]:
     """A whole period's worth may come at once, as with Pulsar."""
-    written = [
-        (Setting.TOPIC_OF_BROKER, "", of_broker),
-        *((Setting.TOPIC_OF_NAMESPACE, name, section.subscribe) for name, section in limits.namespaces.items()),
-        *((Setting.TOPIC, name, section.subscribe) for name, section in limits.topics.items()),
-    ]
-    for setting, name, value in written:
+    found = [(Setting.TOPIC_OF_BROKER, "", of_broker)]
+    for setting in Setting:
+        if setting.record.subscribe[:1] == ("limits",):
+            _, *way, key = setting.record.subscribe
+            found += [(setting, name, getattr(one, key)) for name, one in _sections(limits, tuple(way)).items()]
+    for setting, name, value in found:
         if value is not None:
             limit = Limit(rate(value[0], value[1], burst=value[0]))
             yield ("subscribe", setting, name), Value(limit, Layer.FILE.origin)
 
 
-def _sections(limits: Limits) -> Iterator[tuple[Setting, Mapping[str, BaseModel], str]]:
-    """Each setting with its sections by name, and their key for a direction."""
-    yield Setting.PROXY, _alone(limits.proxy), "{}"
-    yield Setting.TOPIC_OF_BROKER, _alone(limits.each_topic), "{}"
-    yield Setting.SUBSCRIPTION_OF_BROKER, _alone(limits.each_subscription), "{}"
-    yield Setting.TENANT, limits.tenants, "{}"
-    yield Setting.NAMESPACE, limits.namespaces, "{}_total"
-    yield Setting.TOPIC_OF_NAMESPACE, limits.namespaces, "{}"
-    yield Setting.RESOURCE_GROUP, limits.resource_groups, "{}"
-    yield Setting.PARTITIONED_TOPIC, limits.topics, "{}_total"
-    yield Setting.TOPIC, limits.topics, "{}"
-    yield Setting.SUBSCRIPTION_OF_NAMESPACE, limits.namespaces, "subscription_{}"
-    yield Setting.SUBSCRIPTION_OF_TOPIC, limits.topics, "subscription_{}"
-    yield Setting.SUBSCRIPTION, _subscriptions(limits), "{}"
-    yield Setting.PRODUCER, limits.producers, "{}"
-    yield Setting.ROLE, limits.roles, "{}"
-    yield Setting.ADDRESS, limits.addresses, "{}"
-    yield Setting.EXEMPT, _alone(limits.exempt), "{}"
-
-
-def _alone(section: BaseModel | None) -> Mapping[str, BaseModel]:
-    return {} if section is None else {"": section}
-
-
-def _subscriptions(limits: Limits) -> Mapping[str, BaseModel]:
+def _sections(inside: BaseModel, keys: tuple[str, ...]) -> Mapping[str, BaseModel]:
+    """The sections on a way of `SettingRecord.file`, by name; those within others by `inner@outer`."""
+    section = getattr(inside, keys[0])
+    if len(keys) == 1:
+        return {} if section is None else {"": section}
+    if len(keys) == 2:
+        return cast("Mapping[str, BaseModel]", section)
     return {
-        f"{name}@{topic}": section
-        for topic, topic_section in limits.topics.items()
-        for name, section in topic_section.subscriptions.items()
+        f"{inner}@{outer}": found for outer, one in section.items() for inner, found in _sections(one, keys[2:]).items()
     }
 
 

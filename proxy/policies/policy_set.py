@@ -5,13 +5,13 @@ otherwise, only a run-time value can hide it. Where nothing is to be limited alt
 that limits nothing: it stays until the file says the same and it is taken back.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import msgspec
 
-from limiter.levels import About, Setting
+from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import Value
 from limiter.rates import DIRECTIONS, Direction, Limit
 from proxy.config.limits import Limits
@@ -26,7 +26,7 @@ from proxy.policies.bodies import (
     section_of,
     section_text,
 )
-from proxy.policies.keys import ABOUTS, PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
+from proxy.policies.keys import PolicyKey, PolicyKind, PolicyTarget, rate_key, split_subscription
 from proxy.policies.layers import FilePolicies, Layer, file_policies, place_of
 from proxy.policies.state import PolicyState
 
@@ -112,37 +112,12 @@ def _limiting(
     return PolicySet(limiting, to_some, frozenset(groups | used))
 
 
-_PATHS: dict[Setting, Callable[[str, str], tuple[str, ...]]] = {
-    Setting.PROXY: lambda about, _: ("proxy", about),
-    Setting.TENANT: lambda about, name: ("tenants", name, about),
-    Setting.NAMESPACE: lambda about, name: ("namespaces", name, f"{about}_total"),
-    Setting.RESOURCE_GROUP: lambda about, name: ("resource_groups", name, about),
-    Setting.PARTITIONED_TOPIC: lambda about, name: ("topics", name, f"{about}_total"),
-    Setting.TOPIC: lambda about, name: ("topics", name, about),
-    Setting.TOPIC_OF_NAMESPACE: lambda about, name: ("namespaces", name, about),
-    Setting.TOPIC_OF_BROKER: lambda about, _: ("each_topic", about),
-    Setting.SUBSCRIPTION: lambda about, name: _of_subscription(name, about),
-    Setting.SUBSCRIPTION_OF_TOPIC: lambda about, name: ("topics", name, f"subscription_{about}"),
-    Setting.SUBSCRIPTION_OF_NAMESPACE: lambda about, name: ("namespaces", name, f"subscription_{about}"),
-    Setting.SUBSCRIPTION_OF_BROKER: lambda about, _: ("each_subscription", about),
-    Setting.PRODUCER: lambda about, name: ("producers", name, about),
-    Setting.ROLE: lambda about, name: ("roles", name, about),
-    Setting.ADDRESS: lambda about, name: ("addresses", name, about),
-    Setting.EXEMPT: lambda about, _: ("exempt", about),
-}
-
-
 def path_of(place: PolicyTarget) -> tuple[str, ...]:
     """The keys under which the configuration has a place's limit."""
     about, setting, name = place
-    if about == "subscribe" and setting is Setting.TOPIC_OF_BROKER:
-        return "admission", "subscribe_rate_per_consumer"
-    return ("limits", *_PATHS[setting](about, name))
-
-
-def _of_subscription(name: str, about: str) -> tuple[str, ...]:
-    subscription, topic = split_subscription(name)
-    return "topics", topic, "subscriptions", subscription, about
+    record = setting.record
+    names = tuple(reversed(split_subscription(name))) if record.file.count(NAME) > 1 else (name,)
+    return record.path(about, names)
 
 
 def written(policies: PolicySet) -> Iterator[Taken]:

@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
-from limiter.levels import About, Setting
+from limiter.levels import LEVEL_OF_SETTING, About, Setting
 from limiter.limiter import Scope
-from limiter.policies import LEVEL_OF_SETTING, Change, Value, change_of
+from limiter.policies import Change, Value, change_of
 from limiter.rates import Limit, Mode, rate
 
 X = "persistent://t/n/x"

@@ -7,13 +7,13 @@ from typing import Any, TypedDict
 import msgspec
 from aiohttp import web
 
-from limiter.levels import About, Setting
+from limiter.levels import ABOUTS, About, Setting
 from limiter.policies import Value
 from proxy.admin.handlers import Number, Query, Text, asked, caller_of, described, explaining, json_text
 from proxy.admin.rejections import refusal
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.policies.bodies import BodyError, Section, SubscribeLimit, section_of
-from proxy.policies.keys import ABOUTS, LONGEST, PolicyTarget, read_about, read_setting, read_target
+from proxy.policies.keys import LONGEST, PolicyTarget, read_about, read_setting, read_target
 from proxy.policies.layers import Layer
 from proxy.policies.policy_set import in_force
 from proxy.policies.service import PolicyService

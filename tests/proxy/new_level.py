@@ -1,0 +1,75 @@
+"""Run by `test_new_level.py` where the limiter has one level more: what a proxy says of it everywhere, in `said.json`.
+
+python -m tests.proxy.new_level FOLDER
+"""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvloop
+from rich.console import Console
+
+from proxy.cli.policy_tables import explanation
+from proxy.config.model import load_config
+from proxy.config.reference import reference
+from proxy.serve import Proxy, Source
+from tests.proxy.tcp import broker_on_loopback, connect_to
+from tests.proxy.wire import TOPIC, connect, name_of, producer, sends
+
+FILE = """
+listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+broker: pulsar://{broker}
+access_log: {{dir: {folder}/log}}
+limits:
+  producers_in_tenants:
+    "*": {{publish: {{messages: 1/h, burst_messages: 2}}}}
+"""
+PLACE = "/sluice/limits?direction=publish&setting=producer_in_tenant&name=named-by-broker"
+EXPLAIN = f"/sluice/explain?topic={TOPIC}&producer=named-by-broker"
+
+
+async def said(folder: Path) -> dict[str, Any]:
+    """What each of the places says, by its name."""
+    told: dict[str, Any] = {"reference": reference()}
+    async with broker_on_loopback() as broker:
+        path = folder / "sluice.yaml"
+        path.write_text(FILE.format(broker=broker, folder=folder))
+        proxy = Proxy(Source(path, lambda: load_config(path, {})))
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect(), producer())
+        assert [name_of(await client.hear() or b"") for _ in range(2)] == ["CONNECTED", "PRODUCER_SUCCESS"]
+        client.send(*sends(5))
+        assert [name_of(await client.hear() or b"") for _ in range(2)] == ["SEND"] * 2  # the burst
+        async with aiohttp.ClientSession(f"http://{admin}") as session:
+
+            async def ask(method: str, path: str, **more: Any) -> Any:
+                async with session.request(method, path, **more) as answer:
+                    return await (answer.json() if answer.content_type == "application/json" else answer.text())
+
+            told["get"] = await ask("GET", PLACE.replace("named-by-broker", "*"))
+            told["put"] = await ask("PUT", PLACE, json={"messages": "2/h", "burst_messages": 3})
+            told["explain"] = await ask("GET", EXPLAIN)
+            told["policies"] = await ask("GET", "/sluice/policies")
+            told["delete"] = await ask("DELETE", PLACE)
+            told["nameless"] = await ask("GET", f"/sluice/explain?topic={TOPIC}")
+            told["metrics"] = await ask("GET", "/metrics")
+            told["openapi"] = await ask("GET", "/sluice/openapi.json")
+        client.writer.close()
+        await proxy.stop()
+    console = Console(file=io.StringIO(), record=True, width=200)
+    for part in explanation(told["nameless"]):
+        console.print(part)
+    told["table"] = console.export_text()
+    told["log"] = [msgspec.json.decode(line) for file in (folder / "log").iterdir() for line in file.open()]
+    return told
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    (where / "said.json").write_bytes(msgspec.json.encode(uvloop.run(said(where))))
