@@ -1,6 +1,6 @@
-"""Asks a broker's admin REST: only ever GET, a bounded number at once, each answer of a bounded size.
+"""A client of a broker's admin REST: GET only, a bounded number of requests at once, responses of bounded size.
 
-Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker that owns what is asked about
+Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker that owns the resource
 """
 
 import ssl
@@ -22,7 +22,7 @@ from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
 
 MOST_REQUESTS = 16
-"""At once."""
+"""Most requests at once."""
 _MOST_BYTES = 64 * 1024**2
 _MOST_REDIRECTS = 10
 _PATIENCE_S = 60
@@ -41,13 +41,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer that a caller is prepared for, by its status."""
+    """A response with an error status that the caller is prepared for."""
 
     status: int
 
 
 class Options(NamedTuple):
-    """What a command's options are called, by which a person said where the broker is and what opens it."""
+    """The names of the command-line options that gave the broker's URL and token."""
 
     url: str = "--from-admin"
     token: str = "--token-file"  # noqa: S105 - an option's name
@@ -57,15 +57,15 @@ OF_IMPORT = Options()
 
 
 def path_of(*parts: str) -> str:
-    """A path under `/admin/v2`, each part escaped."""
+    """Return a path under `/admin/v2`, with each part escaped."""
     return "/".join(quote(part, safe="") for part in parts)
 
 
 def read_token(path: Path | None) -> str:
-    """The token in a file, empty without one.
+    """Return the token in a file, or an empty string without a file.
 
     Raises:
-        ImportFailed: If the file cannot be read, or holds none. The text never shows the content.
+        ImportFailed: If the file cannot be read, or holds no token. The text never shows the content.
     """
     if path is None:
         return ""
@@ -79,10 +79,10 @@ def read_token(path: Path | None) -> str:
 
 
 def read_url(text: str, options: Options = OF_IMPORT) -> URL:
-    """The address of a broker's web service.
+    """Return the URL of a broker's web service.
 
     Raises:
-        ImportFailed: If it is none.
+        ImportFailed: If the text is no such URL.
     """
     try:
         url = URL(text)
@@ -97,13 +97,13 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
 
 
 class BrokerAdmin:
-    """One broker's admin REST.
+    """A client of one broker's admin REST.
 
     Args:
-        session: Used for all requests.
-        url: Of the web service.
-        token: Sent with each request unless empty; then no redirect to anywhere else than `url` is followed.
-        options: By which a person gave these.
+        session: The session of all requests.
+        url: The URL of the web service.
+        token: Sent with each request unless empty. With a token, only redirects to `url` itself are followed.
+        options: The names of the options that gave these.
     """
 
     def __init__(self, session: aiohttp.ClientSession, url: URL, token: str, options: Options = OF_IMPORT) -> None:
@@ -114,15 +114,15 @@ class BrokerAdmin:
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
-        """What the broker says at a path under `/admin/v2`, None where it says nothing.
+        """Return the broker's response to a GET of a path under `/admin/v2`; None for an empty body.
 
         Args:
-            path: Escaped already.
-            kind: What the JSON is read as.
+            path: The path, escaped already.
+            kind: The type that the JSON is decoded to.
             refusals: Statuses that the caller is prepared for.
 
         Raises:
-            ImportFailed: For any other status, no answer, or one that is no such JSON.
+            ImportFailed: For any other error status, no response, or a body that is no such JSON.
         """
         url = URL(f"{self._base}/admin/v2/{path}", encoded=True)
         try:
@@ -138,7 +138,7 @@ class BrokerAdmin:
         return _decoded(url, body, kind) if body else None
 
     def _why_not_followed(self) -> str:
-        """Whoever answers at the URL could else have the token sent anywhere."""
+        """Return the reason: else the server at the URL could have the token sent anywhere."""
         return f"but the token is sent to {self._given} only; give the URL of Pulsar's proxy, which asks every broker"
 
     async def _follow(self, url: URL) -> tuple[int, bytes]:
@@ -158,7 +158,7 @@ class BrokerAdmin:
 
 @asynccontextmanager
 async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdmin]:
-    """The admin REST at a URL."""
+    """Yield a client of the admin REST at a URL."""
     connector = aiohttp.TCPConnector(limit=MOST_REQUESTS)
     timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
@@ -183,7 +183,7 @@ def _decoded(url: URL, body: bytes, kind: type[T]) -> T:
 
 
 def _told(status: int, body: bytes, options: Options) -> str:
-    """Our own words for what we know the remedy of, else the broker's."""
+    """Return Sluice's own words for a status with a known remedy, else the broker's reason."""
     meaning = _MEANINGS.get(HTTPStatus(status)) if status in set(HTTPStatus) else None
     if meaning is not None:
         return meaning.format(**options._asdict())

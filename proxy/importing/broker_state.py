@@ -1,8 +1,8 @@
-"""What a running broker says about its limits, found by a walk over its tenants, namespaces, topics and subscriptions.
+"""Ask a running broker for its limits, by a walk over its tenants, namespaces, topics and subscriptions.
 
-Asking loads no topic of clients': policies and the names of subscriptions come from metadata (a topic that is not
-persistent is asked itself, as it is in memory or nowhere). Only what is set is kept. From it come the commands of
-Pulsar's own tool that end the limits at the broker once Sluice has them; none of them is run here.
+The walk loads no topic: policies and the names of subscriptions come from metadata. (A topic that is not persistent is
+asked itself, as it is in memory or nowhere.) Only policies that are set are kept. From them come the commands of
+Pulsar's own tool that end the limits at the broker once Sluice has them; none of these commands is run here.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, Subs
 
 
 class NamespacePolicies(Struct, frozen=True):
-    """What a namespace's policies hold about limits; rates are by cluster. Null and absent mean not set."""
+    """The policies of a namespace about limits; rates are by cluster. Null and absent mean not set."""
 
     publish: dict[str, PublishRate] | None = named(default=None, name="publishMaxMessageRate")
     dispatch: dict[str, DispatchRate] | None = named(default=None, name="topicDispatchRate")
     dispatch_of_old: dict[str, DispatchRate] | None = named(default=None, name="clusterDispatchRate")
-    """Where Pulsar looks if there is none in the other."""
+    """Used by Pulsar if `topicDispatchRate` has none."""
     subscription_dispatch: dict[str, DispatchRate] | None = named(default=None, name="subscriptionDispatchRate")
     replicator_dispatch: dict[str, DispatchRate] | None = named(default=None, name="replicatorDispatchRate")
     subscribe: dict[str, SubscribeRate] | None = named(default=None, name="clusterSubscribeRate")
@@ -44,7 +44,7 @@ class NamespacePolicies(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class OfTopic:
-    """What of a topic a rate is for: `publish`, `dispatch`, `subscribe`, `subscription_dispatch`, or a subscription."""
+    """The subject of a topic's rate: `publish`, `dispatch`, `subscribe`, `subscription_dispatch`, or a subscription."""
 
     kind: str
     subscription: str = ""
@@ -52,7 +52,7 @@ class OfTopic:
 
 @dataclass(slots=True)
 class TopicPolicies:
-    """Policies of one topic: those of this cluster hold, and where there is none those for all clusters."""
+    """Policies of one topic. Those of this cluster hold; where there is none, those for all clusters hold."""
 
     local: dict[OfTopic, PublishRate | DispatchRate | SubscribeRate] = field(default_factory=dict)
     everywhere: dict[OfTopic, PublishRate | DispatchRate | SubscribeRate] = field(default_factory=dict)
@@ -60,11 +60,11 @@ class TopicPolicies:
 
 @dataclass(slots=True)
 class BrokerState:
-    """Everything that was asked for.
+    """Everything that the broker was asked for.
 
     Args:
-        running: Each key of the broker's configuration with the value it runs with.
-        dynamic: Those keys that were set at run time.
+        running: Each key of the broker's configuration with the value in force.
+        dynamic: The keys that were set at run time, with their values.
     """
 
     running: dict[str, str]
@@ -72,28 +72,28 @@ class BrokerState:
     groups: dict[str, ResourceGroup] = field(default_factory=dict)
     namespaces: dict[str, NamespacePolicies] = field(default_factory=dict)
     topics: dict[str, TopicPolicies] = field(default_factory=dict)
-    """Only those that have policies of their own."""
+    """Topics that have policies of their own."""
     has_topic_policies: bool = True
     strange: list[str] = field(default_factory=list)
     """Names of namespaces and topics that are not `tenant/namespace` or `domain://tenant/namespace/topic`."""
     unseen: set[str] = field(default_factory=set)
-    """Topics, of partitioned ones the whole, whose names cannot be printed: they are not asked for."""
+    """Topics (of partitioned ones, the whole) whose names cannot be printed: they are not asked for."""
     unlisted: list[str] = field(default_factory=list)
     """Topics whose subscriptions the broker could not list."""
 
     @property
     def cluster(self) -> str:
-        """The broker's own; the rates of others are not in force here."""
+        """The broker's own cluster; the rates of others are not in force here."""
         return self.running.get("clusterName", "")
 
 
 GONE = frozenset({404})
-"""Deleted since it was listed."""
+"""Statuses of a resource that was deleted since it was listed."""
 _NO_POLICIES = frozenset({404, 405, 412})
-"""Gone; topic policies are disabled; a name that looks like a partition's, which can have none."""
+"""Statuses without topic policies: deleted; disabled at the broker; a name like a partition's, which can have none."""
 _DISABLED = 405
 _NO_LEDGER = frozenset({404, 500})
-"""What 4.0 says of a partitioned topic of which a partition was never made."""
+"""Statuses of Pulsar 4.0 for a partitioned topic of which a partition was never made."""
 _OF_TOPIC = (
     ("publishRate", OfTopic("publish")),
     ("dispatchRate", OfTopic("dispatch")),
@@ -106,7 +106,7 @@ _DOMAINS = ("persistent", "non-persistent")
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
-"""Called with what is looked at, how many of them were, and how many there are."""
+"""Called with the kind of the names, the number done, and the number of all."""
 
 
 class _Ledger(Struct):
@@ -119,10 +119,10 @@ class _InternalInfo(Struct):
 
 
 async def walk(admin: BrokerAdmin, progress: Progress) -> BrokerState:
-    """Ask a broker for everything.
+    """Ask a broker for its configuration and all policies.
 
     Raises:
-        ImportFailed: If it refuses something, or does not answer.
+        ImportFailed: If the broker refuses a request, or does not answer.
     """
     running = await _required(admin, "brokers/configuration/runtime", dict[str, str | None]) or {}
     dynamic = await _required(admin, "brokers/configuration/values", dict[str, str]) or {}
@@ -144,13 +144,13 @@ async def _required(admin: BrokerAdmin, path: str, kind: type[T]) -> T | None:
 
 
 async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: Progress, what: str) -> None:
-    """Look at each, a few at a time; the first failure ends it.
+    """Call `look` for each name, a few at a time; the first failure ends it.
 
     Args:
-        names: Of what there is to look at.
-        look: Asks for one of them.
-        progress: Told of each that was looked at.
-        what: What they are, for `progress`.
+        names: The names to ask for.
+        look: Asks for one name.
+        progress: Called after each name.
+        what: The kind of the names, for `progress`.
 
     Raises:
         ImportFailed: With all that failed until then.
@@ -185,7 +185,7 @@ class _Walk:
         self._admin = admin
         self.state = state
         self.topics: set[str] = set()
-        """Full names, of partitioned ones that of the whole."""
+        """Full names; of partitioned topics, that of the whole."""
 
     async def group(self, name: str) -> None:
         found = await self._admin.get(path_of("resourcegroups", name), ResourceGroup, GONE)
@@ -279,7 +279,10 @@ _REMOVE = {
 
 
 def broker_off(found: Found) -> None:
-    """Add what ends the broker's own limits that were taken; to 0, as a removed key would let its file's value hold."""
+    """Add the commands that end the broker's own limits that were taken over.
+
+    They set the keys to 0: with a removed key, the value of its file would hold.
+    """
     paths = {taken.path for taken in found.taken}
     keys = [key for key, number in NUMBERS.items() if number.path in paths and number.path[0] == "limits"]
     keys += [SUBSCRIBE_RATE] if SUBSCRIBE_PATH in paths else []
@@ -292,17 +295,17 @@ def broker_off(found: Found) -> None:
 
 
 def namespace_off(namespace: str, setting: str) -> str:
-    """What ends a rate of a namespace: `publish`, `dispatch`, `subscription_dispatch` or `subscribe`."""
+    """Return the command that ends a namespace's `publish`, `dispatch`, `subscription_dispatch` or `subscribe` rate."""
     return _command("namespaces", _REMOVE[setting], namespace)
 
 
 def group_off(namespace: str) -> str:
-    """What takes a namespace out of its resource group."""
+    """Return the command that takes a namespace out of its resource group."""
     return _command("namespaces", "remove-resource-group", namespace)
 
 
 def topic_off(topic: str, of: OfTopic, *, is_global: bool) -> str:
-    """What ends a rate of a topic, or of one of its subscriptions, for this cluster or for all."""
+    """Return the command that ends a rate of a topic or one of its subscriptions, for this cluster or for all."""
     options = ["--global"] if is_global else []
     options += ["--subscription", of.subscription] if of.subscription else []
     return _command("topicPolicies", _REMOVE[of.kind], *options, topic)
