@@ -1,4 +1,4 @@
-"""The admin address as a web application: metrics, health, and all routes of its REST."""
+"""The web application of the admin address: metrics, health, and all routes of its REST."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,14 +38,14 @@ _CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_ver
 
 
 class Readiness:
-    """Asks the broker for any answer to a CONNECT; an authentication error is one, too."""
+    """Checks that the broker answers a CONNECT; an authentication error is an answer, too."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.is_accepting = False
 
     async def problem(self) -> str | None:
-        """What stands in the way, or None."""
+        """Return why the proxy is not ready, or None."""
         if not self.is_accepting:
             return "not accepting connections"
         broker = self._engine.config.broker
@@ -66,7 +66,7 @@ class Readiness:
 
 
 def own_routes(service: PolicyService) -> list[web.RouteDef]:
-    """The routes, for aiohttp."""
+    """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
         *ExplainRest(service).routes(),
         *LimitsRest(service).routes(),
@@ -84,11 +84,11 @@ _ELSEWHERE = "; Sluice serves limits only: ask the broker's own admin address, o
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What every request has to pass before a handler sees it.
+    """The checks that every request has to pass before a handler sees it.
 
     Args:
-        bounds: Its rate, time and size.
-        authenticator: Who sends it.
+        bounds: Bounds its rate, time and size.
+        authenticator: Authenticates its sender.
     """
 
     bounds: RequestLimits
@@ -97,15 +97,15 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the REST can change.
+    """The parts of the proxy that the REST can change.
 
     Args:
-        service: Policies.
-        blocks: Who is blocked.
-        run: Which run of the proxy it is.
+        service: The policies.
+        blocks: The blocks.
+        run: The run of the proxy.
         reloader: The configuration.
-        forwarder: What is the broker's, if it is passed on.
-        fresh: Awaited before counts are shown, if others have some of them.
+        forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
+        fresh: Awaited before counts are shown, if workers have some of them.
     """
 
     service: PolicyService
@@ -123,11 +123,11 @@ def admin_app(
     parts: Parts,
     guards: Guards,
 ) -> web.Application:
-    """The application; somebody else gives it an address."""
+    """Return the application of the admin address; the caller gives it an address."""
 
     @described({200: TEXT, 503: TEXT})
     async def show_readiness(_request: web.Request) -> web.Response:
-        """Whether the proxy accepts clients and its broker answers; else 503, with what stands in the way."""
+        """Check that the proxy accepts clients and its broker answers; else 503 with the reason."""
         problem = await readiness.problem()
         return web.Response(text="ready\n") if problem is None else web.Response(text=problem + "\n", status=503)
 
@@ -166,7 +166,7 @@ def _counts(engine: NearEngine) -> Counts:
 
 
 def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh | None = None) -> web.Application:
-    """What the address for metrics alone serves: to everybody, and nothing that changes anything."""
+    """Return the application of the address for metrics alone: open to all callers, and changes nothing."""
     middlewares = [_errors_as_reasons, bounds.rate, bounds.body, *_first(fresh)]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     app.add_routes(_watching(metrics))
@@ -176,12 +176,12 @@ def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh 
 def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
     @described({200: TEXT})
     async def show_metrics(_request: web.Request) -> web.Response:
-        """Counters in Prometheus' form."""
+        """Counters in Prometheus' text format."""
         return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @described({200: TEXT})
     async def show_health(_request: web.Request) -> web.Response:
-        """Whether the process answers."""
+        """Check that the process answers."""
         return web.Response(text="alive\n")
 
     return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
@@ -202,7 +202,7 @@ def _first(fresh: Fresh | None) -> list[Any]:
 
 @web.middleware
 async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors look as Pulsar's own do, and never show a traceback."""
+    """Return errors in Pulsar's own form, and never a traceback."""
     try:
         return await handler(request)
     except web.HTTPException as error:

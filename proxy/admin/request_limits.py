@@ -1,4 +1,4 @@
-"""How often an address may ask, and how large and slow a request may be."""
+"""Bounds on requests to the admin address: rate by client address, and size and time of each."""
 
 import asyncio
 import math
@@ -14,9 +14,9 @@ from proxy.admin.server import connection_of
 from proxy.config.sections import AdminAccess
 
 MOST_CALLERS = 10_000
-"""Addresses whose rates are remembered."""
+"""Most addresses whose rates are remembered."""
 WHOLE_SETS = "/sluice/policies"
-"""Where 100,000 topics come in one body."""
+"""The path where 100,000 topics come in one body."""
 RETRY_WHOLE_SET_S = 5
 
 _STATUSES = {Rejection.TIME: 408, Rejection.SIZE: 413, Rejection.BUSY: 503}
@@ -24,13 +24,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestLimits:
-    """Two middlewares: the rate is asked first, the body is read once it is known that the caller may call.
+    """Two middlewares: one checks the rate first; the other reads the body once the caller is authenticated.
 
-    A body that is larger than most may be is taken for a whole policy set only, and one at a time.
+    A body above the usual bound is accepted for a whole policy set only, and one at a time.
 
     Args:
         access: The bounds.
-        refused: Told of what is over them.
+        refused: Counts and logs refused requests.
         clock: Monotonic nanoseconds.
     """
 
@@ -48,7 +48,7 @@ class RequestLimits:
 
     @web.middleware
     async def rate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """429 for an address that asks too often."""
+        """Answer 429 to an address that asks too often."""
         try:
             return await self._at_rate(request, handler)
         finally:
@@ -68,7 +68,7 @@ class RequestLimits:
 
     @web.middleware
     async def body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """408 for a body that does not come in time, 413 for one that is too large; handlers find it read."""
+        """Read the body for the handlers; answer 408 if it does not come in time, 413 if it is too large."""
         if not self._may_be_large(request):
             return await self._with_body(request, handler, "max_body")
         if self._whole_set.locked():

@@ -1,1 +1,1 @@
-"""What the admin address serves, by paths: Sluice's own REST under `/sluice/`, and Pulsar's under `/admin/`."""
+"""Routes of the admin address, by path: Sluice's own REST under `/sluice/`, and Pulsar's under `/admin/`."""

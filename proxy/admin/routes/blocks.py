@@ -1,4 +1,4 @@
-"""`/sluice/blocks`: who is blocked, and the way to block and unblock at run time."""
+"""`/sluice/blocks`: list blocks, and block and unblock at run time."""
 
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
@@ -24,7 +24,7 @@ _UNTIL_START = "it stands in the configuration file too, and blocks again from t
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """What POST takes; `topic` or `namespace` narrows a name."""
+    """The body of POST; `topic` or `namespace` narrows a name."""
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": [*_KINDS]})]
     name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MOST_NAME})]
@@ -34,7 +34,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownBlock(TypedDict):
-    """A rule; `hits` is how often it refused or ended somebody."""
+    """A rule; `hits` counts the connections and streams that it refused or ended."""
 
     kind: str
     name: str
@@ -54,21 +54,21 @@ class Blocks(TypedDict):
 
 
 class EndedCounts(TypedDict):
-    """What a block ended."""
+    """The numbers of connections and streams that a block ended."""
 
     connections: int
     streams: int
 
 
 class Blocked(TypedDict):
-    """What became of a block."""
+    """The result of blocking."""
 
     block: ShownBlock
     ended: EndedCounts
 
 
 class Unblocked(TypedDict):
-    """What became of an unblocking; the note says what else to do."""
+    """The result of unblocking; the note says what else to do."""
 
     unblocked: bool
     note: str
@@ -78,8 +78,8 @@ class BlockRest:
     """Serves the rules of this process.
 
     Args:
-        desk: Sets them and takes them back.
-        lasts: Whether what is set outlives the process.
+        desk: Sets and removes rules.
+        lasts: Whether rules that are set outlive the process.
     """
 
     def __init__(self, desk: BlockDesk, *, lasts: bool) -> None:
@@ -88,7 +88,7 @@ class BlockRest:
         self._note = _STANDS_IN_FILE if lasts else _UNTIL_START
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [
             web.get(_PATH, self.get),
             web.post(_PATH, explaining(self.post)),
@@ -97,14 +97,14 @@ class BlockRest:
 
     @described({200: Blocks})
     async def get(self, _request: web.Request) -> web.Response:
-        """Every rule in force; `lifted` are those of the file that were unblocked at run time."""
+        """Return the rules in force; `lifted` are those of the file that were unblocked at run time."""
         rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
         answer: Blocks = {"blocks": self._shown(rules), "lifted": self._shown(lifted)}
         return web.json_response(answer)
 
     @described({200: Blocked}, body=Body)
     async def post(self, request: web.Request) -> web.Response:
-        """Block; saying it again changes nothing but the reason."""
+        """Block; doing it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
             key = read_key(body.kind, body.name, body.topic, body.namespace)
@@ -119,7 +119,7 @@ class BlockRest:
 
     @described({200: Unblocked}, query=_KEY)
     async def delete(self, request: web.Request) -> web.Response:
-        """Unblock; what is not blocked stays so."""
+        """Unblock; a key that is not blocked stays unblocked."""
         query = asked(request, _KEY)
         key = read_key(*(part.read(query) for part in _KEY))
         outcome = await self._desk.unblock(key, caller_of(request))
