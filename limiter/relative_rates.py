@@ -22,7 +22,7 @@ Total = tuple[int, int]
 
 
 class PublishRate:
-    """One topic's publish rate, the mean of the last ten seconds, from totals that are read once a second.
+    """The publish rate of one topic: the mean of the last ten seconds, from totals that are read once a second.
 
         counts so far   ┌──────────────● now
                      ┌──●              │

@@ -246,7 +246,7 @@ _KINDS = tuple(kind.value for kind in Kind if kind is not Kind.TOPIC)
 
 
 class Block(BaseModel):
-    """One entry of the list: whom it means, and why."""
+    """An entry of the list `blocks`: the subject of a block, and its reason."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

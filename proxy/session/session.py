@@ -1,4 +1,4 @@
-"""One client connection and its one broker connection, from the first byte to the last.
+"""The state machine of one client connection and its broker connection, from the first byte to the last.
 
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
