@@ -1,1 +1,1 @@
-"""Who may pass how much: tokens, streams and an injected clock. No I/O."""
+"""Rate limiting: token buckets, fair queuing and credit windows over streams, with an injected clock. No I/O."""

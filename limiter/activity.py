@@ -1,4 +1,4 @@
-"""Which streams and limiters did something since the access log last looked: the log's cost follows activity."""
+"""Collect the streams and limiters that did something since the access log last looked: its cost follows activity."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -6,44 +6,44 @@ from typing import Final, Protocol
 from limiter.limiter import Limiter, Stream
 
 MOST_ENDED: Final = 1000
-"""Streams that are over and still have something to report. Clients that open and close streams as fast as they can
-would fill an interval with any number of them."""
+"""Most ended streams that wait to be reported. Clients that open and close streams as fast as they can would fill an
+interval with any number of them."""
 
 
 class ActivityNotes(Protocol):
-    """What is told which streams did something."""
+    """Receives notes of what streams and limiters do."""
 
     def note(self, stream: "Stream") -> None:
-        """`stream`, and with it its limiters, did something."""
+        """Note that `stream`, and with it its limiters, did something."""
 
     def ended(self, stream: "Stream") -> None:
-        """A stream is over."""
+        """Note that a stream has ended."""
 
     def rewired(self, stream: "Stream", now: int) -> None:
-        """Policies changed: other limits are about to apply to a stream."""
+        """Note that policies changed: the stream is about to get other limits."""
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
-        """A limiter is about to have another value."""
+        """Note that a limiter is about to get another value."""
 
     def left(self, limiter: "Limiter", now: int) -> None:
-        """Policies changed: the last stream of a limiter has left it."""
+        """Note that policies changed and the last stream of a limiter has left it."""
 
     def forgotten(self, limiter: "Limiter") -> None:
-        """A limiter is not used any more."""
+        """Note that a limiter is no longer used."""
 
 
 class ActivitySet:
     """The streams and limiters that have something to report.
 
-    Bound: the streams that are open, MOST_ENDED others, and the limiters of both. Those beyond are reported early.
+    Bound: all open streams, MOST_ENDED ended streams, and the limiters of both. Others are reported early.
 
     Args:
-        woken: Called when the first of them appears; the caller then reads and empties the journal in its own time.
+        woken: Called when the set is no longer empty; the caller then reads and empties it in its own time.
 
     Attributes:
-        early: Called with a stream that is over, or a limiter that is forgotten, which does not wait for that time.
-        cut: Called with a stream or limiter for which other values hold from a moment on, whether or not it is in the
-            journal: what it has to report ends then, and more may come behind it.
+        early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
+        cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in the
+            set. Its report ends there, and a new one may follow.
     """
 
     def __init__(self, woken: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class ActivitySet:
         self._woken = woken
 
     def note(self, stream: "Stream") -> None:
-        """`stream`, and with it its limiters, did something."""
+        """Note that `stream`, and with it its limiters, did something."""
         if stream.is_noted:
             return
         if stream not in self.streams:
@@ -70,7 +70,7 @@ class ActivitySet:
                 self.limiters[limiter] = None
 
     def ended(self, stream: "Stream") -> None:
-        """A stream is over; what it has to report waits for the reader, unless many do."""
+        """Note that a stream has ended; its report waits for the reader, unless MOST_ENDED others wait."""
         if stream not in self.streams:
             return
         self._ended += 1
@@ -81,29 +81,29 @@ class ActivitySet:
             self.early(stream)
 
     def rewired(self, stream: "Stream", now: int) -> None:
-        """Policies changed: what a stream reports of the limits that were its own ends here."""
+        """End the stream's report here: policies changed, and it is about to get other limits."""
         self.cut(stream, now)
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
-        """A limiter is about to have another value: no report mixes two, neither its own nor those of its streams."""
+        """End the reports of a limiter and its streams here: no report mixes two values of a limiter."""
         self.cut(limiter, now)
         for stream in limiter.streams:
             if stream in self.streams:
                 self.cut(stream, now)
 
     def left(self, limiter: "Limiter", now: int) -> None:
-        """Policies changed, and the last stream of a limiter has left it: it reports nothing behind that."""
+        """End the limiter's report here and remove it: policies changed, and its last stream has left."""
         self.cut(limiter, now)
         self.limiters.pop(limiter, None)
 
     def forgotten(self, limiter: "Limiter") -> None:
-        """A limiter is not used any more: what it has to report does not wait."""
+        """Report a limiter that is no longer used at once."""
         if limiter in self.limiters:
             del self.limiters[limiter]
             self.early(limiter)
 
     def empty(self) -> tuple[list["Stream"], list["Limiter"]]:
-        """Take out who has something to report; who still waits stays in, as waiting is something to report."""
+        """Remove and return the streams and limiters with something to report; those that wait stay in the set, too."""
         streams, limiters = list(self.streams), list(self.limiters)
         self._ended = 0
         for stream in streams:
@@ -114,8 +114,8 @@ class ActivitySet:
 
 
 def _nobody_reads(_one: "Stream | Limiter") -> None:
-    """Without a reader nothing is reported."""
+    """Discard a report: there is no reader."""
 
 
 def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
-    """The same."""
+    """Ignore the end of a report: there is no reader."""

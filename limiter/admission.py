@@ -1,7 +1,7 @@
-"""Who is let in: so often per period, and so many at once, each counted by a key (an address, a consumer, a topic …).
+"""Admission control: bounds on how often and how many at once, each by key (an address, a consumer, a topic …).
 
-Unlike a message, what asks here is refused rather than held. So a bound is asked before anything is taken, and who is
-refused by one of several bounds has taken nothing from the others.
+A request over a bound is refused, not held as a message is. All bounds are asked before any is taken, so a request that
+one bound refuses takes nothing from the others.
 """
 
 from collections import OrderedDict
@@ -12,18 +12,18 @@ from limiter.rates import Rate
 from limiter.token_bucket import TokenBucket
 
 MOST_KEYS = 100_000
-"""Buckets of one bound that are remembered."""
+"""Most buckets that one bound keeps."""
 
 
 class Bound:
-    """What may refuse."""
+    """A bound that may refuse a request."""
 
     def admits(self, key: Hashable, now: int) -> bool:
-        """Whether one more of `key` may come in; nothing changes."""
+        """Return whether one more of `key` may come in; nothing changes."""
         raise NotImplementedError
 
     def take(self, key: Hashable, now: int) -> None:
-        """One more of `key` comes in."""
+        """Count one more of `key` as admitted."""
         raise NotImplementedError
 
 
@@ -31,7 +31,7 @@ B = TypeVar("B", bound=Bound)
 
 
 def take_all(asked: Sequence[tuple[B, Hashable]], now: int) -> B | None:
-    """Take one from each bound. If one refuses, nothing is taken, and it is given."""
+    """Take one from each bound; if a bound refuses, take nothing and return that bound."""
     for bound, key in asked:
         if not bound.admits(key, now):
             return bound
@@ -41,29 +41,30 @@ def take_all(asked: Sequence[tuple[B, Hashable]], now: int) -> B | None:
 
 
 class Buckets:
-    """Buckets by key.
+    """Token buckets by key.
 
-    Bounded: full buckets, which are as new ones, are forgotten; when all are in use, the one that was used longest ago
-    goes. Then its key may come in a burst too early, after `most_keys` others have come in within one period.
+    The number of buckets is bounded. A full bucket equals a new one and is forgotten. When all are in use, the least
+    recently used one is forgotten. Its key may then come in a burst too early, after `most_keys` other keys have come
+    in within one period.
 
     Args:
-        most_keys: Buckets that are remembered.
+        most_keys: Most buckets that are kept.
     """
 
     def __init__(self, most_keys: int = MOST_KEYS) -> None:
         self._most_keys = most_keys
         self._buckets: OrderedDict[Hashable, TokenBucket] = OrderedDict()
-        """Who was used longest ago comes first."""
+        """In order of use, the least recently used first."""
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def find(self, key: Hashable) -> TokenBucket | None:
-        """The bucket of a key that has one."""
+        """Return the bucket of a key, or None if it has none."""
         return self._buckets.get(key)
 
     def use(self, key: Hashable, rate: Rate, now: int) -> TokenBucket:
-        """The bucket of a key; a new one at `rate` if it has none."""
+        """Return the bucket of a key, made at `rate` if it has none, and mark it as most recently used."""
         bucket = self._buckets.get(key)
         if bucket is None:
             self._forget(now)
@@ -72,7 +73,7 @@ class Buckets:
         return bucket
 
     def _forget(self, now: int) -> None:
-        """Make room for one; two looks at a time keep ahead of the newcomers."""
+        """Make room for one bucket; two looks for each new one keep ahead of the newcomers."""
         for _ in range(2):
             if not self._buckets:
                 return
@@ -83,15 +84,15 @@ class Buckets:
 
 
 class KeyedBuckets(Bound):
-    """A bucket for each key: in t seconds at most `rate.burst + rate · t` of one key come in.
+    """A token bucket for each key: in t seconds at most `rate.burst + rate · t` of one key are admitted.
 
-    Where a key's bucket has another rate, it changes: what has come in still counts, so of a larger burst there is at
-    hand what it has grown by; for the rest see `TokenBucket.change`.
+    A key's bucket that has another rate changes to this one. What has come in still counts: a larger burst adds only
+    the tokens that it has grown by. For the rest see `TokenBucket.change`.
 
     Args:
-        rate: Of each key.
-        buckets: Where they are; other rates may be asked for there.
-        since: When this rate came into force. Until then a bucket has earned at the one before.
+        rate: The rate of each key.
+        buckets: The buckets, which other rates may share.
+        since: When this rate came into force. Until then a bucket has earned at its former rate.
     """
 
     def __init__(self, rate: Rate, buckets: Buckets, since: int = 0) -> None:
@@ -103,7 +104,7 @@ class KeyedBuckets(Bound):
         return len(self._buckets)
 
     def admits(self, key: Hashable, now: int) -> bool:
-        """Whether one more of `key` may come in."""
+        """Return whether the key's bucket holds a token."""
         bucket = self._buckets.find(key)
         if bucket is None:
             return True
@@ -111,7 +112,7 @@ class KeyedBuckets(Bound):
         return bucket.holds(1, now)
 
     def take(self, key: Hashable, now: int) -> None:
-        """One more of `key` comes in."""
+        """Take a token from the key's bucket."""
         bucket = self._buckets.use(key, self.rate, now)
         self._follow(bucket, now)
         bucket.take(1, now)
@@ -126,21 +127,21 @@ class KeyedBuckets(Bound):
 
 
 class Slot:
-    """One that somebody has; to be given back once."""
+    """A place that was taken, to be given back once."""
 
     def accepted(self) -> None:
-        """It is known that he may have it."""
+        """Record that others have accepted the holder: the place is no longer provisional."""
         raise NotImplementedError
 
     def give_back(self) -> None:
-        """He is gone."""
+        """Free the place: its holder is gone."""
         raise NotImplementedError
 
 
 class ConcurrencyLimit(Bound):
-    """At most `most` of one key at once; whoever took a place gives it back.
+    """Admits at most `most` of one key at once; each place taken must be given back.
 
-    It remembers as many keys as have a place taken, and no others.
+    Memory: only the keys that have a place taken are remembered.
     """
 
     def __init__(self, most: int) -> None:
@@ -151,19 +152,19 @@ class ConcurrencyLimit(Bound):
         return len(self._taken)
 
     def taken(self, key: Hashable) -> int:
-        """How many have a place of this key."""
+        """Return the number of places that `key` has taken."""
         return self._taken.get(key, 0)
 
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
-        """Whether a place is free."""
+        """Return whether a place of `key` is free."""
         return self._taken.get(key, 0) < self.most
 
     def take(self, key: Hashable, now: int) -> None:  # noqa: ARG002 - as a Bound is asked
-        """Take one."""
+        """Take a place of `key`."""
         self._taken[key] = self._taken.get(key, 0) + 1
 
     def give_back(self, key: Hashable) -> None:
-        """One is free again.
+        """Free a place of `key`.
 
         Raises:
             ValueError: If none is taken.
@@ -176,7 +177,7 @@ class ConcurrencyLimit(Bound):
             del self._taken[key]
 
     def place(self, key: Hashable) -> Slot:
-        """The place of `key` that was just taken."""
+        """Return the place of `key` that was just taken."""
         return _Taken(self, key)
 
 
@@ -186,21 +187,22 @@ class _Taken(Slot):
         self._key = key
 
     def accepted(self) -> None:
-        """Nothing is asked of others here: who has it may have it."""
+        """Do nothing: these places are never provisional."""
 
     def give_back(self) -> None:
-        """It is free again."""
+        """Free the place."""
         self._places.give_back(self._key)
 
 
 class ProvisionalLimit(Bound):
-    """At most `most` of one key at once, of which some are provisional: others have not accepted who has them yet.
+    """Admits at most `most` of one key at once; a place is provisional until others have accepted its holder.
 
-    Who will never be accepted holds a place meanwhile, and may come again as often as he likes. So one source gets one
-    more of a key while it has fewer provisional ones there than are free, the dynamic threshold: alone it gets half of
-    them at once, n get 1 / (n + 1) each, and as much is left for the next one. Who is accepted gets all, by and by.
+    A holder that will never be accepted keeps its place meanwhile, and may come again as often as it likes. So a source
+    gets one more place of a key only while it has fewer provisional places there than are free: the dynamic threshold.
+    Alone, a source gets half of the places at once. Of n sources each gets 1 / (n + 1), and as much is left for the
+    next one. A source whose places are accepted gets all, by and by.
 
-    Keys are pairs: what is counted, and the source. It remembers as many as have a place taken, and no others.
+    Keys are pairs: what is counted, and the source. Only keys that have a place taken are remembered.
 
     Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2),
     1998
@@ -216,35 +218,35 @@ class ProvisionalLimit(Bound):
 
     @property
     def sources(self) -> int:
-        """Keys with provisional places, for each source one."""
+        """Number of pairs of a key and a source that have provisional places."""
         return len(self._provisional)
 
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
-        """Whether a place is free for this source."""
+        """Return whether a place is free for this source."""
         return self._provisional.get(key, 0) < self.free(key)
 
     def free(self, key: Hashable) -> int:
-        """Places of a key that nobody has."""
+        """Return the number of places of a key that are not taken."""
         return self.most - self._taken.taken(_counted(key))
 
     def take(self, key: Hashable, now: int) -> None:
-        """Take one, provisionally."""
+        """Take a place provisionally."""
         self._taken.take(_counted(key), now)
         self._provisional[key] = self._provisional.get(key, 0) + 1
 
     def place(self, key: Hashable) -> Slot:
-        """The place of `key` that was just taken."""
+        """Return the place of `key` that was just taken."""
         return _Provisional(self, key)
 
     def accept(self, key: Hashable) -> None:
-        """One that was provisional is not any more."""
+        """Make one of the key's provisional places a lasting one."""
         left = self._provisional[key] - 1
         self._provisional[key] = left
         if left == 0:
             del self._provisional[key]
 
     def give_back(self, key: Hashable) -> None:
-        """One that is not provisional is free again."""
+        """Free a place that is not provisional."""
         self._taken.give_back(_counted(key))
 
 
@@ -255,13 +257,13 @@ class _Provisional(Slot):
         self._is_accepted = False
 
     def accepted(self) -> None:
-        """It is provisional no longer."""
+        """Make the place a lasting one; a second call does nothing."""
         if not self._is_accepted:
             self._is_accepted = True
             self._places.accept(self._key)
 
     def give_back(self) -> None:
-        """It is free again."""
+        """Free the place."""
         self.accepted()
         self._places.give_back(self._key)
 
@@ -273,11 +275,11 @@ def _counted(key: Hashable) -> Hashable:
 
 
 FEW = 10
-"""Of shared places, a key that has fewer gets one as long as any is free."""
+"""A key with fewer shared places than this gets one as long as any is free."""
 
 
 class SharedPlaces(ConcurrencyLimit):
-    """At most `most` of all keys together, of which the last tenth is for keys that have few: none can take it all."""
+    """Admits at most `most` of all keys together; the last tenth is for keys with few places, so none takes all."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -285,16 +287,16 @@ class SharedPlaces(ConcurrencyLimit):
         self.all_taken = 0
 
     def admits(self, key: Hashable, now: int) -> bool:  # noqa: ARG002 - as a Bound is asked
-        """Whether a place is free for this key."""
+        """Return whether a place is free for this key."""
         free = self.most - self.all_taken
         return free > (0 if self._taken.get(key, 0) < FEW else self.kept_back)
 
     def take(self, key: Hashable, now: int) -> None:
-        """Take one."""
+        """Take a place of `key`."""
         super().take(key, now)
         self.all_taken += 1
 
     def give_back(self, key: Hashable) -> None:
-        """One is free again; errors as `ConcurrencyLimit.give_back`."""
+        """Free a place of `key`; errors as `ConcurrencyLimit.give_back`."""
         super().give_back(key)
         self.all_taken -= 1

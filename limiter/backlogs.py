@@ -1,7 +1,7 @@
-"""Which subscriptions have a backlog, where those that have none are to go unlimited.
+"""Detect which subscriptions have a backlog, where those that have none are not limited.
 
-Pulsar knows it from the cursor. Sluice concludes it from permits, of all consumers of one subscription (a topic or one
-partition, and the subscription's name) on this proxy:
+A broker knows the backlog from the cursor. Sluice infers it from the permits of all consumers of one subscription (a
+topic or one partition, and the subscription's name) on this proxy:
 
           one consumer has used up its permits, or is new; what was delivered is to be
           delivered again; much is delivered to one with more permits than a receiver queue
@@ -10,28 +10,28 @@ partition, and the subscription's name) on this proxy:
            limited ──a delivery comes, and for CALM_NS before it every────▶ spared
                      consumer had permits that the broker made no use of
 
-A broker that has something for a consumer with permits sends it, in far less than that time. Permits that were only
-just granted say nothing, as limited consumers get them in small portions: hence the time. A new consumer counts as one
-that has used up its permits, so a backlog that it begins with is limited from the first message on.
+A broker that has a message for a consumer with permits sends it, in far less than CALM_NS. Permits that were only just
+granted are no sign, as limited consumers get them in small portions: hence the time. A new consumer counts as one that
+has used up its permits, so a backlog that it begins with is limited from the first message on.
 
-A consumer makes a backlog by asking for what it has got already: by REDELIVER, of all or of some messages, or SEEK.
-That is known before any of it comes, and so the time begins anew with it.
+A consumer makes a backlog by asking for messages that it has already got: by REDELIVER, of all or of some messages, or
+by SEEK. The command is seen before any of these messages come, so the time begins anew with the command.
 
-Whoever asks for more than the broker delivers in that time never uses it up, backlog or not: his unused permits say
-nothing. Clients ask for a receiver queue, 1,000 messages unless they are told otherwise, and for more as it empties. So
-while no more than RECEIVER_QUEUE permits are unused, the broker would use up the last of them if it had a backlog: they
-are a sign, however fast and long messages come, and an honest consumer at the end of its topic stays spared. With more,
-only CALM_NS without any delivery is one. When more than RECEIVER_QUEUE messages have come since the last sign, there is
-a backlog, as there is to a broker, which takes a cursor for a backlogged one beyond as many entries. This takes a
-consumer that chose a queue of more than twice that, and is never without a delivery for that time, for one with a
-backlog.
+A consumer that asks for more than the broker delivers in that time never uses its permits up, backlog or not: unused
+permits then say nothing. Clients ask for a receiver queue, 1,000 messages unless they are told otherwise, and for more
+as it empties. While no more than RECEIVER_QUEUE permits are unused, the broker would use up the last of them if it had
+a backlog. So unused permits are then a sign, however fast and long messages come, and an honest consumer at the end of
+its topic stays spared. With more unused permits, only CALM_NS without any delivery is a sign. When more than
+RECEIVER_QUEUE messages have come since the last sign, there is a backlog, as there is to a broker, which takes a cursor
+for a backlogged one beyond as many entries. This rule misjudges one kind of consumer as having a backlog: it chose a
+queue of more than twice RECEIVER_QUEUE, and is never without a delivery for CALM_NS.
 
-What is held here has been left behind as well: with more than RECEIVER_QUEUE messages of it no subscription is spared.
-So a client that makes its calm times itself, by not reading, gains about that many messages from each, and no more.
+Messages that the proxy holds are a backlog as well: with more than RECEIVER_QUEUE of them no subscription is spared. So
+a client that makes calm times itself, by not reading, gains about that many messages from each, and no more.
 
-What passes while a subscription is spared is charged to no limit. From the delivery on that uses up a consumer's
-permits all its limits hold for all consumers of the subscription, with the tokens that are there: never more than a
-burst. What had arrived in one read with it belongs to the time before.
+Messages that pass while a subscription is spared are charged to no limit. The delivery that uses up a consumer's
+permits ends this: from then on all limits hold for all consumers of the subscription, with the tokens that are there,
+never more than a burst. Messages that arrived in one read with that delivery belong to the time before.
 
 Source: dispatchThrottlingOnNonBacklogConsumerEnabled; in Pulsar `!cursor.isActive()`, by
 managedLedgerCursorBackloggedThreshold.
@@ -43,22 +43,22 @@ from functools import partial
 from limiter.limiter import Stream
 
 CALM_NS = 1_000_000_000
-"""Longer than any broker takes to deliver what it has for permits that it was given."""
+"""Longer than any broker takes to deliver its messages for permits that it was given."""
 
 RECEIVER_QUEUE = 1_000
-"""Messages that a client has a broker send ahead, unless it is told otherwise; of more permits a broker with a backlog
-may still have some when that has passed."""
+"""A client's default receiver queue, in messages; of more permits a broker with a backlog may still have some after
+CALM_NS."""
 
 Subscription = tuple[str, str]
 """Full topic name, and name of the subscription."""
 
 
 class Backlog:
-    """One subscription.
+    """The backlog state of one subscription: limited or spared.
 
     Args:
         clock: Monotonic nanoseconds.
-        switch: Called with its consumers when they become limited or spared.
+        switch: Called with the subscription's consumers when they become limited or spared.
     """
 
     def __init__(self, clock: Callable[[], int], switch: Callable[[Iterable[Stream]], None]) -> None:
@@ -70,7 +70,7 @@ class Backlog:
         self._calm_since = 0
 
     def arriving(self) -> None:
-        """The broker delivers to one of them."""
+        """Note that the broker delivers to a consumer: after CALM_NS of calm the subscription is spared."""
         if not self.is_limited or self._dry or self._clock() - self._calm_since < CALM_NS:
             return
         if sum(stream.usage.held_messages for stream in self.consumers) > RECEIVER_QUEUE:
@@ -79,19 +79,19 @@ class Backlog:
             self._become(is_limited=False)
 
     def found(self) -> None:
-        """There is a backlog, whatever permits say, and the calm before this is no sign."""
+        """Limit the subscription: a backlog was found, whatever permits say. CALM_NS begins anew."""
         self._calm_since = self._clock()
         if not self.is_limited:
             self._become(is_limited=True)
 
     def ran_dry(self) -> None:
-        """One of them has used up its permits, or has none yet."""
+        """Note that a consumer has used up its permits, or has none yet: the subscription is limited."""
         self._dry += 1
         if not self.is_limited:
             self._become(is_limited=True)
 
     def refilled(self) -> None:
-        """One of them has permits again, or is gone."""
+        """Note that a consumer has permits again, or is gone."""
         self._dry -= 1
         if self._dry == 0:
             self._calm_since = self._clock()
@@ -107,7 +107,7 @@ class Backlog:
 
 
 class _Sign:
-    """What one consumer's permits say."""
+    """The signs of a backlog in one consumer's permits."""
 
     def __init__(self, backlog: Backlog, clock: Callable[[], int]) -> None:
         self.is_dry = False
@@ -117,7 +117,7 @@ class _Sign:
         self._came_at = 0
 
     def arriving(self, messages: int, left: int) -> None:
-        """The broker delivers so many to it, and has so many permits of it left then."""
+        """Note a delivery of `messages` messages, after which the broker has `left` permits of this consumer."""
         if left <= RECEIVER_QUEUE:
             self._since_sign = 0
             self._backlog.arriving()
@@ -133,7 +133,7 @@ class _Sign:
             self._backlog.arriving()
 
     def found(self) -> None:
-        """The broker is to deliver again what it had delivered."""
+        """Note that the broker is to deliver messages again that it had delivered."""
         self._backlog.found()
 
     def turned(self, *, is_dry: bool) -> None:
@@ -147,7 +147,7 @@ class _Sign:
 
 
 class Backlogs:
-    """All subscriptions that have consumers here.
+    """The backlog states of all subscriptions that have consumers here.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -160,12 +160,12 @@ class Backlogs:
         self._new = partial(Backlog, clock, switch)
 
     def spares(self, stream: Stream) -> bool:
-        """Whether no limit holds for it now."""
+        """Return whether the subscription of this consumer is spared now."""
         backlog = self._known.get(_subscription_of(stream))
         return backlog is not None and not backlog.is_limited
 
     def join(self, stream: Stream) -> None:
-        """A consumer opened."""
+        """Add a consumer that opened; it counts as having used up its permits."""
         if stream.permits is None:
             return
         key = _subscription_of(stream)
@@ -176,7 +176,7 @@ class Backlogs:
         sign.turned(is_dry=True)
 
     def leave(self, stream: Stream) -> None:
-        """A consumer ended."""
+        """Remove a consumer that ended; its subscription is forgotten with its last consumer."""
         backlog = self._known.get(_subscription_of(stream))
         sign = backlog.consumers.pop(stream, None) if backlog is not None else None
         if backlog is None or sign is None or stream.permits is None:

@@ -1,6 +1,6 @@
-"""One limit at work: its token buckets, the streams that are within it, and the fair queue of those that wait.
+"""One limit at work: its token buckets, the streams within it, and the fair queue of the streams that wait.
 
-What sessions ask of limits, wherever these are kept, is the interface `RateLimiter`.
+Sessions use limits through the interface `RateLimiter`, wherever the limits are kept.
 """
 
 from bisect import bisect_left, insort
@@ -18,9 +18,9 @@ from limiter.usage import LimiterUsage, StreamUsage
 
 
 class FinishTag:
-    """Finish tag: when a stream's first entry would be done at one limiter, in virtual time.
+    """The finish tag of a stream at one limiter: the virtual time at which its first entry would be done.
 
-    It changes only while it is in no queue.
+    A tag changes only while it is in no queue.
 
     Attributes:
         time: Virtual time at which that entry would be done.
@@ -36,7 +36,7 @@ class FinishTag:
         self.number = 0
 
     def precedes(self, other: "FinishTag") -> bool:
-        """Whether this one's turn comes before the other's."""
+        """Return whether this tag's turn comes before the other's."""
         return self.time < other.time or (self.time == other.time and self.number < other.number)
 
     def __lt__(self, other: "FinishTag") -> bool:
@@ -46,10 +46,10 @@ class FinishTag:
 class FairQueue:
     """The streams that wait on one limiter, in the order of their finish tags; each at most once.
 
-    A tag is the virtual time at which the stream's next entry would be done if all that wait here were served at the
+    A tag is the virtual time at which the stream's next entry would be done if all waiting streams were served at the
     same time, at the same pace. The entry that would be done first goes first. Virtual time stands at the tag of the
-    entry that went last, so a stream that comes anew, or comes back after a pause, starts there: with neither arrears
-    nor a debt.
+    entry that went last. So a stream that is new, or comes back after a pause, starts there, with neither arrears nor a
+    debt.
 
         tag = virtual time on arrival + cost of the entry        (cost: nanoseconds of the limiter that it uses up)
 
@@ -65,21 +65,21 @@ class FairQueue:
         self.virtual_time = 0
         self._row: list[FinishTag] = []
         self._gone = 0
-        """So many at the front, under half of the row, are gone: were each taken out, all behind it would be moved."""
+        """Removed tags at the front, under half of the row: to take out each would move all tags behind it."""
 
     def __len__(self) -> int:
         return len(self._row) - self._gone
 
     def first(self) -> "Stream":
-        """Whose turn it is; the queue must not be empty."""
+        """Return the stream whose turn it is; the queue must not be empty."""
         return self._row[self._gone].stream
 
     def is_before_all(self, place: FinishTag) -> bool:
-        """Whether nobody waits here who would go before (or already is at) this place."""
+        """Return whether no waiting stream would go before this tag, which need not be in the queue."""
         return not self or not self._row[self._gone].precedes(place)
 
     def add(self, place: FinishTag) -> None:
-        """Its stream waits here; no two places are equal."""
+        """Add a stream's tag; no two tags are equal."""
         row = self._row
         if len(row) > self._gone and place.precedes(row[-1]):
             insort(row, place, lo=self._gone)
@@ -87,7 +87,7 @@ class FairQueue:
             row.append(place)
 
     def remove(self, place: FinishTag) -> None:
-        """Its stream waits here no longer."""
+        """Remove a stream's tag."""
         row, first = self._row, self._gone
         at = first if row[first] is place else bisect_left(row, place, lo=first)
         assert row[at] is place, "a place is not moved while it is in a row"
@@ -100,27 +100,27 @@ class FairQueue:
             self._gone = 0
 
     def went(self, place: FinishTag) -> None:
-        """The entry at this place passed: virtual time goes on to it."""
+        """Advance virtual time to this tag: its entry passed."""
         self.virtual_time = max(self.virtual_time, place.time)
 
 
 @mypyc_attr(acyclic=True)
 class Entry:
-    """One whole frame that is held.
+    """A whole frame that is held.
 
     An entry without messages is a command that refers to its stream and must not overtake it; it passes for free.
 
-    Tens of thousands of them are held at a time. Compiled, they are nothing that Python's search for garbage looks at:
-    it took a tenth of the time, and stood still for it.
+    Tens of thousands of entries are held at a time. Compiled, they are invisible to Python's search for garbage. With
+    them that search took a tenth of the time, and everything stood still for it.
 
     Args:
-        frame: Its bytes.
-        messages: Messages in it, as the broker counts.
+        frame: The frame's bytes.
+        messages: Number of messages in it, as the broker counts.
         size: Metered bytes.
-        memory: Bytes that it keeps in memory.
-        since: When it was offered, monotonic nanoseconds.
-        charged: Messages that it is to limits; below 0: all that are in it.
-        must_wait: No limit may refuse it, whatever its mode: its client could not give it up alone.
+        memory: Bytes of memory that the entry takes.
+        since: When the entry was offered, monotonic nanoseconds.
+        charged: Messages to charge to limits; below 0: all that are in the entry.
+        must_wait: No limit may refuse the entry, whatever its mode: the client could not give up this entry alone.
     """
 
     __slots__ = ("charged", "frame", "memory", "messages", "must_wait", "since", "size")
@@ -146,12 +146,12 @@ class Entry:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is such a command."""
+        """True if the entry is a command, which passes for free."""
         return self.messages == 0 and self.size == 0
 
 
 class Shadow(Protocol):
-    """Limits in mode `observe` beside one stream (`shadow.py`): what enforcing them would do."""
+    """Limits in mode `observe` beside one stream (`shadow.py`): they play what enforcing them would do."""
 
     @property
     def chain(self) -> tuple["Limiter", ...]:
@@ -159,17 +159,17 @@ class Shadow(Protocol):
 
     @property
     def usage(self) -> StreamUsage:
-        """What would have been passed, held and delayed."""
+        """Entries that would have been passed, held and delayed."""
 
     @property
     def is_holding(self) -> bool:
-        """Whether something would be held now."""
+        """True while an entry would be held."""
 
     def rewire(self, chain: tuple["Limiter", ...], now: int) -> None:
-        """Other limits are observed from now on."""
+        """Observe the limiters of `chain` from now on."""
 
     def leave(self, now: int) -> None:
-        """The stream ends."""
+        """Remove the stream, which ends."""
 
     def admit(self, messages: int, size: int, now: int) -> bool:
         """Charge a chunk's worth if none of it would have been held."""
@@ -178,15 +178,15 @@ class Shadow(Protocol):
         """Undo an `admit` of the same instant."""
 
     def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
 
     def offer(self, messages: int, size: int, now: int) -> None:
-        """One entry passed the limits that are enforced."""
+        """Play what the observed limits do with an entry that the enforced limits passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamName:
-    """How a stream is called in logs and reports."""
+    """The names of a stream in logs and reports."""
 
     direction: Direction
     tenant: str
@@ -199,21 +199,21 @@ class StreamName:
 
 
 class Stream:
-    """One producer's entries towards the broker, or one consumer's towards the client: its limits, and what is held.
+    """A producer's entries towards the broker, or a consumer's towards the client: the limits and the held entries.
 
     Args:
-        name: Who it is.
-        chain: Its limiters, outermost first. Empty: unlimited.
+        name: The stream's names.
+        chain: The limiters that the stream is within, outermost first. Empty: unlimited.
         release: Called with the stream and each held entry that may pass, in order.
-        connection: The caller's own; of what is only played, the stream beside which it is (`shadow.py`).
-        by_entry: To limits of messages an entry is one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
+        connection: An object of the caller's; for a played stream, the stream that it shadows (`shadow.py`).
+        by_entry: Limits of messages count an entry as one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
 
     Attributes:
-        is_accepted: Whether what comes is passed on: from a producer once the broker let it in, for a consumer from
-            the start (brokers deliver only to who is let in) until it asks to be closed. What else comes is nobody's,
-            and is charged to nobody.
-        is_noted: Whether it stands in the journal with all of its limiters, so that what it does needs no note. Who
-            gives it other limiters, takes this back.
+        is_accepted: Whether entries are passed on. Of a producer, from the broker's acceptance on. Of a consumer, from
+            the start (brokers deliver only to accepted consumers) until it asks to be closed. Other entries are charged
+            to no stream.
+        is_noted: Whether the stream is in the journal with all of its limiters, so that its actions need no note. Code
+            that changes `chain` must reset it.
     """
 
     __slots__ = (
@@ -265,19 +265,19 @@ class Stream:
         self.last_reason = ""
 
     def place_at(self, limiter: "Limiter") -> "FinishTag":
-        """Where it stands at a limiter of its chain; it must wait, there or at another."""
+        """Return the stream's tag at a limiter of its chain; the stream must be waiting, there or elsewhere."""
         for place in self.places:
             if place.limiter is limiter:
                 return place
         raise AssertionError("who waits has a place at every limiter of its chain")
 
     def charged(self, entries: int, messages: int) -> int:
-        """Messages that so many entries with so many messages in them are to limits."""
+        """Return the messages to charge for `entries` entries that hold `messages` messages."""
         return entries if self.by_entry else messages
 
     @property
     def is_rejected(self) -> bool:
-        """Whether some limit refuses what is over it, instead of holding it."""
+        """True if a limit of the chain refuses entries that are over it, instead of holding them."""
         for limiter in self.chain:  # noqa: SIM110 - asked for each entry; a generator costs more than the answer
             if limiter.is_rejecting:
                 return True
@@ -285,28 +285,28 @@ class Stream:
 
     @property
     def holds(self) -> bool:
-        """Whether something is held, or would be by a limit that is only observed."""
+        """True while an entry is held, or would be by an observed limit."""
         return bool(self.held) or (self.observed is not None and self.observed.is_holding)
 
 
 class Answering(Protocol):
-    """Who answers the client of a producer, once the judge has said what becomes of its messages."""
+    """Answers the client of a producer once the scheduler has decided on its messages."""
 
     def may_refuse(self, entry: Entry) -> bool:
-        """Whether its client would give up this message alone, if it is refused."""
+        """Return whether the client would give up this message alone, if it is refused."""
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
-        """A message that a limit might have refused is about to go on."""
+        """Record that a message which a limit might have refused is about to be passed on."""
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
-        """A limit refuses this message."""
+        """Refuse this message to the client: it is over a limit."""
 
 
 MOST_GATHERING_NS: Final = 5_000_000
-"""Those whose turn it is wait so much longer at most, so that more of them go at one time; and never longer than a
+"""Longest time that streams wait after their turn has come, so that more entries go at once; and never longer than a
 quarter of a burst, which must have room for a late timer besides."""
 _CALM_NS: Final = 1_000_000_000
-"""For so long after turns here and elsewhere have crossed, nobody is gathered."""
+"""Time after turns at two limiters have crossed in which `gathering_ns` is 0."""
 
 
 Amount = tuple[int, int]
@@ -314,15 +314,15 @@ Amount = tuple[int, int]
 
 
 class Scope(NamedTuple):
-    """What a limiter limits; limiters are found by it, so it is made often.
+    """The subject of a limiter: direction, level and name. Limiters are found by it, so it is made often.
 
     Args:
         direction: `publish` or `dispatch`.
         level: `proxy`, `tenant`, `namespace`, `resource_group`, `partitioned_topic`, `topic` (or one partition),
             `subscription`, `producer`, `role`, `address`, `exempt`.
-        name: Of what: a full topic name, `tenant/namespace`, `producer@topic`, an address …; empty for the proxy.
-        tenant: Whose it is; empty where a limit spans tenants.
-        namespace: Whose it is, without the tenant; empty where a limit spans namespaces.
+        name: A full topic name, `tenant/namespace`, `producer@topic`, an address …; empty for the proxy.
+        tenant: The tenant of the name; empty where a limit spans tenants.
+        namespace: The namespace, without its tenant; empty where a limit spans namespaces.
     """
 
     direction: Direction
@@ -333,23 +333,23 @@ class Scope(NamedTuple):
 
 
 class Limiter:
-    """Passes entries while all of its buckets hold a token; who finds one empty waits here.
+    """Passes entries while each of its buckets holds a token; a stream that finds one empty waits here.
 
     Args:
-        scope: What it limits.
-        limit: Messages and bytes per period, sustained and at most.
-        source: Where that value came from, for people.
+        scope: The subject of the limit.
+        limit: Messages and bytes per period, sustained and peak.
+        source: The origin of the limit's value, for people.
         now: Monotonic nanoseconds.
 
     Attributes:
-        is_rejecting: Whether it refuses what is over it, instead of holding it.
-        is_observed: Whether it holds nobody, but says what it would hold.
-        made_at: Since when there is this limiter.
-        crossed_at: When somebody last waited here who also waits elsewhere.
-        borrowers: Workers that have been lent something of it, which they may use or give back.
-        ahead_messages: What they were lent, and is neither counted as passed nor given back: what they used of it is
-            counted when they tell.
-        ahead_size: The same in bytes.
+        is_rejecting: Whether entries over the limit are refused instead of held.
+        is_observed: Whether nothing is held, but what would be held is reported.
+        made_at: When this limiter was made.
+        crossed_at: When a stream within this limiter last depended on turns at another one, too.
+        borrowers: Number of workers that hold tokens lent by this limiter, which they may use or give back.
+        ahead_messages: Lent messages that are neither counted as passed nor given back yet. Workers report later what
+            they used.
+        ahead_size: Lent bytes, likewise.
     """
 
     def __init__(self, scope: Scope, limit: Limit, source: str, now: int) -> None:
@@ -374,7 +374,7 @@ class Limiter:
         self._put_in_force(limit, now)
 
     def pay(self, messages: int, size: int, now: int) -> bool:
-        """Take the tokens for all of it, if they are there, so that no debt is left; else none. Whether they were."""
+        """Take the tokens for `messages` and `size` if all are there, without debt; return whether they were taken."""
         for position, bucket in enumerate(self._counting):
             if not bucket.pay(messages, now):
                 _give_back(self._counting[:position], messages)
@@ -387,7 +387,7 @@ class Limiter:
         return True
 
     def is_open(self, now: int) -> bool:
-        """Whether the next entry, however large, may pass: there is a token, and the entry may leave a debt."""
+        """Return whether the next entry, however large, may pass: each bucket holds a token. It may leave a debt."""
         for bucket in self._counting:
             if not bucket.holds(1, now):
                 return False
@@ -397,15 +397,15 @@ class Limiter:
         return True
 
     def charge(self, messages: int, size: int, now: int) -> None:
-        """Take the tokens for what passes."""
+        """Take the tokens for an entry that passes, going into debt if need be."""
         self._take(messages, size, now)
         if self._idle_from >= 0:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
     def count_lent(self, passed: Amount, lent: Amount) -> None:
-        """So much is counted as passed, of what was lent to workers.
+        """Count `passed` as passed, of which `lent` was taken when it was lent to workers.
 
-        More it is where the worker did not know yet that bytes are limited, too, or a peak.
+        `passed` is more where the worker did not know yet that bytes are limited, too, or a peak.
         """
         for bucket in self._counting:
             bucket.count_lent(passed[0], lent[0])
@@ -413,7 +413,7 @@ class Limiter:
             bucket.count_lent(passed[1], lent[1])
 
     def give_up_lent(self, lent: Amount) -> None:
-        """So much of what was lent to workers will never be counted, and is gone."""
+        """Write off tokens lent to workers that will never be counted."""
         for bucket in self._counting:
             bucket.give_up(lent[0])
         for bucket in self._weighing:
@@ -431,14 +431,14 @@ class Limiter:
         _give_back(self._weighing, size)
 
     def release(self, messages: int, size: int) -> None:
-        """What was charged for so much leaves later; see `TokenBucket`."""
+        """Record that entries charged for so much have passed but leave later; see `TokenBucket`."""
         for bucket in self._counting:
             bucket.release(messages)
         for bucket in self._weighing:
             bucket.release(size)
 
     def gone(self, messages: int, size: int, now: int) -> None:
-        """So much of that has left."""
+        """Record that so much of what was released has left."""
         for bucket in self._counting:
             bucket.gone(messages, now)
         for bucket in self._weighing:
@@ -447,7 +447,7 @@ class Limiter:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
     def lend(self, messages: int, size: int) -> None:
-        """What was charged for so much was lent to a worker, and is not used yet."""
+        """Record that tokens charged for so much were lent to a worker, and are not used yet."""
         self.ahead_messages += messages
         self.ahead_size += size
         for bucket in self._counting:
@@ -456,7 +456,7 @@ class Limiter:
             bucket.lend(size)
 
     def come_back(self, used: Amount, unused: Amount, now: int) -> None:
-        """Of what was lent, these messages and bytes were used, and those will not be."""
+        """Record that a worker has used `used` of what it was lent, and will not use `unused`."""
         for bucket in self._counting:
             bucket.come_back(used[0], unused[0], now)
         for bucket in self._weighing:
@@ -465,24 +465,25 @@ class Limiter:
             self._waited_on_until(now, is_reserved=self._is_reserved)
 
     def spare(self, now: int) -> tuple[int | None, int | None]:
-        """Messages and bytes of which half may be lent: what is at hand, up to half a burst less what is lent already.
+        """Return messages and bytes of which half may be lent: those at hand, up to half a burst less what is lent.
 
-        None is what is not limited.
+        None stands for what is not limited.
         """
         return _spare(self._counting, now), _spare(self._weighing, now)
 
     def wait_ns(self, now: int) -> int:
-        """Nanoseconds until `is_open`, if nobody passes before."""
+        """Return the wait in nanoseconds until `is_open`, if nothing passes before."""
         longest = 0
         for bucket in (*self._counting, *self._weighing):
             longest = max(longest, bucket.wait_ns(1, now))
         return longest
 
     def gathering_ns(self, now: int) -> int:
-        """How much longer to wait than for the first token, so that several of those who wait go in one go.
+        """Return how many nanoseconds to wait after the first token, so that several entries go at once.
 
-        Each wake-up costs, and so does each write: one entry for each of them is too few where many wait at a high
-        rate. Not where streams wait in several queues: their turns come when two limiters are open at the same moment.
+        Each wake-up costs, and so does each write: an entry per wake-up is too few where many streams wait at a high
+        rate. The result is 0 where streams wait in several queues: their turns come when two limiters are open at the
+        same moment.
         """
         if not self.waiters or self.claimant is not None or now - self.crossed_at < _CALM_NS:
             return 0
@@ -493,14 +494,16 @@ class Limiter:
         return max(0, min(len(self.waiters), self._gathers_ns // cost) - 1) * cost
 
     def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
-        """From now on somebody waits, until he is served: what that takes beyond a late timer is told as idle time.
+        """Note that a stream waits from now on; from when a late timer no longer explains the wait, it is idle time.
 
-        Where a bucket has no room for a token no timer helps: who was told to go is late to say that he has left.
+        If a bucket has no room for a token, no timer helps: the worker that was told to pass entries is late to report
+        that they have left.
 
         Args:
             now: Monotonic nanoseconds.
-            is_due: Whose turn it is has tokens already, and waits for other turns: no timer has to ring.
-            is_reserved: The first that waits leaves its tokens to a stream that waits elsewhere; nor here.
+            is_due: The first stream has tokens already and waits for other turns: no timer has to ring.
+            is_reserved: The first stream leaves its tokens to a stream that waits elsewhere; no timer has to ring,
+                either.
         """
         self._is_reserved = is_reserved
         longest, has_room = 0, True
@@ -510,7 +513,7 @@ class Limiter:
         self._idle_from = now + longest + (SMALLEST_BURST_NS if has_room and not (is_due or is_reserved) else 0)
 
     def count_idle(self, now: int) -> None:
-        """Note for how long somebody has waited up to now although each bucket had a token."""
+        """Add the time up to now in which streams waited although each bucket had a token."""
         if 0 <= self._idle_from < now:
             if self._is_reserved:
                 self.usage.reserved_ns += now - self._idle_from
@@ -519,7 +522,7 @@ class Limiter:
             self._idle_from = now
 
     def is_attended(self, now: int) -> None:
-        """Nobody waits any more, or who waits is being served."""
+        """Note that no stream waits any more, or that those that wait are being served."""
         self.count_idle(now)
         self._idle_from = -1
 
@@ -528,42 +531,42 @@ class Limiter:
         self.is_waited_on(now, is_reserved=is_reserved)
 
     def balances(self, now: int) -> tuple[tuple[float, float, int, int] | None, ...]:
-        """Of the buckets of messages, of their peak, of bytes and of theirs: `TokenBucket.told`, or None."""
+        """Return `TokenBucket.told` of the buckets of messages, peak messages, bytes and peak bytes, or None."""
         return tuple([None if bucket is None else bucket.told(now) for bucket in self._buckets])
 
     def wait_behind_ns(self, entry: "Entry", now: int) -> int:
-        """Nanoseconds until `is_open` again, if `entry` passes now and nobody after it."""
+        """Return the wait in nanoseconds until `is_open` again, if `entry` passes now and none after it."""
         self._take(entry.charged, entry.size, now)
         wait = self.wait_ns(now)
         self.refund(entry.charged, entry.size)
         return wait
 
     def cost(self, entry: "Entry") -> int:
-        """Nanoseconds of this limit that `entry` uses up: the unit in which waiting streams share it."""
+        """Return the nanoseconds of this limit that `entry` uses up: the unit in which waiting streams share it."""
         messages, size = self.limit.messages, self.limit.size
         by_count = entry.charged * messages.period_ns // messages.tokens if messages else 0
         by_size = entry.size * size.period_ns // size.tokens if size else 0
         return max(max(by_count, by_size), 1)  # noqa: PLW3301 - mypyc knows max of two; of three it is a call of Python
 
     def line_up(self, place: FinishTag, entry: "Entry", number: int) -> None:
-        """An entry is the first of its stream from now on, behind the one that stood there and has only just passed.
+        """Set the tag of a stream's new first entry, behind the entry that stood there and has only just passed.
 
-        A stream that could not use its turn here in time, because it also waits elsewhere, may catch up by one entry;
-        never by more, or it could save up its turns.
+        A stream that could not use its turn here in time, because it also waits elsewhere, may catch up by one entry,
+        and never by more: else it could save up its turns.
 
         Args:
-            place: Where its stream stands.
-            entry: That entry.
-            number: Greater than all before.
+            place: The stream's tag here.
+            entry: The new first entry.
+            number: Greater than all numbers before.
         """
         cost = self.cost(entry)
         place.time = max(place.time, self.waiters.virtual_time - cost) + cost
         place.number = number
 
     def retune(self, limit: Limit, source: str, now: int) -> None:
-        """Put another value in force; for what becomes of tokens and debts see `TokenBucket.change`.
+        """Put another value in force; `TokenBucket.change` says what becomes of tokens and debts.
 
-        And `TokenBucket.follow`, where the measured part of the value is another one.
+        If the measured part of the value has changed, `TokenBucket.follow` says it.
         """
         known = self.limit.published
         self.count_idle(now)
@@ -576,7 +579,10 @@ class Limiter:
             self._place_anew(stream)
 
     def _place_anew(self, stream: "Stream") -> None:
-        """Places count nanoseconds of the old value: a slow limit's, on a fast one, would mean waiting for ever."""
+        """Set a stream's tag anew: old tags count nanoseconds of the old value.
+
+        A slow limit's tag, on a fast one, would mean waiting for ever.
+        """
         if not stream.places:
             return
         place, waits_here = stream.place_at(self), stream.waits_on is self
@@ -588,16 +594,16 @@ class Limiter:
             self.waiters.add(place)
 
     def is_idle(self, now: int) -> bool:
-        """Whether forgetting this limiter would change nothing."""
+        """Return whether forgetting this limiter would change nothing."""
         return not self.streams and all(bucket.is_full(now) for bucket in (*self._counting, *self._weighing))
 
     def inherit(self, other: "Limiter", now: int) -> None:
-        """Go on with the tokens and debts of a limiter in whose place this one stands."""
+        """Continue with the tokens and debts of the limiter that this one replaces."""
         self._buckets = other._buckets  # noqa: SLF001 - its own kind
         self._put_in_force(self.limit, now)
 
     def _put_in_force(self, limit: Limit, now: int, *, follows: bool = False) -> None:
-        """The mode, and one bucket for each rate: a known one changes, a new one starts full."""
+        """Set the mode, and a bucket for each rate: a known bucket changes, a new one starts full."""
         self.limit = limit
         self.is_rejecting = limit.mode == "reject"
         self.is_observed = limit.mode == "observe"
@@ -634,20 +640,20 @@ def _spare(buckets: tuple[TokenBucket, ...], now: int) -> int | None:
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # a base class and no `Protocol`: of that, compiled code asks by name
 class RateLimiter:
-    """What a session asks when entries of its streams come or are dropped, whoever answers.
+    """The interface that sessions call when entries of their streams arrive or are dropped.
 
         data path, streams ─▶ RateLimiter ◀── Scheduler: the limits are in this process
                                           ◀── Deputy: they are in another one  (`workers/deputy.py`)
 
-    Of one stream nothing overtakes what is held of it. Sizes are metered bytes, times monotonic nanoseconds.
+    Nothing of a stream overtakes its held entries. Sizes are metered bytes, times monotonic nanoseconds.
     """
 
     # ---- a chunk, all or nothing
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth of one stream, if all of it may pass; else nothing.
+        """Charge a chunk's worth of one stream if all of it may pass, else nothing; return whether it was charged.
 
-        `messages` are, here and in `withdraw`, those that are charged (`Stream.charged`).
+        Here and in `withdraw`, `messages` is the number that is charged (`Stream.charged`).
         """
         raise NotImplementedError
 
@@ -656,41 +662,41 @@ class RateLimiter:
         raise NotImplementedError
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
         raise NotImplementedError
 
     # ---- entry by entry
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        """Note what arrived and was not admitted; what becomes of it, is asked next."""
+        """Record entries that arrived and were not admitted; the caller decides on each of them next."""
         raise NotImplementedError
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge and count one entry, if it may pass at once; else do nothing."""
+        """Charge and count one entry if it may pass at once, else do nothing; return whether it may pass."""
         raise NotImplementedError
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
-        """Keep `entry` until `Stream.release` is called with it, perhaps before this returns."""
+        """Hold `entry` until `Stream.release` is called with it, perhaps before this returns."""
         raise NotImplementedError
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
-        """Forget what is held of a stream, and give it back."""
+        """Drop and return the held entries of a stream."""
         raise NotImplementedError
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
-        """Note an entry that the session refuses because of `limiter`, one of the stream's chain."""
+        """Record an entry that the session refuses because of `limiter`, one of the stream's chain."""
         raise NotImplementedError
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
-        """Note what arrived of a stream that ended before it could be held."""
+        """Record messages and bytes that arrived and were dropped, as their stream ended before they could be held."""
         raise NotImplementedError
 
 
 def rejecting(stream: Stream, now: int) -> Limiter | None:
-    """The limit in mode `reject` that a newcomer is over which may not pass; None if it may be held.
+    """Return the limiter in mode `reject` that a new entry is over; None if the entry may pass or be held.
 
-    What is held already waits for this one too: it was within it when it came. So does what comes behind it, or its
-    refusal would have to wait for answers that are far away.
+    A stream that holds entries is not refused: its held entries, which were within this limit when they came, wait for
+    it as well. An entry behind them is held, too: its refusal would have to wait for answers that are far away.
     """
     if stream.held:
         return None
@@ -701,7 +707,7 @@ def rejecting(stream: Stream, now: int) -> Limiter | None:
 
 
 def refusal_of(limiter: Limiter) -> str:
-    """What a client is told of the limit that refuses its message."""
+    """Return the error message for a client whose message this limiter refuses."""
     scope, limit = limiter.scope, limiter.limit
     values = [_words(limit.messages, "messages"), _words(limit.size, "bytes")]
     of = f"{scope.level} {scope.name}".strip()

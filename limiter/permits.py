@@ -1,17 +1,19 @@
-"""Permits: how many messages a limited consumer may have under way from the broker.
+"""Dispatch credit: bounds on the messages that a limited consumer has under way from the broker.
 
-A consumer asks for a whole receiver queue at once. Were all of that passed on, the broker would send it at once and the
-proxy would have to hold it, out of reach of other consumers. So permits are passed on as messages leave for the
-clients: what a limiter's consumers have under way stays within what it can pass in a short horizon. A FLOW for all of
-which there is room passes as it came.
+A consumer asks for a whole receiver queue at once. If all of these permits were passed on, the broker would send the
+messages at once and the proxy would have to hold them, out of reach of other consumers. So permits are passed on as
+messages leave for the clients. The messages that a limiter's consumers have under way stay within what it can pass in a
+short horizon. A FLOW that fits whole passes as it came.
 
     FLOW(1000) ─▶ asked ──room in the horizon──▶ granted: FLOW(n) ─▶ at the broker ─arrived─▶ held ─passed─▶ room
                                                                      └───────── under way ─────────┘
 
-A consumer that could use more stands in line at one meter that has no room for it; when that one has, it takes its
-portion, or moves on to another one that has none. So a step costs the same however many wait elsewhere.
+A consumer that could use more stands in line at one credit window that has no room for it. When that window has room,
+the consumer takes its portion, or moves on to another window that has none. So a step costs the same however many
+consumers wait elsewhere.
 
-A consumer at or below 0 permits at the broker (see `InFlight`) is given what brings it above, on top of its portion.
+A consumer at or below 0 permits at the broker (see `InFlight`) is granted, on top of its portion, the permits that
+bring it to 0.
 
 Source: CommandFlow.messagePermits; preciseDispatcherFlowControl, which divides by the mean messages per entry.
 """
@@ -28,11 +30,11 @@ _KEPT = 0.9
 
 
 class EntrySizeEwma:
-    """Moving means of messages and bytes per entry: each new entry has a weight of a tenth, what came before the rest.
+    """Moving means of messages and bytes per entry: each new entry has a weight of a tenth, earlier ones the rest.
 
     Attributes:
-        messages: Per entry, rounded, at least 1; 0 while nothing is known.
-        size: Metered bytes per entry; likewise.
+        messages: Messages per entry, rounded, at least 1; 0 before the first entry.
+        size: Metered bytes per entry, likewise.
 
     Source: Pulsar's Consumer.avgMessagesPerEntry, which starts at the first value and keeps 0.9 of the old one; halves
     are rounded up, as Math.round does.
@@ -47,7 +49,7 @@ class EntrySizeEwma:
         self._size = 0.0
 
     def add(self, entries: int, messages: int, size: int) -> None:
-        """So many entries came, with so much in them together."""
+        """Add `entries` entries, with `messages` messages and `size` bytes in all."""
         if entries == 0:
             return
         kept = _KEPT**entries if self.messages else 0.0
@@ -62,12 +64,14 @@ Unit = Literal["messages", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """How deliveries are counted and asked for.
+    """How limits count deliveries, and how permits are counted.
 
     Args:
-        is_precise: A permit is taken for an entry of the usual size; else for a message (preciseDispatcherFlowControl).
+        is_precise: A permit counts as an entry of the consumer's mean size; else as a message
+            (preciseDispatcherFlowControl).
         by_entry: Limits of messages count an entry as one, whatever it holds (dispatchThrottlingOnBatchMessageEnabled).
-        spares_caught_up: Who has no backlog is not limited (dispatchThrottlingOnNonBacklogConsumerEnabled: false).
+        spares_caught_up: Subscriptions without a backlog are not limited
+            (dispatchThrottlingOnNonBacklogConsumerEnabled: false).
     """
 
     is_precise: bool = True
@@ -79,17 +83,17 @@ RULES = DispatchRules()
 
 
 class InFlight:
-    """What one consumer has in flight: permits at the broker, and what arrived and has not gone on to the client.
+    """One consumer's messages in flight: permits at the broker, and entries that arrived and have not gone on.
 
         granted ─▶ at the broker ─arrived─▶ held ─▶ passed or dropped
                    └────────── in flight ─────────┘
 
-    Counted in messages as limits count them, and in bytes. The broker counts permits in messages, but sends entries
-    while its counter is above 0, and so may overdraw it: a consumer that is granted 1 may be sent a batch of 50, and
-    then stands at -49. So a permit at the broker is taken for an entry of the consumer's usual size.
+    Amounts are in messages as limits count them, and in bytes. The broker counts permits in messages, but sends whole
+    entries while its counter is above 0, and so may overdraw it: a consumer that is granted 1 may be sent a batch of
+    50, and then stands at -49. So a permit at the broker counts as an entry of the consumer's mean size.
 
     Attributes:
-        at_broker: Permits granted and not used up: the broker's own counter; a batch may make it negative.
+        at_broker: Permits granted and not used up, equal to the broker's own counter; a batch may make it negative.
     """
 
     __slots__ = ("_held_entries", "_held_messages", "_held_size", "_mean", "_rules", "at_broker")
@@ -104,52 +108,53 @@ class InFlight:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing can come any more of what was granted."""
+        """True if no message can come for the permits granted, and none is held."""
         return self.at_broker <= 0 and self._held_entries == 0
 
     @property
     def waits_for_broker(self) -> bool:
-        """Whether the broker could send something, and all that it sent has gone on."""
+        """True if the broker may send an entry, and every entry that it sent has gone on."""
         return self.at_broker > 0 and self._held_entries == 0
 
     @property
     def overdrawn(self) -> int:
-        """Permits of which the broker makes nothing: it stands below 0 by as many."""
+        """Number of permits by which the broker's counter is below 0: the broker sends nothing for as many."""
         return max(0, -self.at_broker)
 
     def learn(self, entries: int, messages: int, size: int) -> None:
-        """The broker sent it: what an entry holds is known better."""
+        """Add delivered entries to the means of an entry's size."""
         self._mean.add(entries, messages, size)
 
     def counted(self, entries: int, messages: int, size: int, unit: Unit) -> int:
-        """What a delivery is to limits."""
+        """Return the amount that limits count for a delivery, in messages or bytes."""
         if unit == "bytes":
             return size
         return entries if self._rules.by_entry else messages
 
     def hold(self, entries: int, messages: int, size: int) -> None:
-        """What was delivered has not gone on yet; negative once it has, or was dropped."""
+        """Count delivered entries that have not gone on yet; negative numbers once they have, or were dropped."""
         self._held_entries += entries
         self._held_messages += messages
         self._held_size += size
 
     def amount(self, unit: Unit) -> int:
-        """All that is under way."""
+        """Return all that is under way: what the broker may send, and what is held."""
         coming = max(0, self.at_broker) * self.least(unit)
         return coming + self.counted(self._held_entries, self._held_messages, self._held_size, unit)
 
     def least(self, unit: Unit) -> int:
-        """What the broker may send for one permit, as far as is known."""
+        """Return what the broker may send for one permit, as far as is known; at least 1."""
         return max(1, self._per_permit(unit))
 
     def coming_for(self, permits: int, unit: Unit) -> int:
-        """What the broker will send for so many; 0 as long as nothing is known."""
+        """Return what the broker will send for so many permits; 0 as long as nothing is known."""
         return permits * self._per_permit(unit)
 
     def permits_for(self, share: int, unit: Unit) -> int:
-        """Permits for which the broker may send `share`, to the next whole entry.
+        """Return the permits for which the broker may send `share`, rounded up to a whole entry.
 
-        As long as nothing is known of the entries, it is one permit at a time: one entry, which will tell.
+        As long as nothing is known of the entries, the result is one permit at a time: the entry that comes for it will
+        tell.
         """
         per_permit = self._per_permit(unit)
         if per_permit == 0:
@@ -157,26 +162,26 @@ class InFlight:
         return -(-share // per_permit)
 
     def _per_permit(self, unit: Unit) -> int:
-        """What the broker sends for a permit; 0 as long as nothing is known."""
+        """Return what the broker sends for a permit; 0 as long as nothing is known."""
         if unit == "bytes":
             return self._mean.size
         return self._mean.messages if self._rules.is_precise and not self._rules.by_entry else 1
 
 
 class CreditEntry:
-    """What one consumer has under way at one meter.
+    """The amount that one consumer has under way at one credit window.
 
     Attributes:
-        permits: Whose it is.
-        meter: Where it is.
-        amount: So much.
-        beyond: What of it is more than one entry.
-        is_idle: Whether nothing has come for it lately.
+        permits: The consumer's permits.
+        meter: The credit window.
+        amount: The amount under way, in the window's unit.
+        beyond: The part of `amount` beyond one entry.
+        is_idle: Whether the consumer is idle: nothing has come for it lately.
         is_present: Whether something is under way at all.
-        since_came, since_trips: What had come for all, and how many round trips there had been, when it began to wait
-            for the broker.
-        trip: The round trip that its next delivery ends; none if below 0.
-        waits: Whether it stands in the row, between `before` and `behind`.
+        since_came, since_trips: The window's amount delivered and its number of round trips, when the consumer began to
+            wait for the broker.
+        trip: The round trip that the consumer's next delivery ends; none if below 0.
+        waits: Whether this entry is in a `CreditRow`, between `before` and `behind`.
     """
 
     __slots__ = (
@@ -210,10 +215,10 @@ class CreditEntry:
 
 
 class CreditRow:
-    """Accounts in the order in which they came; a step costs the same wherever it is, and less than in a dictionary.
+    """A linked list of credit entries in the order in which they came; each step costs less than in a dictionary.
 
     Attributes:
-        first: Who has been here longest.
+        first: The entry that has been in the row longest.
     """
 
     def __init__(self) -> None:
@@ -221,14 +226,14 @@ class CreditRow:
         self._last: CreditEntry | None = None
 
     def __iter__(self) -> Iterator[CreditEntry]:
-        """All of them."""
+        """Yield all entries, the oldest first."""
         account = self.first
         while account is not None:
             yield account
             account = account.behind
 
     def add(self, account: CreditEntry) -> None:
-        """One that is not here comes last."""
+        """Append an entry that is not in the row."""
         account.waits = True
         account.before = self._last
         if self._last is None:
@@ -238,7 +243,7 @@ class CreditRow:
         self._last = account
 
     def remove(self, account: CreditEntry) -> None:
-        """It is here no longer, if it was."""
+        """Remove an entry, if it is in the row."""
         if not account.waits:
             return
         account.waits = False
@@ -256,22 +261,22 @@ class CreditRow:
 
 HORIZON_NS = NANOS_PER_SECOND // 5
 IDLE_HORIZONS: Final = 4
-"""As many horizons' worth may be with idle consumers, beyond an entry each, before it counts."""
+"""Horizons' worth that idle consumers may have under way, beyond an entry each, before it counts."""
 LEAST_PART: Final = 32
-"""Even then the consumers for whom something comes may have this part of the horizon at the broker: 6 ms' worth."""
+"""Even then the active consumers may have one part in this many of the horizon at the broker: 6 ms' worth."""
 _TRIPS: Final = 8
 
 
 def horizon_of(rate: Rate) -> int:
-    """Messages, or bytes, that `rate` passes in the horizon, at least one."""
+    """Return the messages, or bytes, that `rate` passes in the horizon; at least 1."""
     return max(1, rate.tokens * min(rate.period_ns, HORIZON_NS) // rate.period_ns)
 
 
 class CreditWindow:
-    """What all consumers of one limiter may have under way, in messages or in bytes: a credit window.
+    """A credit window: bounds what all consumers of one limiter have under way, in messages or in bytes.
 
-    For some consumers the broker has nothing: theirs are permits that nobody makes use of. They must not keep those
-    from it for which it has something, so a consumer that waits for the broker is told from the others by what comes
+    For some consumers the broker has no messages: their permits stay unused. These must not keep credit from consumers
+    for which the broker has messages. So a consumer that waits for the broker becomes idle by what comes for the others
     meanwhile:
 
                      nothing came while two horizons' worth came for others, or in eight round trips of others
@@ -279,22 +284,22 @@ class CreditWindow:
               ▲                                    a delivery comes                                            │
               └────────────────────────────────────────────────────────────────────────────────────────────────┘
 
-    While all have messages, each gets some of every horizon's worth: hence two. What idle ones have at the broker does
-    not count, up to a bound. A round trip is one that certainly was: of a consumer that had no permits at the broker
-    any more. So there is no clock, and a step costs the same however many consumers there are.
+    While all have messages, each gets some of every horizon's worth: hence two. The permits of idle consumers at the
+    broker do not count, up to a bound. A round trip counts only if it certainly was one: of a consumer that had no
+    permits left at the broker. So there is no clock, and a step costs the same however many consumers there are.
 
     Args:
-        horizon: Who asks gets permits while the sum of what is under way is below this. Who has nothing under way gets
-            a share of it besides, and nobody gets less than one entry. So with n consumers of entries of at most
-            `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while nobody is idle; and ever
+        horizon: A consumer that asks gets permits while the sum under way is below this. A consumer with nothing under
+            way gets a share of it besides, and no consumer gets less than one entry. So with n consumers of entries of
+            at most `largest`, the sum may reach horizon · (2 + ln n) + (n + 1) · largest while none is idle; and ever
             horizon · (1 + IDLE_HORIZONS + n / LEAST_PART) + (n + 1) · largest, if they have had their turns one after
-            the other. What a consumer brings along from before it was limited comes on top.
-        unit: What is counted.
+            the other. What a consumer has under way from before it was limited comes on top.
+        unit: The unit of amounts.
 
     Attributes:
-        under_way: With all that are not idle.
-        asking: Who could use more and found no room here, in the order of their turns.
-        unsure: Who will ask when the first of its entries has shown what they hold.
+        under_way: The amount under way of all consumers that are not idle.
+        asking: Consumers that could use more and found no room here, in the order of their turns.
+        unsure: Consumers that will ask when their first entry has shown how much an entry holds.
     """
 
     def __init__(self, horizon: int, unit: Unit = "messages") -> None:
@@ -310,27 +315,28 @@ class CreditWindow:
         self._trips = 0
 
     def room(self) -> int:
-        """How much more may be under way; negative if it is too much."""
+        """Return how much more may be under way; negative if it is too much."""
         room = self.horizon - self.under_way
         if self._beyond:
             room -= max(0, self._beyond - IDLE_HORIZONS * self.horizon)
         return room
 
     def takes_at_once(self, amount: int) -> bool:
-        """Whether so much may be under way besides, and nobody waits for it.
+        """Return whether `amount` more may be under way, and no consumer waits for room.
 
-        Who stands here does so for want of room; but where limits are being changed there may be room already, which
-        is handed out when all of them are.
+        Consumers stand here for want of room. While limits are being changed there may already be room, which is handed
+        out when all of them are changed.
         """
         room = self.room()
         return amount <= room and self._is_worth_a_frame(room) and not self.asking and not self.unsure
 
     def fair_share(self) -> int:
-        """What a consumer gets that has nothing under way, however little room there is.
+        """Return the share of a consumer that has nothing under way, however little room there is.
 
-        An even part of the horizon, as long as that keeps within the bound on all that is ever under way. Where idle
-        ones have used that up, an even part of so little that it does no harm: else those for whom something comes
-        would go on one entry at a time, and the limit go unused. And one at least: nothing else brings it further.
+        The share is an even part of the horizon, as long as that keeps within the bound on all that is ever under way.
+        Where idle consumers have used that up, it is an even part of so little that it does no harm: else active
+        consumers would go on one entry at a time, and the limit would stay unused. The share is at least 1: nothing
+        else brings the consumer further.
         """
         sharing = self._present + 1
         left = (1 + IDLE_HORIZONS) * self.horizon - self.under_way - self._beyond
@@ -338,33 +344,33 @@ class CreditWindow:
         return max(even, self.horizon // LEAST_PART // sharing, 1)
 
     def turn_share(self, others: int = 0) -> int:
-        """What each who asks here, or will, could have of the room; and so many `others`."""
+        """Return an even share of the room for each consumer that asks here, or will, and for `others` more."""
         return max(1, self.room() // max(1, len(self.asking) + len(self.unsure) + others))
 
     def join(self, permits: "Permits", of: InFlight) -> CreditEntry:
-        """A consumer is limited by this from now on."""
+        """Add a consumer that is limited by this window from now on."""
         account = CreditEntry(permits, self)
         self.count(account, of)
         return account
 
     def leave(self, account: CreditEntry) -> None:
-        """It is no longer."""
+        """Remove a consumer that is no longer limited by this window."""
         self._take_out(account)
         self._waiting.remove(account)
 
     def let_go(self, permits: "Permits") -> None:
-        """A consumer stands here no longer."""
+        """Take a consumer out of the line."""
         self.asking.pop(permits, None)
         self.unsure.discard(permits)
 
     def granted(self, account: CreditEntry, of: InFlight, *, was_dry: bool) -> None:
-        """A consumer was granted permits; `was_dry` if the broker had none of it."""
+        """Record that a consumer was granted permits; `was_dry` if it had none left at the broker."""
         if was_dry:
             account.trip = self._trips
         self.count(account, of)
 
     def delivered(self, account: CreditEntry, of: InFlight, amount: int) -> None:
-        """The broker sent so much to a consumer."""
+        """Record that the broker sent `amount` to a consumer."""
         self._came += amount
         if account.trip == self._trips:
             self._trips += 1
@@ -376,7 +382,7 @@ class CreditWindow:
         self._find_idle()
 
     def count(self, account: CreditEntry, of: InFlight) -> None:
-        """What a consumer has under way is another amount now."""
+        """Count anew what a consumer has under way."""
         self._take_out(account)
         account.amount = of.amount(self.unit)
         account.beyond = max(0, account.amount - of.least(self.unit))
@@ -389,13 +395,13 @@ class CreditWindow:
             self._waiting.add(account)
 
     def serve(self) -> None:
-        """Hand out the room that there is, in turns, in portions worth a frame."""
+        """Hand out the room in turns, in portions worth a frame."""
         while self.asking and self._is_worth_a_frame(self.room()):
             if not self._serve_round(self.turn_share()):
                 return
 
     def _serve_round(self, share: int) -> bool:
-        """Give each who asks as much. Returns whether anybody could take anything."""
+        """Give `share` to each consumer that asks, and return whether any could take something."""
         was_taken = False
         for _ in range(len(self.asking)):
             room = self.room()
@@ -407,7 +413,10 @@ class CreditWindow:
         return was_taken
 
     def _find_idle(self) -> None:
-        """Who has waited longest stands first; each that is found has come here by a delivery or grant of its own."""
+        """Mark consumers that have waited too long for the broker as idle; the longest wait stands first.
+
+        Each consumer that is found has come here by a delivery or grant of its own.
+        """
         enough = self.horizon + self.horizon  # for a product of large numbers compiled code asks the interpreter
         while (account := self._waiting.first) is not None:
             if self._came - account.since_came < enough and self._trips - account.since_trips < _TRIPS:
@@ -440,38 +449,38 @@ class CreditWindow:
 
 
 MOST_ASKED: Final = 2**31 - 1
-"""Permits that are withheld at most: a broker counts them in 32 bits, and whoever asked for more would get all at once
-when its limit goes."""
+"""Most permits that are withheld: a broker counts them in 32 bits, and a consumer that asked for more would get all at
+once when its limit goes."""
 
 
 class BacklogSign(Protocol):
-    """Who concludes from permits whether a subscription has a backlog."""
+    """Infers from one consumer's permits whether its subscription has a backlog."""
 
     def arriving(self, messages: int, left: int) -> None:
-        """The broker delivers so many, and has so many permits left then; they are still counted as before."""
+        """Note a delivery, after which the broker has `left` permits; it is not counted in the permits yet."""
 
     def found(self) -> None:
-        """The broker is to deliver again what it had delivered."""
+        """Note that the broker is to deliver messages again that it had delivered."""
 
     def turned(self, *, is_dry: bool) -> None:
-        """The consumer has used up all its permits at the broker, or has some again."""
+        """Note that the consumer has used up all its permits at the broker, or has some again."""
 
 
 class Permits:
     """One consumer's permits: asked for by the client, granted to the broker, used up by what arrives.
 
-    As long as it has no limits (see `rewire`), every permit passes at once.
+    As long as the consumer has no limits (see `rewire`), every permit passes at once.
 
     Attributes:
-        asked: Asked for and not granted yet: withheld.
-        backlog: Told of deliveries, and when all permits at the broker are used up, if anybody wants to know.
+        asked: Permits withheld: asked for by the client and not granted yet.
+        backlog: If set, told of deliveries, and when all permits at the broker are used up.
 
     Args:
-        usage: Where asked and granted permits are counted.
+        usage: The counters of permits asked for and granted.
         grant: Called with a number, above 0, of permits to pass on to the broker.
-        noted: Called when permits were asked for or granted, or given up: there is something to report.
+        noted: Called when permits were asked for, granted or given up: there is something to report.
         rules: How permits and entries are counted.
-        clock: Monotonic nanoseconds, for how long permits are withheld.
+        clock: Monotonic nanoseconds; measures how long permits are withheld.
     """
 
     def __init__(
@@ -500,11 +509,11 @@ class Permits:
 
     @property
     def is_metered(self) -> bool:
-        """Whether FLOW may have to be held back."""
+        """True if FLOW may have to be held back."""
         return bool(self._meters)
 
     def may_pass(self, permits: int) -> bool:
-        """Whether a FLOW of so many may pass whole: nobody limits it, or there is room everywhere that nobody wants."""
+        """Return whether a FLOW may pass whole: no limit applies, or each credit window has free room for it."""
         for account in self._accounts:
             coming = self._under_way.coming_for(permits, account.meter.unit)
             if coming == 0 or account.is_idle or not account.meter.takes_at_once(coming):
@@ -512,10 +521,10 @@ class Permits:
         return True
 
     def ask(self, permits: int, *, as_it_came: bool = False) -> bool:
-        """The client asks for more.
+        """Record that the client asks for more permits.
 
-        `as_it_came` says that its FLOW could go on to the broker as it is. Returns whether it is to: then all of it is
-        granted; else what is granted, now or later, is told by `grant`.
+        `as_it_came` says that the client's FLOW could go on to the broker as it is. Returns whether it is to: then all
+        of it is granted. Otherwise `grant` is called with the permits that are granted, now or later.
         """
         self._usage.permits_asked += permits
         if not self.may_pass(permits):
@@ -528,42 +537,42 @@ class Permits:
         return as_it_came
 
     def pass_through(self, permits: int) -> None:
-        """The client asked for more, and a worker that knew of no limit has passed it on as it was."""
+        """Record that a worker that knew of no limit has passed the client's FLOW on as it was."""
         self._usage.permits_asked += permits
         self._count_granted(permits)
 
     def arrived(self, entries: int, messages: int, size: int) -> None:
-        """The broker delivered; what was delivered is not with the client yet."""
+        """Record a delivery by the broker that has not gone on to the client yet."""
         self._sense_backlog(messages)
         self._under_way.hold(entries, messages, size)
         self._use_up(entries, messages, size)
 
     def crossed(self, entries: int, messages: int, size: int) -> None:
-        """The broker delivered, and all of it went on to the client."""
+        """Record a delivery by the broker that has gone on to the client whole."""
         self._sense_backlog(messages)
         self._use_up(entries, messages, size)
 
     def passed(self, messages: int, size: int) -> None:
-        """An entry that had arrived went on to the client."""
+        """Record that an entry that had arrived has gone on to the client."""
         self._under_way.hold(-1, -messages, -size)
         if self._meters:
             self._count()
             self._settle()
 
     def dropped(self, entries: int, messages: int, size: int, *, ask_again: bool) -> None:
-        """Held entries were dropped; `ask_again` where the client still counts their permits as given."""
+        """Record that held entries were dropped; `ask_again` if the client still counts their permits as given."""
         self._under_way.hold(-entries, -messages, -size)
         self._count()
         self.ask_again(messages if ask_again else 0)
 
     def ask_again(self, permits: int) -> None:
-        """The client still counts on these, which it asked for before."""
+        """Withhold permits again on which the client still counts, having asked for them before."""
         self._withhold(permits)
 
     def overdraw(self, permits: int) -> None:
-        """The broker took so many more for a delivery, as its metadata say, than limits count of it.
+        """Record that the broker took so many more permits for a delivery, by its metadata, than limits count of it.
 
-        Else a consumer would be thought to have permits there, and be given none.
+        Otherwise a consumer would seem to have permits at the broker, and be granted none.
         """
         was_dry = self.at_broker <= 0
         self._under_way.at_broker -= permits
@@ -573,17 +582,17 @@ class Permits:
             self._settle()
 
     def rewound(self) -> None:
-        """The client wants what it has got already: the broker was asked to deliver it again."""
+        """Record that the broker was asked to deliver again what the client has got already."""
         if self.backlog is not None:
             self.backlog.found()
 
     def forgo(self) -> None:
-        """The consumer is about to end: it wants nothing any more."""
+        """Give up all withheld permits: the consumer is about to end."""
         self._give_up()
         self.stop_asking()
 
     def rewire(self, meters: tuple[CreditWindow, ...]) -> None:
-        """These limits apply from now on."""
+        """Put the consumer within these credit windows from now on."""
         before = self._meters
         if meters != before:
             self._leave()
@@ -593,7 +602,7 @@ class Permits:
             meter.serve()
 
     def close(self) -> None:
-        """The consumer ends; what it had under way is room for others."""
+        """Remove the consumer, which ends; what it had under way is room for others."""
         self._give_up()
         self._noted = lambda: None  # what there was knows the stream, which knows these permits
         meters = self._meters
@@ -602,9 +611,9 @@ class Permits:
             meter.serve()
 
     def take(self, share: int, meter: CreditWindow) -> bool:
-        """Take `share` of the room of `meter`, but at most a fair part of the others'; or go and stand at one of them.
+        """Take `share` of the room of `meter`, but at most a fair part of the others' room; or stand at another window.
 
-        Returns whether it could.
+        Returns whether any permits could be granted.
         """
         refusing = self._refusing()
         if refusing is not None:
@@ -626,7 +635,7 @@ class Permits:
             self._noted()
 
     def _settle(self) -> None:
-        """Take what this consumer must have at once; what room there is goes to all who ask, in turns."""
+        """Grant what this consumer must have at once; hand out the room of its windows to all that ask, in turns."""
         if self.asked and not self._meters:
             self._grant_some(self.asked)
         elif self.asked and self._under_way.is_nothing:
@@ -638,7 +647,7 @@ class Permits:
             self._usage.withheld.start(self._clock())
 
     def _stand_in_line(self) -> None:
-        """Where there is no room for it, unless it has permits of which the broker makes nothing."""
+        """Wait where there is no room, unless the consumer is idle: the broker leaves its permits unused."""
         if not self.asked or self._is_idle:
             return
         if self._is_unsure:
@@ -650,11 +659,11 @@ class Permits:
             self._stand_at(self._refusing() or self._meters[0])
 
     def _refusing(self) -> CreditWindow | None:
-        """Of its meters, the first one that has no room."""
+        """Return the first credit window of this consumer that has no room, or None."""
         return next((meter for meter in self._meters if meter.room() < 1), None)
 
     def _stand_at(self, meter: CreditWindow) -> None:
-        """Wait for room there, and nowhere else: so whoever has room passes by none that cannot use it."""
+        """Wait for room at `meter` and nowhere else: so a window with room passes by no consumer that cannot use it."""
         if self._stands_at is not None:
             self._stands_at.let_go(self)
         self._stands_at = meter
@@ -666,17 +675,17 @@ class Permits:
 
     @property
     def _is_unsure(self) -> bool:
-        """Whether it has a permit at the broker, and nobody knows what will come for another."""
+        """True if the consumer has a permit at the broker, and it is not known what will come for another."""
         return not all(self._under_way.permits_for(1, meter.unit) for meter in self._meters)
 
     def stop_asking(self) -> None:
-        """More would be of no use, wherever there is room."""
+        """Leave the line: more permits would be of no use, wherever there is room."""
         for meter in self._meters:
             meter.let_go(self)
         self._stands_at = None
 
     def _give(self, portion: int) -> bool:
-        """Grant permits for which the broker sends something. Returns whether there were any to grant."""
+        """Grant permits for which the broker sends something; return whether there were any to grant."""
         if portion < 1:
             return False
         self._grant_some(min(self._under_way.overdrawn + portion, self.asked))
@@ -723,7 +732,7 @@ class Permits:
             self.backlog.turned(is_dry=is_dry)
 
     def _count(self) -> None:
-        """Tell the meters what is under way now."""
+        """Tell the credit windows what is under way now."""
         for account in self._accounts:
             account.meter.count(account, self._under_way)
 

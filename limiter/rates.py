@@ -1,23 +1,23 @@
-"""What a limit says: values only."""
+"""Values of limits: rates, bursts, modes. No behaviour."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 NANOS_PER_SECOND = 1_000_000_000
 SMALLEST_BURST_NS = 20_000_000
-"""As late as a timer may be, on a busy machine, without costing throughput."""
+"""How late a timer may be, on a busy machine, without costing throughput."""
 PUBLISH_WINDOW_NS = 10 * NANOS_PER_SECOND
-"""A publish rate is the mean over this time."""
+"""Time over which a topic's publish rate is averaged."""
 
 Direction = Literal["publish", "dispatch"]
 DIRECTIONS: tuple[Direction, ...] = ("publish", "dispatch")
-"""All of them."""
+"""All directions."""
 Mode = Literal["enforce", "observe", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`tokens` per period, with room for `burst` tokens.
+    """`tokens` per period, and the capacity of the bucket: `burst` tokens.
 
     Raises:
         ValueError: If one of the three is not positive.
@@ -33,12 +33,12 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Tokens per second."""
+        """The rate in tokens per second."""
         return self.tokens * NANOS_PER_SECOND / self.period_ns
 
 
 def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = None) -> Rate:
-    """A rate with Sluice's default burst where none is given.
+    """Return a rate with Sluice's default burst where none is given.
 
     The default is a tenth of a period's worth, so that no second sees more than 1.1 times the limit (Pulsar's whole
     period lets twice the limit pass); but never under 20 ms' worth, or the event loop's own lag would cost
@@ -51,7 +51,7 @@ def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = Non
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A topic's publish rate, rounded up: what passes in `PUBLISH_WINDOW_NS`, so that slow rates are not all of 1/s."""
+    """A topic's publish rate, rounded up, per `PUBLISH_WINDOW_NS`: per second all slow rates would become 1/s."""
 
     messages: int = 0
     size: int = 0
@@ -62,17 +62,17 @@ NOTHING_PUBLISHED = Published()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Messages and bytes that may pass; None means that this one is not limited.
+    """Limits on messages and bytes; None means that this one is not limited.
 
     Args:
         messages: The sustained rate of messages.
         size: The sustained rate of bytes.
         peak_messages: A second, higher rate that holds while the sustained one's burst is being used up.
-        peak_size: The same for bytes.
-        mode: `enforce`: what is over the limit is held. `observe`: nothing is held, but what would have been is
-            counted. `reject`: what is over the limit is refused at once (publish only).
-        published: The topic's publish rate that is a part of the rates here (relativeToPublishRate): as configured
-            nothing yet. None: the limit is not relative.
+        peak_size: The peak rate of bytes.
+        mode: `enforce`: entries over the limit are held. `observe`: nothing is held, but entries that would have been
+            held are counted. `reject`: entries over the limit are refused at once (publish only).
+        published: The topic's publish rate that the rates here include (relativeToPublishRate); in a configured limit
+            it is still zero. None: the limit is not relative.
     """
 
     messages: Rate | None = None

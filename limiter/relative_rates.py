@@ -1,9 +1,9 @@
-"""Limits of deliveries that are relative to their topic's publish rate, and who publishes there.
+"""Dispatch limits that are relative to their topic's publish rate, and the measurement of that rate.
 
-Rates are measured once a second, and only those of topics with such a limit and a consumer, where something is
-published, or was in the last ten seconds. Whose rate changed, its limits are to be put in force anew. A topic is
-forgotten with its last consumer: at once if its limits are what is configured, else when it is measured next, as a
-limit changes only then.
+Rates are measured once a second, and only for topics that have such a limit and a consumer, while something is
+published there or was in the last ten seconds. When a topic's rate changed, its limits are to be put in force anew.
+A topic is forgotten with its last consumer: at once if its limits equal the configured ones, else at the next
+measurement, as a limit changes only then.
 """
 
 from collections import Counter, deque
@@ -15,14 +15,14 @@ from limiter.rates import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS
 
 _KEPT_FOR_PERCENT = 1
 _SHORTEST_NS = NANOS_PER_SECOND
-"""A topic that is known for less counts as known for this: the first message after a millisecond is no 1000/s."""
+"""Shortest time that a mean divides by: one message in a topic's first millisecond is no rate of 1000/s."""
 
 Total = tuple[int, int]
 """Messages and bytes published so far."""
 
 
 class PublishRate:
-    """One topic's publish rate, the mean of the last ten seconds, from totals that are read once a second.
+    """The publish rate of one topic: the mean of the last ten seconds, from totals that are read once a second.
 
         counts so far   ┌──────────────● now
                      ┌──●              │
@@ -33,7 +33,7 @@ class PublishRate:
     Source: DispatchRate.relativeToPublishRate, which adds the topic's average publish rate to the configured one.
 
     Args:
-        total: What was published before; it is not counted.
+        total: Messages and bytes published before; they do not count.
         now: Monotonic nanoseconds.
     """
 
@@ -42,23 +42,23 @@ class PublishRate:
 
     @property
     def total(self) -> Total:
-        """The last one that was read."""
+        """The total that was read last."""
         return self._samples[-1][1]
 
     def sample(self, total: Total, now: int) -> None:
-        """The total is this now; between two samples it is taken to have grown evenly."""
+        """Add a reading of the total; between two readings it is taken to have grown evenly."""
         samples = self._samples
         samples.append((now, total))
         while len(samples) > 2 and samples[1][0] <= now - PUBLISH_WINDOW_NS:
             samples.popleft()
 
     def rested(self, until: int) -> None:
-        """Nothing was published since the last sample, up to this moment."""
+        """Record that nothing was published between the last reading and `until`."""
         if until > self._samples[-1][0]:
             self.sample(self.total, until)
 
     def mean(self) -> Published:
-        """As of the last sample: over the last ten seconds, or fewer if the topic is not known for so long."""
+        """Return the mean as of the last reading, over ten seconds, or fewer if the topic is not known for so long."""
         (since, (messages, size)), (now, (all_messages, all_size)) = self._samples[0], self._samples[-1]
         begin = max(since, now - PUBLISH_WINDOW_NS)
         if begin > since:
@@ -78,9 +78,10 @@ def _per_window(amount: int, time_ns: int) -> int:
 
 
 def kept(known: Published, mean: Published) -> Published:
-    """What a limit goes on with: what is known, while that is no less than the mean and at most 1 % more.
+    """Return the publish rate to go on with: `known`, if it is at least the mean and at most 1 % more; else the mean.
 
-    So a steady rate does not change a limit each second, and who is to catch up is never held below what is published.
+    So a steady rate does not change a limit each second, and a consumer that is catching up is never held below the
+    publish rate.
     """
     return Published(_kept(known.messages, mean.messages), _kept(known.size, mean.size))
 
@@ -90,9 +91,10 @@ def _kept(known: int, mean: int) -> int:
 
 
 def relative_to(limit: Limit, published: Published) -> Limit:
-    """The limit in force of one that is configured: each of its rates, and the topic's publish rate on top.
+    """Return a configured limit with the topic's publish rate added to each of its rates.
 
-    What is not configured stays unlimited. A burst is what is configured, or what `rate` makes it if that is more.
+    A rate that is not configured stays unlimited. The burst is the configured one, or the default of `rate` if that is
+    larger.
     """
     return replace(
         limit,
@@ -105,7 +107,7 @@ def relative_to(limit: Limit, published: Published) -> Limit:
 
 
 def _on_top(own: Rate | None, published: int) -> Rate | None:
-    """A rate that counts in tenths of tokens, if need be: that is what its longer period is for."""
+    """Return the sum of a rate and the publish rate; its longer period lets it count in tenths of tokens if needed."""
     if own is None or published == 0:
         return own
     times = PUBLISH_WINDOW_NS // NANOS_PER_SECOND
@@ -119,9 +121,9 @@ class _Topic:
     """A topic with relative limits.
 
     Attributes:
-        rate: Its publish rate.
-        ended: What producers published that have ended since the topic has such limits.
-        published: What its limits go on with.
+        rate: The topic's publish rate.
+        ended: Published by producers that have ended since the topic has such limits.
+        published: The publish rate that its limits include now.
         configured: Its relative limits, as configured.
     """
 
@@ -132,13 +134,13 @@ class _Topic:
 
 
 class RelativeLimits:
-    """Knows what is configured, measures, and says what is to be in force.
+    """Measures publish rates and returns the relative limits to put in force.
 
     Args:
-        by_entry: Limits of messages count an entry as one, so the publish rate does.
+        by_entry: Limits of messages count an entry as one, so the publish rate does, too.
 
     Attributes:
-        on_first: Called when there is such a limit while there was none.
+        on_first: Called when the first relative limit appears.
     """
 
     def __init__(self, *, by_entry: bool = False) -> None:
@@ -153,21 +155,21 @@ class RelativeLimits:
 
     @property
     def scopes(self) -> list[Scope]:
-        """What has such a limit."""
+        """Scopes of all relative limits."""
         return list(self._topic_of)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no such limit."""
+        """True if there is no relative limit."""
         return not self._topic_of
 
     @property
     def is_moving(self) -> bool:
-        """Whether some publish rate may change though nothing is published any more."""
+        """True if some publish rate may change though nothing is published any more."""
         return bool(self._moving)
 
     def opened(self, stream: Stream) -> None:
-        """A producer or consumer begins."""
+        """Note that a producer or consumer has opened."""
         name = stream.name.topic
         if stream.name.direction == "publish":
             self._producers.setdefault(name, set()).add(stream)
@@ -176,7 +178,7 @@ class RelativeLimits:
             self._deserted.discard(name)
 
     def closed(self, stream: Stream) -> None:
-        """One that began ends; what a producer published still counts."""
+        """Note that a producer or consumer has ended; what a producer published still counts."""
         name = stream.name.topic
         if stream.name.direction == "publish":
             self._without_producer(name, stream)
@@ -204,7 +206,7 @@ class RelativeLimits:
             self._deserted.add(name)
 
     def in_force(self, scope: Scope, configured: Limit, topic: str, now: int) -> Limit:
-        """The limit to put in force in the place of one that may be relative."""
+        """Return the limit to put in force for a configured one, which may be relative."""
         if configured.published is None:
             self.forget(scope)
             return configured
@@ -219,7 +221,7 @@ class RelativeLimits:
         return relative_to(configured, known.published)
 
     def forget(self, scope: Scope) -> None:
-        """The limit is gone, or not relative any more."""
+        """Forget a scope: its limit is gone, or no longer relative."""
         name = self._topic_of.pop(scope, None)
         if name is None:
             return
@@ -231,10 +233,10 @@ class RelativeLimits:
             self._deserted.discard(name)
 
     def measure(self, active: Iterable[Stream], now: int) -> dict[Scope, Limit]:
-        """A second has passed: the limits to put in force, where publish rates changed.
+        """Measure publish rates, once a second, and return the limits to put in force where rates changed.
 
         Args:
-            active: Every stream that passed something since the last time; others may be among them.
+            active: Every stream that passed entries since the last call; others may be among them.
             now: Monotonic nanoseconds.
         """
         limits = {scope: limit for name in list(self._deserted) for scope, limit in self._forget_topic(name).items()}
@@ -245,14 +247,14 @@ class RelativeLimits:
         }
 
     def _forget_topic(self, name: str) -> dict[Scope, Limit]:
-        """Nobody is within its limits. Returns them as configured."""
+        """Forget a topic without consumers, and return its limits as configured."""
         configured = dict(self._topics[name].configured)
         for scope in configured:
             self.forget(scope)
         return configured
 
     def wake(self, active: Iterable[Stream], now: int) -> None:
-        """Look at the topics where these publish when it is measured next, whether they are told of then or not.
+        """Have the topics of these producers measured next time, whether or not that call names them.
 
         Args:
             active: As for `measure`.
@@ -264,7 +266,7 @@ class RelativeLimits:
             self._moving.add(name)
 
     def _measured(self, name: str, now: int) -> _Topic | None:
-        """Look at one topic. Returns it if its limits change."""
+        """Measure one topic, and return it if its limits change."""
         topic = self._topics[name]
         topic.rate.sample(self._total(name, topic.ended), now)
         published = kept(topic.published, topic.rate.mean())

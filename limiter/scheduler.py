@@ -1,12 +1,13 @@
-"""The scheduler of both directions: what fits the limits passes at once, the rest is held and served in fair order.
+"""The scheduler of both directions: passes what fits the limits at once, holds the rest and serves it in fair order.
 
     offered ──fits, nobody waits──▶ passed                              (`admit`: a chunk's tallies, all or nothing)
        └─────else, entry by entry──▶ every limiter open? ──▶ passed     (`pass_entry`)
                                           └──no──▶ held, waits on the limiter that refused it   (`hold`)
                                                         └──tokens come──▶ passed                (`serve`)
 
-Nothing is overtaken: where a stream waits, newcomers queue behind. Streams that wait on one limiter share its time
-equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it says when it is to be woken.
+Waiting entries are never overtaken: where a stream waits, newcomers queue behind. Streams that wait on one limiter
+share its time equally, whatever the size of their entries (`FairQueue`). The scheduler has no timer: it asks to be
+woken.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from limiter.usage import Passed
 
 
 def obstacle_of(stream: Stream, now: int) -> Limiter | None:
-    """The first limiter that does not let a newcomer pass."""
+    """Return the first limiter of the chain that does not let a newcomer pass, or None."""
     for limiter in stream.chain:
         if limiter.waiters or not limiter.is_open(now):
             return limiter
@@ -28,12 +29,15 @@ def obstacle_of(stream: Stream, now: int) -> Limiter | None:
 
 
 def lent_in_the_way(stream: Stream, now: int) -> list[Limiter]:
-    """The limiters that a newcomer may not pass now, of which workers have tokens that they may give back."""
+    """Return the limiters that a newcomer may not pass now and of which workers hold tokens that they may give back."""
     return [one for one in stream.chain if one.borrowers and (one.waiters or not one.is_open(now))]
 
 
 def refusing(stream: Stream, now: int) -> Limiter | None:
-    """Where a stream that has its places must wait: behind others, or else for the tokens that come last."""
+    """Return the limiter that a stream with tags must wait on, or None if its first entry may pass.
+
+    That is the first limiter where others go before it, else the one whose tokens come last.
+    """
     all_open = True
     for place in stream.places:
         if not place.limiter.waiters.is_before_all(place):
@@ -43,7 +47,7 @@ def refusing(stream: Stream, now: int) -> Limiter | None:
 
 
 def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
-    """A stream begins to wait on one: where somebody waits on another of its own, their turns depend on both."""
+    """Prepare a stream's wait on a limiter: where other streams wait on others of its chain, turns depend on both."""
     crossed = _others_waited_on(stream, waits_on)
     for limiter in crossed:
         limiter.crossed_at = waits_on.crossed_at = now
@@ -52,9 +56,9 @@ def meet(stream: Stream, waits_on: Limiter, now: int) -> None:
 
 
 def claim(stream: Stream, waits_on: Limiter) -> None:
-    """Let the other limiters leave room for a stream that waits for nothing but the tokens of `waits_on`.
+    """Reserve room at the other limiters of a stream that waits for nothing but the tokens of `waits_on`.
 
-    One claim at a limiter is enough, the earliest: when it has gone, the next stream's turn comes.
+    A limiter keeps one reservation, the earliest: when that stream has gone, the next stream's turn comes.
     """
     for limiter in _others_waited_on(stream, waits_on):
         known = limiter.claimant
@@ -65,7 +69,7 @@ def claim(stream: Stream, waits_on: Limiter) -> None:
 def next_turn(limiter: Limiter, now: int) -> Stream | None:
     """Return the head of the queue, or None if serving it would delay the stream that holds a reservation.
 
-    A first that must wait elsewhere anyway is in nobody's way: it takes its turn by going there.
+    A head that must wait elsewhere anyway delays no stream: it takes its turn by going there.
     """
     first, claimant = limiter.waiters.first(), limiter.claimant
     if claimant is None or claimant.waits_on is None:
@@ -91,34 +95,33 @@ def _others_waited_on(stream: Stream, but: Limiter) -> list[Limiter]:
 
 
 LEAST_SLEEP_NS: Final = 1_000_000
-"""Wake-ups of one limiter are at least this far apart: at high rates entries go in groups."""
+"""Shortest time between wake-ups of one limiter: at high rates entries go in groups."""
 
 
 class WaitLists:
-    """The wait lists of all limiters: where each stream waits, and when each limiter is to be woken.
+    """The wait lists of all limiters: the limiter that each stream waits on, and the wake-up time of each limiter.
 
         in no list ──join──▶ in one list, a tag at every limiter ──leave──▶ in no list
                                  └─ go ─▶ in another list
                                  └─ follow ─▶ in the same list, with the next entry
 
-    As long as a stream waits on a limiter, a timer is set for it. What becomes of an entry, this class does not know.
+    As long as a stream waits on a limiter, a timer is set for it. This class does not know what becomes of an entry.
 
-    Where streams wait on several limiters at once, a stream waits in one queue at a time, but from the moment that its
-    next entry is in line it has a tag at every limiter of its chain. So waiting on one does not cost it its turn at
-    another. And as soon as only one limiter's tokens keep it from passing, it has a *reservation* (`claimant`) at the
-    others: there, others go on only as far as they leave it room. Without reservations two busy limiters would never
-    be open at the same moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy
-    clusters.
+    A stream within several limiters waits in one queue at a time. From the moment that its next entry is in line, it
+    has a tag at every limiter of its chain. So waiting on one limiter does not cost it its turn at another. As soon as
+    only one limiter's tokens keep it from passing, it has a *reservation* (`claimant`) at the others. There, other
+    streams pass only as far as they leave room for it. Without reservations two busy limiters would never be open at
+    the same moment, and a stream within both would wait for ever; the same idea lets wide jobs run on busy clusters.
 
     Source: EASY backfilling, D. Lifka, The ANL/IBM SP scheduling system, 1995
 
     Args:
         wake_at: Called with a limiter and the monotonic time at which it is to be served; each call replaces the one
             before for the same limiter.
-        journal: Told of who begins to wait where nobody did.
+        journal: Told of a stream that begins to wait on a limiter without waiters.
 
     Attributes:
-        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there.
+        recall: Called with a limiter that has lent tokens to workers, when a first stream begins to wait there.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
@@ -128,34 +131,34 @@ class WaitLists:
         self._number = 0
 
     def join(self, stream: Stream, obstacle: Limiter, now: int) -> None:
-        """A stream that `obstacle` does not let pass waits with its first entry, where that entry is refused."""
+        """Let a stream that `obstacle` refuses wait with its first entry, on the limiter that refuses that entry."""
         self._take_places(stream)
         self._wait_on(stream, refusing(stream, now) or obstacle, now)
 
     def go(self, stream: Stream, elsewhere: Limiter, now: int) -> None:
-        """A stream whose turn it is must wait on another limiter of its chain; it keeps its places."""
+        """Move a stream whose turn it is to another limiter of its chain; it keeps its tags."""
         self._step_out(stream, now)
         self._wait_on(stream, elsewhere, now)
 
     def went(self, stream: Stream) -> None:
-        """The first entry of a stream that waits is about to pass."""
+        """Record that the first entry of a waiting stream is about to pass."""
         for place in stream.places:
             place.limiter.waiters.went(place)
 
     def follow(self, stream: Stream, limiter: Limiter) -> None:
-        """The entry behind the one that went waits where that did: its turn there shows where else it must wait."""
+        """Let a stream's next entry wait where the one that went did: its turn there shows where else it must wait."""
         place = stream.place_at(limiter)
         limiter.waiters.remove(place)
         self._take_places(stream)
         limiter.waiters.add(place)
 
     def leave(self, stream: Stream, now: int) -> None:
-        """A stream waits no longer, if it did."""
+        """End a stream's wait, if it waits."""
         self._step_out(stream, now)
         stream.places = ()
 
     def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
-        """A limiter has been served: who still waits there has a turn at once if more are due, else when it opens."""
+        """Finish serving a limiter: if streams still wait, wake it at once if more are due, else when it opens."""
         limiter.wakes_at = None
         if not limiter.waiters:
             return
@@ -166,7 +169,7 @@ class WaitLists:
             self._ask_for_wake_up(limiter, now)
 
     def _take_places(self, stream: Stream) -> None:
-        """The stream's next entry is in line from now on, at every limiter."""
+        """Give the stream's next entry a tag at every limiter of its chain."""
         entry = stream.held[0]
         self._number += 1
         if not stream.places:
@@ -203,9 +206,10 @@ class WaitLists:
         self._give_up_claims(stream, now)
 
     def _give_up_claims(self, stream: Stream, now: int) -> None:
-        """Others need not leave room any more; a limiter that is due or being served finds out by itself.
+        """Drop a stream's reservations; a limiter that is due or being served finds out by itself.
 
-        Its alarm may have been set for when the claim was to end: that is too late, also where it is not open yet.
+        The alarm of such a limiter may have been set for the end of the reservation. That is too late, also where the
+        limiter is not open yet.
         """
         for limiter in stream.chain:
             if limiter.claimant is not stream:
@@ -216,7 +220,7 @@ class WaitLists:
                 self._ask_for_wake_up(limiter, now)
 
     def _ask_for_wake_up(self, limiter: Limiter, now: int) -> None:
-        """Where none is set, set an alarm for when the first may go: the token that it waits for, or its claim's."""
+        """Set an alarm, if none is set, for when the head may go: when its token comes, or the reservation ends."""
         if limiter.wakes_at is not None:
             return
         wait = limiter.wait_ns(now) + limiter.gathering_ns(now)
@@ -230,14 +234,14 @@ class WaitLists:
 
 
 MOST_TURNS: Final = 1000
-"""Turns in one go: a millisecond's work; a burst's worth can be ten times more."""
+"""Most turns in one call of `serve`: a millisecond's work; a burst's worth can be ten times more."""
 TURN_SIZE: Final = 2048
-"""Bytes that take as long as one turn."""
+"""Bytes of an entry that count as one more turn."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Scheduler(RateLimiter):
-    """Lets entries pass or wait, exactly within all limits of their streams.
+    """Passes or holds entries, exactly within all limits of their streams.
 
     Args:
         wake_at: Called with a limiter and the monotonic time at which `serve` is to be called for it; each call
@@ -250,18 +254,18 @@ class Scheduler(RateLimiter):
         self._lines = WaitLists(wake_at, journal)
 
     def recall_by(self, recall: Callable[[Limiter], None]) -> None:
-        """Call this with a limiter of which workers have been lent something, when somebody begins to wait there."""
+        """Call `recall` with a limiter that has lent tokens to workers when a stream begins to wait there."""
         self._lines.recall = recall
 
     # ---- streams
 
     def join(self, stream: Stream) -> None:
-        """A stream opens."""
+        """Add a stream to the limiters of its chain: it opens."""
         for limiter in stream.chain:
             limiter.streams.add(stream)
 
     def rewire(self, stream: Stream, chain: tuple[Limiter, ...], now: int) -> None:
-        """Other limits apply to a live stream from now on; what it holds is judged anew."""
+        """Put a live stream within other limiters; its held entries are judged anew."""
         for limiter in stream.chain:
             limiter.streams.discard(stream)
         self._lines.leave(stream, now)
@@ -271,7 +275,7 @@ class Scheduler(RateLimiter):
         self._settle(stream, now)
 
     def leave(self, stream: Stream, now: int) -> list[Entry]:
-        """A stream ends: its turn, and what it held, are free for others at once. Gives back what was held."""
+        """Remove a stream that ends, and return its dropped entries; its turn and room are free for others at once."""
         dropped = self.drop_held(stream, now)
         for limiter in stream.chain:
             limiter.streams.discard(stream)
@@ -280,9 +284,10 @@ class Scheduler(RateLimiter):
     # ---- what fits passes at once
 
     def admit(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth of one stream, if all of it fits and nobody waits; else charge nothing.
+        """Charge a chunk's worth of a stream if all of it fits and no stream waits, else nothing; return which.
 
-        Where a limit rejects, each entry is judged alone: somebody must know which ones were refused.
+        Where a limit rejects, nothing is admitted: entries are judged one by one, as the client must learn which were
+        refused.
         """
         if stream.held:
             return False
@@ -305,7 +310,7 @@ class Scheduler(RateLimiter):
             stream.observed.withdraw(messages, size)
 
     def pass_entry(self, stream: Stream, messages: int, size: int, now: int) -> bool:
-        """Charge and count one entry, if every limiter is open and nobody waits; else do nothing."""
+        """Charge and count one entry if every limiter is open and no stream waits; return whether it may pass."""
         if stream.held or obstacle_of(stream, now) is not None:
             return False
         self._pass(stream, messages, size, now)
@@ -314,7 +319,7 @@ class Scheduler(RateLimiter):
     # ---- the rest is held
 
     def hold(self, stream: Stream, entry: Entry, now: int) -> None:
-        """Keep `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
+        """Hold `entry` until its stream's turn comes; it may pass at once if nothing stands in its way any more."""
         usage = stream.usage
         usage.held_messages += entry.messages
         usage.held_size += entry.size
@@ -325,7 +330,7 @@ class Scheduler(RateLimiter):
             self._settle(stream, now)
 
     def serve(self, limiter: Limiter, now: int) -> None:
-        """Let waiting entries pass while the limiter is open, and ask to be woken for the rest."""
+        """Pass waiting entries while the limiter is open, and ask to be woken for the rest."""
         turns = 0
         is_reserved = False
         limiter.wakes_at = now
@@ -342,7 +347,7 @@ class Scheduler(RateLimiter):
             self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
 
     def take_back(self, stream: Stream, now: int) -> list[Entry]:
-        """What is held of a stream waits no longer, and the caller does something else with it."""
+        """Stop holding a stream's entries and return them; the caller does something else with them."""
         taken = list(stream.held)
         stream.held.clear()
         self._lines.leave(stream, now)
@@ -353,7 +358,7 @@ class Scheduler(RateLimiter):
         return taken
 
     def drop_held(self, stream: Stream, now: int) -> list[Entry]:
-        """Forget what is held of a stream, and give it back."""
+        """Drop and return the held entries of a stream."""
         dropped = self.take_back(stream, now)
         if dropped:
             sizes = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
@@ -363,13 +368,13 @@ class Scheduler(RateLimiter):
     # ---- counting
 
     def count_offered(self, stream: Stream, entries: int, messages: int, size: int) -> None:
-        """Note what arrived."""
+        """Record entries that arrived."""
         self._count_offered(stream, entries, messages, size)
         if stream.permits is not None:
             stream.permits.arrived(entries, messages, size)
 
     def count_admitted(self, stream: Stream, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
         entries, messages, size = counts
         self._count_offered(stream, entries, messages, size)
         stream.usage.add_passed(entries, messages, size)
@@ -384,9 +389,9 @@ class Scheduler(RateLimiter):
     def count_charged(
         self, stream: Stream, limiters: tuple[Limiter, ...], counts: Passed, largest: tuple[int, int]
     ) -> None:
-        """Note the same of a stream whose limits were others when it was admitted: those that charged it.
+        """Record an admitted chunk of a stream whose chain has changed since: `limiters` were charged for it.
 
-        What is nobody's limit any more counts nothing; nor does one that a stream is within only now.
+        A limiter that limits no stream any more counts nothing. Nor does one that the stream is within only now.
         """
         entries, messages, size = counts
         self._count_offered(stream, entries, messages, size)
@@ -402,20 +407,20 @@ class Scheduler(RateLimiter):
             stream.usage.add_spared(counts)
 
     def count_rejected(self, stream: Stream, limiter: Limiter, messages: int, size: int) -> None:
-        """Note an entry that was refused because of `limiter`."""
+        """Record an entry that was refused because of `limiter`."""
         stream.usage.add_rejected(messages, size)
         stream.last_reason = limiter.scope.level
         limiter.usage.add_rejected(messages, size)
         self.note(stream)
 
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
-        """Note what arrived of a stream that ended before it could be held."""
+        """Record messages and bytes that arrived and were dropped, as their stream ended before they could be held."""
         stream.usage.dropped_messages += messages
         stream.usage.dropped_size += size
         self.note(stream)
 
     def _settle(self, stream: Stream, now: int) -> None:
-        """Pass what may pass of a stream that waits nowhere, then let it wait where it is refused."""
+        """Pass the entries that may pass of a stream that waits nowhere, then let it wait where it is refused."""
         while stream.held and stream.waits_on is None:
             obstacle = obstacle_of(stream, now)
             if obstacle is None:
@@ -424,7 +429,7 @@ class Scheduler(RateLimiter):
                 self._lines.join(stream, obstacle, now)
 
     def _take_turn(self, stream: Stream, now: int) -> None:
-        """Pass the first entry of a stream that waits, or find out where else it must wait."""
+        """Pass the first entry of a waiting stream, or move the stream to another limiter where it must wait."""
         elsewhere = refusing(stream, now)
         if elsewhere is not None:
             self._lines.go(stream, elsewhere, now)
@@ -436,7 +441,10 @@ class Scheduler(RateLimiter):
             self._line_up(stream, now)
 
     def _line_up(self, stream: Stream, now: int) -> None:
-        """Behind the entry that has just passed; meanwhile the stream may have been taken out of its line."""
+        """Put a stream's next entry in line behind the one that has just passed.
+
+        Meanwhile the stream may have been taken out of its line.
+        """
         if stream.waits_on is None:
             self._settle(stream, now)
         elif stream.held:
@@ -465,7 +473,7 @@ class Scheduler(RateLimiter):
             usage.throttled.stop(now)
 
     def _pass(self, stream: Stream, messages: int, size: int, now: int) -> None:
-        """One entry goes on."""
+        """Charge and count one entry that passes."""
         charged = stream.charged(1, messages)
         stream.usage.add_passed(1, messages, size)
         for limiter in stream.chain:
@@ -482,6 +490,6 @@ class Scheduler(RateLimiter):
         self.note(stream)
 
     def note(self, stream: Stream) -> None:
-        """It did something, and so did its limiters."""
+        """Note in the journal that a stream, and with it its limiters, did something."""
         if not stream.is_noted:
             self.journal.note(stream)

@@ -1,11 +1,11 @@
-"""Limits in mode `observe`: what enforcing them would do, played beside the stream while everything passes.
+"""Limits in mode `observe`: a second scheduler plays what enforcing them would do, while everything passes.
 
     passed by the scheduler ─▶ client or broker
           └─ the same counts ─▶ a second scheduler, with the observed limits ─▶ nowhere
 
-The second scheduler is the same code with entries that hold no bytes, so its numbers are those that enforcing would
-give for the same arrivals. It holds at most as much as the connection might: beyond that enforcing would stop
-reading, and the arrivals would be others. What is over that is counted as dropped.
+The second scheduler is the same code with entries that hold no bytes. So its numbers are those that enforcing would
+give for the same arrivals. It holds at most as much as the connection might. Beyond that, enforcing would stop reading
+and the arrivals would differ: such entries are counted as dropped.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 
 MOST_ENTRIES = 200_000
-"""Entries that all streams of a process together play at holding."""
+"""Most entries that all streams of a process together play at holding."""
 
 
 class ShadowStream:
-    """One stream's observed limits at work.
+    """The observed limits of one stream at work.
 
     Args:
-        of: The stream.
-        shadow: Shared by all.
+        of: The stream that is observed.
+        shadow: The second scheduler, shared by all streams.
     """
 
     def __init__(self, of: Stream, shadow: "ShadowLimiter") -> None:
@@ -41,27 +41,27 @@ class ShadowStream:
 
     @property
     def usage(self) -> StreamUsage:
-        """What would have been passed, held and delayed; `dropped` is what would not even have been read."""
+        """Entries that would have been passed, held and delayed; `dropped` are those that would not have been read."""
         return self._stream.usage
 
     @property
     def is_holding(self) -> bool:
-        """Whether something would be held now."""
+        """True while an entry would be held."""
         return bool(self._stream.held)
 
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
-        """Other limits are observed from now on."""
+        """Observe the limiters of `chain` from now on."""
         self._of.is_noted = False  # first: what may pass at once is noted with them
         self._scheduler.rewire(self._stream, chain, now)
 
     def leave(self, now: int) -> None:
-        """The stream ends."""
+        """Remove the stream, which ends."""
         self._stream.is_open = False
         for entry in self._scheduler.leave(self._stream, now):
             self._release(self._stream, entry)
 
     def admit(self, messages: int, size: int, now: int) -> bool:
-        """Charge a chunk's worth if nobody would have held any of it; else it must be offered entry by entry."""
+        """Charge a chunk's worth if none of it would have been held; else the caller offers each entry."""
         return self._scheduler.admit(self._stream, messages, size, now)
 
     def withdraw(self, messages: int, size: int) -> None:
@@ -69,11 +69,11 @@ class ShadowStream:
         self._scheduler.withdraw(self._stream, messages, size)
 
     def count_admitted(self, counts: tuple[int, int, int], largest: tuple[int, int]) -> None:
-        """Note what was admitted: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
+        """Record an admitted chunk: (entries, messages, bytes), and the largest entry's (messages, bytes)."""
         self._scheduler.count_admitted(self._stream, counts, largest)
 
     def offer(self, messages: int, size: int, now: int) -> None:
-        """One entry passed the limits that are enforced: what would these do with it?"""
+        """Play what the observed limits do with an entry that the enforced limits passed."""
         stream, scheduler = self._stream, self._scheduler
         scheduler.count_offered(stream, 1, messages, size)
         if scheduler.pass_entry(stream, messages, size, now):
@@ -89,14 +89,14 @@ class ShadowStream:
 
 
 class ShadowLimiter:
-    """The second scheduler, and the room that there is.
+    """The second scheduler of all observed limits, and the bounds on what it plays at holding.
 
     Args:
-        wake_at: As for `Scheduler`, but whom to wake is this one's `scheduler`.
-        journal: Told of the streams that are observed.
-        budget: Bytes of memory from which on one direction of a connection would not be read; and how many a held
-            entry takes besides its metered bytes.
-        room: Entries that all together may play at holding.
+        wake_at: As for `Scheduler`; the caller wakes this object's `scheduler`.
+        journal: Told what the observed streams do.
+        budget: Bytes held at which one direction of a connection would no longer be read; and the bytes of memory that
+            a held entry takes besides its metered bytes.
+        room: Most entries that all streams together play at holding.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ShadowLimiter:
         self._held: dict[object, int] = {}
 
     def take(self, holder: object, memory: int) -> bool:
-        """Play at holding one more entry; False if its holder would not have been read any more."""
+        """Play at holding one more entry; return False if its connection would no longer have been read."""
         held = self._held.get(holder, 0)
         if self.room == 0 or held >= self._most:
             return False
@@ -121,19 +121,19 @@ class ShadowLimiter:
         return True
 
     def give(self, holder: object, memory: int) -> None:
-        """Such an entry is not held any more."""
+        """Record that a played entry is no longer held."""
         self.room += 1
         self._held[holder] -= memory
         if self._held[holder] == 0:
             del self._held[holder]
 
     def watch(self, stream: Stream) -> ShadowStream:
-        """Observe a stream, so far without limits."""
+        """Return the shadow of a stream, so far without limits."""
         return ShadowStream(stream, self)
 
 
 class _Beside:
-    """Notes the stream itself for what is played beside it."""
+    """Passes notes of played streams on as notes of the streams that they belong to."""
 
     def __init__(self, journal: ActivityNotes) -> None:
         self._journal = journal
@@ -143,16 +143,16 @@ class _Beside:
         self._journal.note(stream.connection)
 
     def ended(self, stream: Stream) -> None:
-        """What is played ends with the stream itself."""
+        """Do nothing: a played stream ends with the stream itself."""
 
     def rewired(self, stream: Stream, now: int) -> None:
-        """What the stream itself reports ends then, too."""
+        """Do nothing: the report of the stream itself ends then, too."""
 
     def retuned(self, limiter: Limiter, now: int) -> None:
-        """The journal itself is told."""
+        """Do nothing: the journal itself is told."""
 
     def left(self, limiter: Limiter, now: int) -> None:
-        """The journal itself is told."""
+        """Do nothing: the journal itself is told."""
 
     def forgotten(self, limiter: Limiter) -> None:
-        """The journal itself is told."""
+        """Do nothing: the journal itself is told."""

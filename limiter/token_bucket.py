@@ -6,23 +6,24 @@ from limiter.rates import SMALLEST_BURST_NS, Rate
 
 
 class TokenBucket:
-    """Counts tokens; never sleeps, never schedules, never refuses, and is told the time.
+    """Counts tokens. A bucket never sleeps, schedules or refuses, and the caller tells it the time.
 
-    The caller asks (`holds`) and then takes; taking more than there is leaves a debt that later refills pay.
+    The caller asks (`holds`) and then takes. Taking more than the balance leaves a debt that later refills pay.
 
-    The balance is kept in parts of a token, of which a nanosecond earns a whole number: of `tokens` in `period_ns` that
-    would be `tokens` parts of `1 / period_ns`, but both are divided by what divides both. So nothing is ever rounded
-    away, at one token a day or 10**12 a second, and at 10 GB/s, where a part is a byte of which a nanosecond earns ten,
-    the numbers are as small as at any other rate. What a nanosecond earns and what a token costs stands in the bucket
-    itself: it is read for each entry, and from the rate, another object, reading would cost as much as reckoning.
+    The balance is kept in parts of a token, chosen so that a nanosecond earns a whole number of parts. For `tokens` in
+    `period_ns` that would be `tokens` parts of `1 / period_ns`, but both are divided by their greatest common divisor.
+    So nothing is ever rounded away, at one token a day or 10**12 a second. At 10 GB/s a part is a byte, and a
+    nanosecond earns ten: the numbers are as small as at any other rate. The parts that a nanosecond earns and that a
+    token costs are kept in the bucket itself. They are read for each entry, and to read them from the rate, another
+    object, would cost as much as the arithmetic.
 
-    Whoever waits for a token is woken late by some milliseconds. What a bucket earns meanwhile is kept even where the
-    burst has no room for it, up to 20 ms' worth and always less than a token: else 19/s, whose burst is 1, would pass
-    95 % of its limit. A bucket starts without it.
+    A stream that waits for a token is woken late by some milliseconds. The tokens earned meanwhile are kept even where
+    the burst has no room for them, up to 20 ms' worth and always less than a token. Else 19/s, whose burst is 1, would
+    pass 95 % of its limit. A bucket starts without this surplus.
 
-    Tokens that were taken but not used yet, because somebody elsewhere may use them at any later moment, are *lent*.
-    Until he says what became of them they fill the bucket as if they were in it: so what he uses and what is taken
-    here are, over any interval, no more than one bucket would have let pass.
+    Tokens that were taken but not used yet, because a borrower elsewhere may use them at any later moment, are *lent*.
+    Until the borrower reports what became of them, they fill the bucket as if they were in it. So the tokens that the
+    borrower uses and those taken here are, over any interval, no more than one bucket would have let pass.
 
         balance + lent ≤ capacity     (always, so `lend`, `come_back` … change nothing but where tokens are)
 
@@ -31,11 +32,12 @@ class TokenBucket:
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full.
 
     Attributes:
-        lent: Tokens that were taken and not used yet, as far as is known.
-        going: Those of entries that are counted as passed, and have not left yet, as far as is known.
-        ahead: Those that were lent to workers, and are neither counted as passed nor given back.
-        lost: So many of those will never be counted, and are gone.
-        unforeseen: So many were counted as passed, and were not taken: who let them pass did not know the rate yet.
+        lent: Tokens taken that are not known to be used.
+        going: The part of `lent` for entries that are counted as passed and not known to have left.
+        ahead: Tokens lent to workers that are neither counted as passed nor given back.
+        lost: Tokens lent to workers that will never be counted, since `told` was last called.
+        unforeseen: Tokens counted as passed that were never taken, since `told` was last called: the worker that passed
+            the entries did not know the rate yet.
     """
 
     __slots__ = (
@@ -71,11 +73,11 @@ class TokenBucket:
         self._paid_at = now
 
     def holds(self, tokens: int, now: int) -> bool:
-        """Whether `tokens` are there."""
+        """Return whether the balance is at least `tokens`."""
         return self._earn(now) >= tokens * self._per_token
 
     def tokens(self, now: int) -> int:
-        """Whole tokens at hand; negative in debt."""
+        """Return the whole tokens at hand; negative in debt."""
         return self._earn(now) // self._per_token
 
     def take(self, tokens: int, now: int) -> None:
@@ -91,7 +93,7 @@ class TokenBucket:
         self._balance = balance - tokens * self._per_token
 
     def pay(self, tokens: int, now: int) -> bool:
-        """Take `tokens`, if they are there; whether they were."""
+        """Take `tokens` if the balance holds them; return whether they were taken."""
         cost = tokens * self._per_token
         if self._earn(now) < cost:
             return False
@@ -103,19 +105,19 @@ class TokenBucket:
         self._balance += tokens * self._per_token
 
     def lend(self, tokens: int) -> None:
-        """Tokens that have just been taken are not used yet: he who has them says when they are, or gives them back."""
+        """Mark tokens just taken as lent: the borrower reports when they are used, or gives them back."""
         self.lent += tokens
         self.ahead += tokens
         self._capacity -= tokens * self._per_token
 
     def release(self, tokens: int) -> None:
-        """Tokens were taken for what has passed, and leaves later."""
+        """Mark tokens as taken for entries that have passed and leave later."""
         self.lent += tokens
         self.going += tokens
         self._capacity -= tokens * self._per_token
 
     def gone(self, tokens: int, now: int) -> None:
-        """So much of that has left; but what passed at another rate is gone with that."""
+        """Record that entries worth so many tokens have left; a change of rate has settled those before it."""
         tokens = min(tokens, self.going)
         self._earn(now)
         self.going -= tokens
@@ -123,9 +125,9 @@ class TokenBucket:
         self._capacity += tokens * self._per_token
 
     def come_back(self, used: int, unused: int, now: int) -> None:
-        """Of what was lent, so much has been used, and so much will not be; nobody can give back more than he has.
+        """Record that of the lent tokens `used` were used, and take `unused` back; at most what is lent.
 
-        Until now there was no room for it: what is earned up to now is earned first.
+        The tokens earned up to now are added first, as there was no room for the returned ones until now.
         """
         self._earn(now)
         used = min(used, self.lent - self.going)
@@ -136,45 +138,45 @@ class TokenBucket:
         self._balance += unused * self._per_token
 
     def count_lent(self, tokens: int, lent: int) -> None:
-        """So many are counted as passed, `lent` of them as lent.
+        """Count `tokens` as passed, of which `lent` were lent.
 
-        The others passed before it was known that they cost so much: as a debt they would make others wait for what
-        nobody could know.
+        The others passed before their cost was known. As a debt they would make other streams wait for what no worker
+        could know.
         """
         lent = min(lent, self.ahead)
         self.ahead -= lent
         self.unforeseen += tokens - lent
 
     def give_up(self, lent: int) -> None:
-        """So much of what was lent will never be counted."""
+        """Count lent tokens as lost: they will never be counted as passed."""
         lent = min(lent, self.ahead)
         self.ahead -= lent
         self.lost += lent
 
     def wait_ns(self, tokens: int, now: int) -> int:
-        """Nanoseconds until `tokens` (at most the burst) are there, if nobody takes any."""
+        """Return the wait in nanoseconds until `tokens` (at most the burst) are there, if none are taken."""
         wanted = min(tokens, self.rate.burst) * self._per_token
         missing = wanted - self._earn(now)
         return max(0, -(-missing // self._per_ns))
 
     @property
     def has_room(self) -> bool:
-        """Whether a token would find room."""
+        """True if the bucket has room for one more token beside those lent."""
         return self._capacity >= self._per_token
 
     def loses_in_ns(self, now: int) -> int:
-        """Nanoseconds until a token is there, or until what it earns is lost, as there is no room for a token.
+        """Return the nanoseconds until a token is there, or until earned tokens are lost for lack of room.
 
-        There is none while what is lent, or told to go and not known to have left, fills the bucket.
+        There is no room for a token while lent tokens, and those of entries not known to have left, fill the bucket.
         """
         wanted = min(self._per_token, self._capacity)
         return max(0, -((self._earn(now) - wanted) // self._per_ns))
 
     def change(self, rate: Rate, now: int) -> None:
-        """Go on at another rate, with neither amnesty nor a free burst.
+        """Change the rate, with neither amnesty nor a free burst.
 
-        What is at hand stays, up to the new capacity. A debt stays in tokens at any rate above the one that it was
-        made at, and in seconds at any below: so it never takes longer to pay than it would have, and to raise a rate
+        The tokens at hand stay, up to the new capacity. A debt keeps its tokens at any rate above the one that it was
+        made at, and its seconds at any rate below. So it never takes longer to pay than it would have. To raise a rate
         and lower it again, or the other way round, forgives nothing.
         """
         old, balance = self.rate, self._held(now)
@@ -190,15 +192,15 @@ class TokenBucket:
         self._go_on(rate, balance)
 
     def follow(self, rate: Rate, now: int) -> None:
-        """Go on at a rate that was measured anew: a debt, too, stays in tokens.
+        """Change to a rate that was measured anew: a debt, too, keeps its tokens.
 
-        So no interval, whatever changes within, sees more than burst, rates over time and one taking.
+        So in no interval, whatever changes within it, more passes than burst, rates over time and one taking.
         """
         self._made_at = rate
         self._go_on(rate, self._held(now) * _parts(rate)[1] // self._per_token)
 
     def _held(self, now: int) -> int:
-        """What is there or lent: what is lent is no debt, however much more it is than the bucket holds now."""
+        """Return the balance plus the lent tokens that are not `going`: a loan is no debt, even beyond the capacity."""
         return self._earn(now) + (self.lent - self.going) * self._per_token
 
     def _go_on(self, rate: Rate, held: int) -> None:
@@ -218,10 +220,10 @@ class TokenBucket:
         self._paid_at = self._earned_at + max(0, -(held // self._per_ns))
 
     def told(self, now: int) -> tuple[float, float, int, int]:
-        """Tokens at hand, negative in debt; and since this was asked before, the overflow, `lost` and `unforeseen`.
+        """Return the tokens at hand, negative in debt; and, since the last call, the overflow, `lost` and `unforeseen`.
 
-        The overflow are tokens for which it had no room.
-        Tokens that workers have ahead are still there. So a balance falls by what is counted as passed, when it is.
+        The overflow are earned tokens for which the bucket had no room. Tokens that workers have ahead count as still
+        there: a balance falls by the tokens that are counted as passed, when they are.
         """
         held, overflow = self._earn(now) + self.ahead * self._per_token, self._overflow
         lost, unforeseen = self.lost, self.unforeseen
@@ -229,7 +231,7 @@ class TokenBucket:
         return held / self._per_token, overflow / self._per_token, lost, unforeseen
 
     def is_full(self, now: int) -> bool:
-        """Whether a new bucket would hold as much."""
+        """Return whether the balance is at least that of a new bucket."""
         return self._earn(now) >= self.rate.burst * self._per_token
 
     def _earn(self, now: int) -> int:
@@ -249,13 +251,16 @@ def _slower(one: Rate, other: Rate) -> Rate:
 
 
 def _parts(rate: Rate) -> tuple[int, int]:
-    """What a nanosecond earns, and what a token costs, in parts of a token: the fewest that are whole numbers."""
+    """Return the parts of a token that a nanosecond earns and that a token costs: the fewest that are whole numbers."""
     common = gcd(rate.tokens, rate.period_ns)
     return rate.tokens // common, rate.period_ns // common
 
 
 def _capacity(rate: Rate) -> int:
-    """The burst, and room for a late look at the clock; below one token more than the burst. In parts of a token."""
+    """Return the capacity in parts of a token: the burst, and room for a late look at the clock.
+
+    The capacity is below one token more than the burst.
+    """
     per_ns, per_token = _parts(rate)
     full = rate.burst * per_token
     late = per_token + per_ns * SMALLEST_BURST_NS - full

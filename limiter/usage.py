@@ -1,6 +1,6 @@
-"""What streams and limiters count: plain integers that only grow, read by the access log and the metrics.
+"""The counters of streams and limiters: plain integers that only grow, read by the access log and the metrics.
 
-Delays are counted in buckets that never change, so that those of any two spans can be added.
+Delays are counted in buckets that never change, so that the counts of any two spans can be added.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ _LAST_BUCKET: Final = 65
 
 
 class Delays:
-    """Counts the messages that passed after having been held; costs nothing for those that were not."""
+    """Counts the delays of messages that passed after having been held; costs nothing for the others."""
 
     __slots__ = ("_bucket", "_counts", "_messages", "_sum_ns")
 
@@ -20,11 +20,11 @@ class Delays:
         self._sum_ns = 0
         self._bucket = 0
         self._messages = 0
-        """Messages of this bucket that are not among the counts yet: one delay is mostly like the one before."""
+        """Messages of `_bucket` that are not in the counts yet: a delay is mostly in the bucket of the one before."""
         self._counts: list[int] = []
 
     def add(self, delay_ns: int, messages: int) -> None:
-        """So many messages pass that were held for so long."""
+        """Count `messages` messages that pass after `delay_ns` nanoseconds."""
         if not messages:
             return
         bucket = bucket_of(delay_ns)
@@ -35,16 +35,16 @@ class Delays:
         self._sum_ns += delay_ns if messages == 1 else delay_ns * messages  # products of large numbers are dear
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take."""
+        """Return whether there are counts to take."""
         return self._messages > 0 or bool(self._counts)
 
     def read(self) -> tuple[tuple[int, ...], int]:
-        """The counts by bucket, the last of them above 0, and the sum of all delays (ns), since the last `take`."""
+        """Return the counts by bucket, up to the last above 0, and the sum of delays (ns), since the last `take`."""
         self._enter()
         return tuple(self._counts), self._sum_ns
 
     def take(self) -> tuple[tuple[int, ...], int]:
-        """The same; counting begins anew."""
+        """Return what `read` returns, and begin to count anew."""
         taken = self.read()
         self._counts, self._sum_ns = [], 0
         return taken
@@ -72,7 +72,7 @@ def bucket_of(delay_ns: int) -> int:
 
 
 class Stopwatch:
-    """How long something was so, in all; nanoseconds of the caller's clock."""
+    """Measures for how long in all a condition has held, in nanoseconds of the caller's clock."""
 
     __slots__ = ("_since", "_total")
 
@@ -81,27 +81,27 @@ class Stopwatch:
         self._since: int | None = None
 
     def start(self, now: int) -> None:
-        """It is so from now on."""
+        """Record that the condition holds from now on."""
         if self._since is None:
             self._since = now
 
     def stop(self, now: int) -> None:
-        """It is so no longer."""
+        """Record that the condition holds no longer."""
         if self._since is not None:
             self._total += now - self._since
             self._since = None
 
     @property
     def is_running(self) -> bool:
-        """Whether it is so now."""
+        """True while the condition holds."""
         return self._since is not None
 
     def read(self, now: int) -> int:
-        """Nanoseconds so far, a running span included."""
+        """Return the nanoseconds so far, a running span included."""
         return self._total if self._since is None else self._total + now - self._since
 
     def running_ns(self, now: int) -> int:
-        """Nanoseconds of the running span; 0 if none runs."""
+        """Return the nanoseconds of the running span; 0 if none runs."""
         return 0 if self._since is None else now - self._since
 
 
@@ -110,9 +110,9 @@ Passed = tuple[int, int, int]
 
 
 class Spared:
-    """What a stream passed while no limit was to hold for it, since somebody last asked.
+    """Counts what a stream passed while no limit held for it, since the last `take`.
 
-    It is found from what the stream had passed in all at the begin and at the end, so that entries cost nothing.
+    The count is the difference of the stream's totals at the end and at the begin, so that entries cost nothing.
     """
 
     __slots__ = ("_since", "_total")
@@ -122,23 +122,23 @@ class Spared:
         self._since: Passed | None = None
 
     def start(self, passed: Passed) -> None:
-        """It is spared from now on, having passed so much in all."""
+        """Begin to spare the stream, which has passed `passed` in all."""
         if self._since is None:
             self._since = passed
 
     def stop(self, passed: Passed) -> None:
-        """Its limits hold again."""
+        """Stop sparing the stream: its limits hold again."""
         self._count(passed)
         self._since = None
 
     def take(self, passed: Passed) -> Passed:
-        """What it was since the last time."""
+        """Return what was spared since the last call."""
         self._count(passed)
         total, self._total = self._total, (0, 0, 0)
         return total
 
     def add(self, passed: Passed) -> None:
-        """So much of what it passed while limits were to hold was not charged to them, either."""
+        """Add what the stream passed while limits held and was not charged to them either."""
         if self._since is None:
             total = self._total
             self._total = total[0] + passed[0], total[1] + passed[1], total[2] + passed[2]
@@ -154,12 +154,12 @@ class Spared:
 
 
 class LimiterUsage:
-    """What one limiter passed, and for how long somebody waited on it.
+    """Counts what one limiter passed, and for how long streams waited on it.
 
     The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
-    `reserved_ns` are parts of the time waited in which each bucket had a token: longer than a timer may be late, and
-    for the sake of a stream that waited elsewhere. `left_…` is what passed of streams that were no longer within the
-    limit when it was counted.
+    `reserved_ns` are parts of the time waited in which each bucket had a token: `idle_ns` beyond the lateness of a
+    timer, `reserved_ns` for the sake of a stream that waited elsewhere. `left_…` counts entries of streams that had
+    left the limit when the entries were counted.
     """
 
     __slots__ = (
@@ -194,34 +194,33 @@ class LimiterUsage:
         self.throttled = Stopwatch()
 
     def add_passed(self, entries: int, messages: int, size: int) -> None:
-        """So many entries passed, with so many messages and bytes in all."""
+        """Count `entries` entries as passed, with `messages` messages and `size` bytes in all."""
         self.entries += entries
         self.messages += messages
         self.size += size
 
     def add_rejected(self, messages: int, size: int) -> None:
-        """An entry of so many messages and bytes was refused."""
+        """Count an entry as refused."""
         self.rejected_messages += messages
         self.rejected_size += size
 
     def add_left(self, messages: int, size: int) -> None:
-        """So much of what passed was of a stream that has left."""
+        """Count messages and bytes that passed as those of a stream that has left the limit."""
         self.left_messages += messages
         self.left_size += size
 
     def met(self, messages: int, size: int) -> None:
-        """One of them, perhaps the largest so far, had so many."""
+        """Note the messages and bytes of an entry, which may be the largest so far."""
         self.largest_messages = max(self.largest_messages, messages)
         self.largest_size = max(self.largest_size, size)
 
 
 class StreamUsage:
-    """What one stream offered, and what became of it: passed, held, dropped or rejected.
+    """Counts what one stream offered, and how much of it was passed, held, dropped or rejected.
 
-    `withheld` runs while permits are asked for that have not been passed on to the broker.
-    `spared` is there once the stream was without a backlog where those that have none are to go unlimited.
-    `delay_max_ns` and `reported` belong to the access log, which sets them after each line, and takes from `spared` and
-    `delays`.
+    `withheld` runs while permits that the client asked for have not been passed on to the broker. `spared` is set once
+    entries of the stream may pass uncharged. `delay_max_ns` and `reported` belong to the access log, which sets them
+    after each line, and takes from `spared` and `delays`.
     """
 
     __slots__ = (
@@ -270,40 +269,40 @@ class StreamUsage:
         self.spared: Spared | None = None
 
     def add_offered(self, entries: int, messages: int, size: int) -> None:
-        """So many entries came, with so many messages and bytes in all."""
+        """Count `entries` entries as offered, with `messages` messages and `size` bytes in all."""
         self.offered_entries += entries
         self.offered_messages += messages
         self.offered_size += size
 
     def add_passed(self, entries: int, messages: int, size: int) -> None:
-        """So many passed."""
+        """Count `entries` entries as passed, with `messages` messages and `size` bytes in all."""
         self.passed_entries += entries
         self.passed_messages += messages
         self.passed_size += size
 
     def add_rejected(self, messages: int, size: int) -> None:
-        """An entry of so many messages and bytes was refused."""
+        """Count an entry as refused."""
         self.rejected_messages += messages
         self.rejected_size += size
 
     @property
     def passed(self) -> Passed:
-        """What was passed in all."""
+        """Entries, messages and bytes passed in all."""
         return self.passed_entries, self.passed_messages, self.passed_size
 
     def add_spared(self, passed: Passed) -> None:
-        """So much of what was passed was charged to no limit that is its own now."""
+        """Count a part of what was passed as charged to no limit of the stream's present chain."""
         if self.spared is None:
             self.spared = Spared()
         self.spared.add(passed)
 
     def spare(self) -> None:
-        """What passes from now on is charged to no limit."""
+        """Begin to spare the stream: from now on its entries are charged to no limit."""
         if self.spared is None:
             self.spared = Spared()
         self.spared.start(self.passed)
 
     def spare_no_longer(self) -> None:
-        """What passes from now on is charged to its limits."""
+        """Stop sparing the stream: from now on its entries are charged to its limits."""
         if self.spared is not None:
             self.spared.stop(self.passed)

@@ -1,1 +1,1 @@
-"""Pulsar's binary protocol: bytes in, commands and tallies out. No I/O, no clock, no policy."""
+"""Pulsar's binary protocol: encodes and decodes commands, and counts messages and bytes. No I/O, clock or policy."""

@@ -1,4 +1,4 @@
-"""Control commands to frames and back.
+"""Encode control commands as frames, and decode frames.
 
     simple frame    [total_size u32][command_size u32][BaseCommand]
     payload frame   … [magic and checksum][metadata_size u32][MessageMetadata][payload]
@@ -16,7 +16,7 @@ from protocol.pulsar_pb2 import BaseCommand
 
 SIZES = Struct(">II")
 MOST_READ = 1024 * 1024
-"""Bytes of a command that is read: of a PRODUCER with a large schema. In as many small fields, it would take 25 ms."""
+"""Most bytes of a command that is decoded, such as a PRODUCER with a large schema. As small fields they take 25 ms."""
 
 # In BaseCommand the number of a command's field is the number of its type.
 _FIELD_OF: dict[str, tuple[int, str]] = {
@@ -27,7 +27,7 @@ _FIELD_OF: dict[str, tuple[int, str]] = {
 
 
 def wrap(command: Message) -> BaseCommand:
-    """Put a command into its envelope, its type set."""
+    """Return the BaseCommand that holds `command`, with its type set."""
     number, name = _FIELD_OF[command.DESCRIPTOR.full_name]
     envelope = BaseCommand(type=cast("BaseCommand.Type", number))
     getattr(envelope, name).CopyFrom(command)
@@ -35,24 +35,24 @@ def wrap(command: Message) -> BaseCommand:
 
 
 def encode(command: Message) -> bytes:
-    """The simple frame that carries `command` (a Command… message, not the envelope)."""
+    """Return the simple frame of `command`, which is a Command… message and not the BaseCommand around it."""
     return framed(wrap(command))
 
 
 def framed(envelope: BaseCommand) -> bytes:
-    """The simple frame that carries an envelope."""
+    """Return the simple frame of a BaseCommand."""
     body = envelope.SerializeToString()
     return SIZES.pack(len(body) + 4, len(body)) + body
 
 
 def encode_with_payload(command: Message, headers_and_payload: bytes) -> bytes:
-    """The payload frame of `command`; `headers_and_payload` is everything behind the command."""
+    """Return the payload frame of `command`; `headers_and_payload` is everything behind the command."""
     body = wrap(command).SerializeToString()
     return SIZES.pack(len(body) + 4 + len(headers_and_payload), len(body)) + body + headers_and_payload
 
 
 def decode(command: bytes) -> BaseCommand:
-    """Read a BaseCommand (a frame without its two sizes).
+    """Decode a BaseCommand: a frame without its two sizes.
 
     Raises:
         MalformedFrame: If the bytes are not a BaseCommand that this protocol file knows.
@@ -64,7 +64,11 @@ def decode(command: bytes) -> BaseCommand:
 
 
 def body_of(envelope: BaseCommand) -> Any:
-    """The one command inside an envelope, whichever it is."""
+    """Return the one command inside a BaseCommand, whatever its type.
+
+    Raises:
+        MalformedFrame: If the BaseCommand has no command of the type that it names.
+    """
     descriptor = BaseCommand.DESCRIPTOR.fields_by_number.get(envelope.type)
     if descriptor is None or not envelope.HasField(descriptor.name):
         raise MalformedFrame(f"the envelope of type {envelope.type} is empty")
@@ -72,17 +76,19 @@ def body_of(envelope: BaseCommand) -> Any:
 
 
 def read(command: bytes) -> Any:
-    """The one command inside a BaseCommand (a frame without its two sizes).
+    """Decode a BaseCommand (a frame without its two sizes) and return the one command inside.
 
     Raises:
-        FrameTooLarge: If it has more than MOST_READ bytes.
-        MalformedFrame: If there is none, or it lacks what it must have: brokers end the connection for that.
+        FrameTooLarge: If the BaseCommand has more than MOST_READ bytes.
+        MalformedFrame: If there is no command, or it lacks a required field. Brokers end the connection for that.
     """
     return whole_body(_decode_some(command))
 
 
 def read_known(command: bytes) -> tuple[Any, bool]:
-    """The same without the fields that this protocol file does not know; and whether it is written otherwise now.
+    """Decode a BaseCommand as `read` does, and discard the fields that this protocol file does not know.
+
+    Returns the command, and whether the BaseCommand would now be encoded in another number of bytes.
 
     Raises:
         ProtocolError: As `read` does.
@@ -93,10 +99,10 @@ def read_known(command: bytes) -> tuple[Any, bool]:
 
 
 def whole_body(envelope: BaseCommand) -> Any:
-    """The one command inside an envelope, with all that it must have.
+    """Return the one command inside a BaseCommand, if it has all required fields.
 
     Raises:
-        MalformedFrame: If there is none, or it lacks something.
+        MalformedFrame: If there is no command, or it lacks a required field.
     """
     body = body_of(envelope)
     if not body.IsInitialized():  # the decoder does not look; to name what is missing would take 30 bytes for each two
@@ -111,17 +117,17 @@ def _decode_some(command: bytes) -> BaseCommand:
 
 
 def text(value: str | bytes) -> str:
-    """A string field as text: protobuf hands out one that is not UTF-8 as bytes."""
+    """Return a string field as text; protobuf returns a string that is not valid UTF-8 as bytes."""
     return value if isinstance(value, str) else value.decode(errors="replace")
 
 
 def command_in(frame: bytes) -> bytes:
-    """The BaseCommand of a whole frame that a scanner has found, not decoded yet."""
+    """Return the BaseCommand of a whole frame that a scanner has found, still encoded."""
     return frame[SIZES.size : SIZES.size + SIZES.unpack_from(frame)[1]]
 
 
 def split(frame: bytes) -> tuple[BaseCommand, bytes]:
-    """A whole frame's command and what stands behind it (magic, checksum, metadata, payload).
+    """Return a whole frame's command, and the bytes behind it: magic, checksum, metadata, payload.
 
     Raises:
         MalformedFrame: If the command is longer than the frame or cannot be decoded.

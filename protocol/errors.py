@@ -1,4 +1,4 @@
-"""What a peer can do wrong on the wire.
+"""Protocol errors: each way in which a peer's bytes break Pulsar's binary protocol.
 
     ProtocolError
     ├── FrameTooLarge      a frame announces more bytes than the connection allows
@@ -7,12 +7,12 @@
     ├── NotConnect         the first command is another one
     └── ForeignProtocol    the peer does not speak Pulsar at all (TLS, HTTP, PROXY protocol)
 
-Each carries `cause`, a short fixed word that is safe as a metric label.
+Each error has a `cause`: a short, fixed word that is safe as a metric label.
 """
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol; its connection is to be closed, nobody else's."""
+    """The peer broke the protocol. Only its own connection is to be closed."""
 
     cause = "protocol"
 
@@ -29,7 +29,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class TooManyMessages(ProtocolError):
-    """A SEND says that it holds `messages` where `limit` are allowed: its limits would be in debt for as many."""
+    """A SEND declares `messages` where `limit` are allowed: its limits would be in debt for as many."""
 
     cause = "too_many_messages"
 
@@ -55,8 +55,8 @@ class ForeignProtocol(ProtocolError):
     """The first bytes are another protocol's greeting.
 
     Args:
-        cause: Which one, as a metric label.
-        remedy: What whoever set up that peer should do.
+        cause: The other protocol, as a metric label.
+        remedy: What the operator of that peer should change.
     """
 
     def __init__(self, cause: str, remedy: str) -> None:

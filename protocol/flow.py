@@ -1,9 +1,9 @@
-"""FLOW, the one command of a consumer that comes as long as messages do: read and written without decoding it.
+"""Read and write FLOW without protobuf: the one consumer command that is sent for as long as messages come.
 
     type 11        field 11, its length     consumer_id             messagePermits
     08 0B          5A ..                    08 varint               10 varint
 
-That is how every client writes it. Another form of the same is left to protobuf's decoder.
+Every client writes FLOW in this form. Any other valid form is left to protobuf's decoder.
 
 Source: CommandFlow of PulsarApi.proto; https://protobuf.dev/programming-guides/encoding/
 """
@@ -18,7 +18,7 @@ from protocol.walk import varint
 
 FLOW: Final = 11
 MOST_PERMITS: Final = 2**31 - 1
-"""Permits in one FLOW: brokers take them for a signed number."""
+"""Most permits in one FLOW: brokers read the field as a signed number of 32 bits."""
 _TYPE: Final = 0x08
 _BODY: Final = 0x5A
 _CONSUMER: Final = 0x08
@@ -28,7 +28,7 @@ _UINT32: Final = 0xFFFFFFFF
 
 
 def read_flow(command: bytes) -> tuple[i64, i64]:
-    """The consumer's id and its permits (0 to 2³²-1) in a BaseCommand; an id of -1 if it has not the usual form."""
+    """Return the consumer id and permits (0 to 2³²-1) of a BaseCommand; an id of -1 if it has not the usual form."""
     size: i64 = len(command)
     nobody: i64 = -1  # a native number: of a tuple with a literal in it mypyc makes objects
     none: i64 = 0
@@ -48,7 +48,7 @@ def read_flow(command: bytes) -> tuple[i64, i64]:
 
 
 def flow_frame(consumer_id: int, permits: int) -> bytes:
-    """The frame that asks for so many messages.
+    """Return the FLOW frame that asks the broker for `permits` messages.
 
     Args:
         consumer_id: 0 to 2⁶⁴-1.
@@ -63,7 +63,7 @@ def flow_frame(consumer_id: int, permits: int) -> bytes:
 
 
 def add_varint(body: bytearray, number: int) -> None:
-    """Write a number of 0 to 2⁶⁴-1 behind `body`."""
+    """Append a number of 0 to 2⁶⁴-1 to `body` as a varint."""
     while number >= 0x80:
         body.append(number & 0x7F | 0x80)
         number >>= 7

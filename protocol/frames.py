@@ -1,4 +1,4 @@
-"""Whole frames out of a byte stream, plainly: for low rates and as the model of `scanner`."""
+"""Cut a byte stream into whole frames, plainly: for low rates, and as the reference model of `scanner`."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -9,7 +9,7 @@ SIZE = Struct(">I")
 
 
 class FrameCutter:
-    """Buffers what arrives and gives whole frames, their length field included.
+    """Buffers received bytes and yields whole frames, each with its length field.
 
     Args:
         max_size: Most bytes that a whole frame may have.

@@ -1,4 +1,4 @@
-"""The size of a frame's head, and the types of the commands that are told apart by it alone.
+"""The size of a frame's head, and the command types that are recognized by number alone.
 
 Source: the frame of Pulsar's binary protocol; BaseCommand.Type of PulsarApi.proto.
 """
@@ -6,7 +6,7 @@ Source: the frame of Pulsar's binary protocol; BaseCommand.Type of PulsarApi.pro
 from typing import Final
 
 HEAD: Final = 8
-"""Bytes before the command: the size of the rest of the frame, and that of the command."""
+"""Bytes before the command: the size of the rest of the frame, and the size of the command."""
 
 SEND: Final = 6
 SEND_RECEIPT: Final = 7

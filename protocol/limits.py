@@ -1,4 +1,4 @@
-"""Sizes that both sides of the protocol agree on, and the bound of names.
+"""The largest message and frame that Pulsar's clients and brokers agree on, and the longest name.
 
 Source: org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE, MESSAGE_SIZE_FRAME_PADDING).
 """
@@ -6,9 +6,9 @@ Source: org.apache.pulsar.common.protocol.Commands (DEFAULT_MAX_MESSAGE_SIZE, ME
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 FRAME_PADDING = 10 * 1024
 MOST_NAME_BYTES = 4096
-"""UTF-8 bytes of a name that a client may choose: of a topic, producer, subscription or consumer."""
+"""Most UTF-8 bytes of a name that a client chooses: of a topic, producer, subscription or consumer."""
 
 
 def max_frame_size(max_message_size: int) -> int:
-    """Bytes that a whole frame may have, its own length field included."""
+    """Return the most bytes that a whole frame may have, its own length field included."""
     return max_message_size + FRAME_PADDING

@@ -1,9 +1,9 @@
-"""Answers that may be megabytes: lists of a namespace's topics, and schemas. Only the request id is read, and replaced.
+"""Replace the request id of responses that may be megabytes (topic lists, schemas) without decoding the rest.
 
     type 33     field 33, its length     request_id     topics …
     08 21       8A 02 ..                 08 varint      12 ..
 
-That is how every broker writes it. Another form of the same is decoded whole.
+Every broker writes them in this form. Any other valid form is decoded whole.
 
 Source: CommandGetTopicsOfNamespaceResponse, CommandWatchTopicListSuccess, CommandGetSchemaResponse,
 CommandGetOrCreateSchemaResponse of PulsarApi.proto: the request id is the first field of each
@@ -23,7 +23,7 @@ LONG_ANSWERS: frozenset[int] = frozenset(
         BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
     }
 )
-"""Their types. The field of BaseCommand that one stands in has the number of its type."""
+"""Command types of these responses. In BaseCommand, the number of a command's field is the number of its type."""
 _REQUEST_ID = 0x08
 
 
@@ -37,14 +37,14 @@ _BEGINS = {kind: b"\x08" + _varint(kind) + _varint(kind << 3 | 2) for kind in LO
 
 
 class LongAnswer:
-    """One such answer.
+    """A response of a type in LONG_ANSWERS: its request id, and the rest as it was received.
 
     Args:
-        kind: Its type, one of LONG_ANSWERS.
-        command: The BaseCommand that it is in.
+        kind: The command's type, one of LONG_ANSWERS.
+        command: The encoded BaseCommand.
 
     Raises:
-        MalformedFrame: If it is none.
+        MalformedFrame: If `command` is not such a response.
     """
 
     def __init__(self, kind: int, command: bytes) -> None:
@@ -56,7 +56,7 @@ class LongAnswer:
         self.request_id, self._rest = usual
 
     def with_request_id(self, request_id: int) -> bytes:
-        """The frame that says the same under another request id."""
+        """Return the frame of this response with another request id."""
         number = _varint(request_id)
         inside = self._begin + _varint(1 + len(number) + len(self._rest)) + b"\x08" + number
         size = len(inside) + len(self._rest)
@@ -64,7 +64,7 @@ class LongAnswer:
 
 
 def _usual(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
-    """The request id, and what is behind it; None if it has not the usual form."""
+    """Return the request id and the bytes behind it; None if the command has not the usual form."""
     if not command.startswith(begin):
         return None
     try:

@@ -1,14 +1,15 @@
 """Walks the frames of one direction of one connection in place, chunk by chunk.
 
-The proxy forwards chunks, not frames; so the scanner looks only at the head of each frame and says, per chunk,
-who sent how much (`scan`), or, when somebody must be stopped, where each frame begins and ends (`cut`).
+The proxy forwards chunks, not frames. So the scanner reads only the head of each frame. For each chunk it counts the
+messages and bytes of each producer or consumer (`scan`). When a stream must be held, it returns where each frame begins
+and ends (`cut`).
 
     chunk    ┄┄tail of a frame┃ head │ payload ┃ head │ payload ┃ hea…
              `_rest` bytes    └ inspected      └ inspected      └ kept back: `_carry`, until `_need` bytes are there
 
-A frame is inspected once, when the bytes that its verdict needs have come: for SEND the command, for MESSAGE the
-command and the metadata, for a control command all of it. Bytes of an uninspected frame are never passed on, bytes
-of an inspected one never kept.
+A frame is inspected once, as soon as the needed bytes have arrived: the command of a SEND, the command and metadata of
+a MESSAGE, or all of a control command. Bytes of an uninspected frame are never passed on. Bytes of an inspected frame
+are never kept.
 """
 
 from collections.abc import Callable
@@ -27,9 +28,9 @@ TAIL: Final = 0
 
 @mypyc_attr(acyclic=True)
 class Tally:
-    """What one producer or consumer has in one chunk.
+    """Entries, messages and bytes of one producer or consumer in one chunk.
 
-    `size` counts everything behind the command, in bytes: what the broker meters.
+    `size` is the bytes behind the command, which the broker meters.
     """
 
     __slots__ = ("entries", "largest_messages", "largest_size", "messages", "owner", "size")
@@ -43,7 +44,7 @@ class Tally:
         self.largest_size: i64 = 0
 
     def add(self, entries: i64, messages: i64, size: i64) -> None:
-        """Count so many entries, each of so many messages and bytes."""
+        """Count `entries` entries, each of `messages` messages and `size` bytes."""
         self.entries += entries
         self.messages += entries * messages
         self.size += entries * size
@@ -53,7 +54,7 @@ class Tally:
             self.largest_size = size
 
     def clear(self) -> None:
-        """Forget everything but the owner."""
+        """Reset all counts; the owner stays."""
         self.entries = 0
         self.messages = 0
         self.size = 0
@@ -62,7 +63,7 @@ class Tally:
 
 
 def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally:
-    """The owner's own among `tallies`, put there if it is the first time; `known` are kept to be used again."""
+    """Return the owner's tally, added to `tallies` if this chunk has none yet; `known` keeps tallies for reuse."""
     tally = known.get(owner)
     if tally is None:
         tally = known[owner] = Tally(owner)
@@ -72,7 +73,7 @@ def tally_of(owner: int, tallies: list[Tally], known: dict[int, Tally]) -> Tally
 
 
 def clear(tallies: list[Tally], known: dict[int, Tally], most: i64) -> None:
-    """Begin a new chunk; more than `most` tallies are not kept to be used again."""
+    """Reset the tallies for a new chunk; if `known` has more than `most`, none is kept for reuse."""
     for tally in tallies:
         tally.clear()
     tallies.clear()
@@ -82,10 +83,10 @@ def clear(tallies: list[Tally], known: dict[int, Tally], most: i64) -> None:
 
 @mypyc_attr(acyclic=True)
 class Piece:
-    """One frame, or the part of one that a chunk holds: `data[start:stop]`.
+    """A frame, or the part of a frame that a chunk holds: `data[start:stop]`.
 
-    `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames, `command_end` (the
-    command begins HEAD bytes behind `start`) for all but tails. `whole` says that the frame ends with this piece.
+    `kind` is the command's type, or TAIL. `owner`, `messages` and `size` are set for payload frames only. `command_end`
+    is set for all but tails; the command begins HEAD bytes behind `start`. `whole`: the frame ends with this piece.
     """
 
     __slots__ = ("command_end", "kind", "messages", "owner", "size", "start", "stop", "whole")
@@ -102,7 +103,7 @@ class Piece:
 
 
 LONGEST: Final = 24
-"""Bytes of a command that can be remembered; so many must be there to be compared."""
+"""Longest command whose layout can be learnt, in bytes; as many bytes must be there to be compared."""
 _BEGIN: Final = 0x08_06_32_00  # with a length of 0
 _BEGIN_SIZE: Final = 4
 _WHOLE: Final = 0xFF
@@ -110,10 +111,10 @@ _GOES_ON: Final = 0x80
 
 
 class SendLayout:
-    """What is the same in SENDs that are laid out alike, in three words of eight bytes each.
+    """The byte layout that consecutive SEND commands share, as masks over three words of eight bytes.
 
-    A new one fits nothing. `_mask_*` are the bits that must match to fit, `_want_*` their values; `_row_*` the bits
-    that must match within a row.
+    A new layout fits no command. `_mask_*` are the bits that must match to fit, `_want_*` their values. `_row_*` are
+    the bits that must match within a row.
     """
 
     __slots__ = (
@@ -146,7 +147,7 @@ class SendLayout:
         self._row_2: i64 = 0
 
     def fits(self, data: bytes, at: i64, command_size: i64) -> bool:
-        """Whether the command at `at`, of so many bytes, is laid out alike; LONGEST bytes must be there."""
+        """Return whether the command at `at` has this layout; LONGEST bytes must be readable there."""
         return (
             command_size == self._command_size
             and read_i64_be(data, at) & self._mask_0 == self._want_0
@@ -155,21 +156,21 @@ class SendLayout:
         )
 
     def owner(self, data: bytes, at: i64) -> i64:
-        """The producer's id of the command at `at`, which fits."""
+        """Return the producer id of the command at `at`, which fits."""
         return data[at + self._owner_at]
 
     def messages(self, data: bytes, at: i64) -> i64:
-        """Its number of messages: 1 if it says none."""
+        """Return num_messages of the command at `at`, which fits; 1 if the field is absent or 0."""
         if self._messages_at == 0 or data[at + self._messages_at] == 0:
             return 1
         return data[at + self._messages_at]
 
     def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """How many frames in a row, from the one at `at` on, have the same length, producer and number of messages.
+        """Return the number of consecutive frames, from `at` on, with equal length, producer and number of messages.
 
-        Its command fits. Another frame counts only if LONGEST bytes behind its head, be they command, payload or the
-        next frame, stand before `end`. Where to read next follows from `length` alone: the processor need not wait for
-        one head to find the next.
+        The first frame's command fits. A further frame counts only if LONGEST bytes behind its head stand before `end`,
+        be they command, payload or the next frame. The position of the next head follows from `length` alone: the
+        processor need not wait for one head to find the next.
         """
         head: i64 = read_i64_be(data, at)
         mask_0: i64 = self._row_0
@@ -193,7 +194,10 @@ class SendLayout:
         return count
 
     def note(self, data: bytes, at: i64, size: i64) -> bool:
-        """Learn from the command at `at`, of `size` bytes, if it is usual. Whether it is; of no use any more if not."""
+        """Learn the layout of the command at `at`, of `size` bytes.
+
+        Returns whether the command has the usual form. If not, this layout must not be used any more.
+        """
         position: i64 = 0
         while position < _BEGIN_SIZE:
             position = self._must_match(position, _WHOLE)
@@ -224,7 +228,7 @@ class SendLayout:
         return True
 
     def _must_match(self, position: i64, bits: i64) -> i64:
-        """These bits of the byte at `position` must be the same; the position behind it."""
+        """Require `bits` of the byte at `position` to match, and return the next position."""
         shifted = _in_word(position, bits)
         if position < 8:
             self._mask_0 |= shifted
@@ -235,9 +239,9 @@ class SendLayout:
         return position + 1
 
     def _counted_by(self, word: i64) -> i64:
-        """The bytes of a word that say whose it is, and how many messages.
+        """Return the bits of a word that hold the producer id and the number of messages.
 
-        Where nothing says how many, that is the type's tag, which must match anyway.
+        If no field holds the number of messages, the type's tag stands for it, which must match anyway.
         """
         bits: i64 = 0
         if self._owner_at >> 3 == word:
@@ -248,15 +252,15 @@ class SendLayout:
 
 
 def _in_word(position: i64, bits: i64) -> i64:
-    """The bits of the byte at `position`, where they stand in its word."""
+    """Return the bits of the byte at `position`, shifted to their place in the word of eight bytes."""
     # of a literal that is shifted by a variable, mypyc makes one of C's 32 bits: here both are variables
     return bits << (56 - 8 * (position & 7))
 
 
 def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
-    """How the SEND command in `data[at:end]` is laid out, if that is usual.
+    """Return the layout of the SEND command in `data[at:end]`; None if it has not the usual form.
 
-    It has been walked over without an error, and names a producer; LONGEST bytes from `at` on must be there.
+    The command must have been parsed without an error and name a producer. LONGEST bytes from `at` on must be readable.
     """
     size: i64 = end - at
     if size > LONGEST or u32(data, at) != _BEGIN + size - _BEGIN_SIZE:
@@ -269,18 +273,18 @@ _MOST_MESSAGES: Final = 2**31 - 1
 
 
 class Heads:
-    """Says of one frame after the other what metering must know.
+    """Reads one frame head after the other: command type, owner, messages and bytes of the frame.
 
     Attributes:
         max_size: Most bytes of a whole frame; may be changed at any time.
-        max_messages: As many messages may be in an entry; may be changed, too. A SEND that says it holds more is an
-            error. The metadata of a MESSAGE that does is its publisher's, and no broker checks it: it counts as
-            `max_messages`.
-        not_believed: Called with whose such a MESSAGE is, and how many messages it says it holds, if it is set.
-        kind: The command's type, of the frame that was read last.
-        owner, messages: Of a payload frame: whose it is, and how many messages it holds.
-        size: Its bytes behind the command: what the broker meters.
-        command_end: Where its command ends, which begins HEAD bytes behind the frame.
+        max_messages: Most messages of one entry; may be changed at any time. A SEND that declares more is an error. A
+            MESSAGE that declares more counts as `max_messages`: its metadata is the publisher's, and no broker checks
+            it.
+        not_believed: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
+        kind: The command type of the frame that was read last.
+        owner, messages: Of a payload frame: the producer or consumer id, and the number of messages.
+        size: Bytes behind the command, which the broker meters.
+        command_end: Position at which the command ends; it begins HEAD bytes behind the frame's begin.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -303,20 +307,20 @@ class Heads:
         self._fits: bool = False
 
     def begin(self) -> None:
-        """Begin with a chunk, be it anew: doubts from before do not count, and one layout may be learnt."""
+        """Begin a chunk, perhaps the same one again: forget unreported doubts, and allow one layout to be learnt."""
         self._may_learn = True
         if self._doubted:
             self._doubted = []
 
     def read(self, data: bytes, at: i64, end: i64) -> i64:
-        """Read the head of the frame at `at`, of which there is what stands before `end`.
+        """Read the head of the frame at `at`; bytes before `end` have arrived.
 
-        Returns the frame's length, or minus the number of its bytes without which nothing can be said.
+        Returns the frame's length, or minus the number of its bytes that are needed to inspect it.
 
         Raises:
-            FrameTooLarge: If it announces more than `max_size`.
-            TooManyMessages: If it is a SEND of more than `max_messages`.
-            MalformedFrame: If it contradicts itself.
+            FrameTooLarge: If the frame announces more than `max_size` bytes.
+            TooManyMessages: If the frame is a SEND of more than `max_messages`.
+            MalformedFrame: If sizes or fields of the frame contradict each other.
         """
         have: i64 = end - at
         if have < HEAD:
@@ -344,16 +348,16 @@ class Heads:
         return self._walk(data, at, end, length)
 
     def row(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """How many frames in a row, from the one at `at` on, `read` would say the same of, which read this one last.
+        """Return how many consecutive frames, from `at` on, have the values that `read` has just found at `at`.
 
-        At least 1. There may be more: only what is cheap to compare is counted.
+        At least 1. The true number may be larger: only frames that are cheap to compare are counted.
         """
         if self._fits:  # no conditional expression: mypyc makes an object of a number and a literal
             return self._layout.row(data, at, end, length)
         return 1
 
     def tell_doubts(self) -> None:
-        """Tell what was not believed of the chunk; it is passed on."""
+        """Report each MESSAGE of the chunk that declares more than `max_messages`; the chunk is passed on."""
         if not self._doubted:
             return
         doubted, self._doubted = self._doubted, []
@@ -362,7 +366,7 @@ class Heads:
                 self.not_believed(owner, messages)
 
     def _walk(self, data: bytes, at: i64, end: i64, length: i64) -> i64:
-        """What `read` returns, of the frame at `at` whose command is there."""
+        """Parse the frame at `at`, whose command is there, field by field; returns what `read` returns."""
         self._fits = False
         command: i64 = at + HEAD
         kind, owner, messages = read_command(data, command, self.command_end, self._payload)
@@ -388,24 +392,26 @@ class Heads:
 
 
 MOST_OWNERS: Final = 4096
-"""Producers (or consumers) of which one chunk may have frames, and whose tallies are kept for the next one. A peer may
-name any number of them, and each costs some 200 bytes."""
+"""Most producers (or consumers) that a chunk may have frames of, and whose tallies are kept for the next one. A peer
+may name any number of them, and each costs some 200 bytes."""
 MOST_PIECES: Final = 256
-"""Frames that are cut at once: so much work may be done before others have their turn."""
+"""Most frames that are cut at once, before other connections have their turn."""
 
 _NEEDS_MORE: Final = -1
 _MUST_BE_CUT: Final = -2
 
 
 class FrameScanner:
-    """Finds frames in the bytes that one peer sends.
+    """Finds the frames in the bytes that one peer sends.
 
     Attributes:
-        heads: Reads the heads; knows how large a frame may be, and how much it may hold.
-        tallies: Payload frames of what was scanned last.
-        receipts: SEND_RECEIPTs of what was scanned last, as entries by producer, while `counts_receipts` is set.
-        lead, keep: What was kept back before that and goes first; bytes at its end that are kept back now.
-        end, left: Bytes of what was scanned or cut last; how many at its end were too many to be cut in one go.
+        heads: Reads frame heads; holds the bounds of a frame's bytes and of an entry's messages.
+        tallies: Payload frames of what was scanned last, by producer or consumer.
+        receipts: SEND_RECEIPTs of what was scanned last, as entries by producer; filled while `counts_receipts` is set.
+        lead: Bytes kept back from earlier chunks, to be written before the chunk that was scanned last.
+        keep: Number of bytes at the end of that chunk that are kept back.
+        end: Number of bytes that were scanned or cut last.
+        left: Number of bytes at their end that were not cut, because MOST_PIECES frames stand before them.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -435,29 +441,30 @@ class FrameScanner:
 
     @property
     def mid_frame(self) -> bool:
-        """Whether what was passed on so far ends inside a frame."""
+        """True if the bytes passed on so far end inside a frame."""
         return self._rest > 0
 
     @property
     def kept(self) -> int:
-        """Bytes of a frame's beginning that are kept back."""
+        """Number of bytes of an incomplete frame that are kept back."""
         return len(self._carry)
 
     @property
     def ends_mid_frame(self) -> bool:
-        """Whether what was scanned last ends inside a frame."""
+        """True if the chunk scanned last ends inside a frame."""
         return self._next_rest > 0
 
     def hear_receipts(self) -> None:
-        """From now on a broker's SEND_RECEIPT is a command like others, for which a chunk must be cut."""
+        """From now on, treat a broker's SEND_RECEIPT as any other command: a chunk that holds one must be cut."""
         if self._payload == MESSAGE:
             self._silent_a = self._silent_b  # which is ACK_RESPONSE
 
     def scan(self, chunk: bytes, size: i64 = -1) -> bool:
-        """Tally the payload frames of `chunk`, if there is nothing in it but these and silent commands.
+        """Tally the payload frames of `chunk`, if it holds only these and silent commands.
 
-        True: `tallies` says who has what; call `accept` and write `lead`, then `chunk` without its last `keep`
-        bytes; or call `cut` with it. False: only `cut` will do. Of `chunk`, `size` bytes count, if given.
+        Returns True if it does. `tallies` then holds the counts of each producer or consumer. Call `accept`, and write
+        `lead` and then `chunk` without its last `keep` bytes; or call `cut` instead. Returns False if the chunk must be
+        cut. If `size` is given, only the first `size` bytes of `chunk` count.
 
         Raises:
             ProtocolError: As `Heads.read`.
@@ -514,14 +521,14 @@ class FrameScanner:
         return True
 
     def first_owner(self, chunk: bytes, size: i64) -> int:
-        """Whose the first frame of a chunk is; -1 if that is a command or not clear yet. Raises what `scan` does."""
+        """Return the owner of a chunk's first frame; -1 for a command or if bytes are missing. Raises as `scan`."""
         heads = self.heads
         if self._carry or self._rest >= size or heads.read(chunk, self._rest, size) <= 0:
             return -1
         return heads.owner if heads.kind == self._payload else -1
 
     def accept(self, chunk: bytes) -> None:
-        """`chunk`, as scanned, is passed on: go to the state behind it."""
+        """Record that `chunk`, as scanned, is passed on: move to the state behind it."""
         self.heads.tell_doubts()
         self._rest = self._next_rest
         if self._next_need > 0:
@@ -534,12 +541,12 @@ class FrameScanner:
             self._carry = bytearray()
 
     def cut(self, chunk: bytes, size: i64 = -1) -> tuple[bytes, list[Piece]]:
-        """Say where each frame of `chunk` begins and ends, and go to the state behind it.
+        """Return where each frame of `chunk` begins and ends, and move to the state behind it.
 
-        Returns the bytes that the pieces' positions refer to (the chunk, behind what was kept of the one before) and
-        the pieces in order, without gaps. Bytes behind the last piece are kept; but the last `left` bytes have not been
-        looked at, because there were MOST_PIECES before them: these are to be given again, as a chunk. `size` is as in
-        `scan`; in what is returned, what stands before `end` counts. Raises what `scan` does.
+        Returns the bytes that the pieces' positions refer to (the bytes kept from earlier chunks, then the chunk), and
+        the pieces in order, without gaps. Bytes behind the last piece are kept, but for the last `left` bytes:
+        MOST_PIECES stand before them, so they have not been inspected, and the caller gives them again as a chunk.
+        `size` is as in `scan`; of the bytes returned, those before `end` count. Raises as `scan`.
         """
         self.left = 0
         heads = self.heads
@@ -579,14 +586,14 @@ class FrameScanner:
         return data, pieces
 
     def restart(self) -> None:
-        """Forget what was kept back and begin at a frame's start: the caller will feed it again."""
+        """Forget the bytes kept back and begin at a frame's start: the caller feeds them again."""
         self._carry = bytearray()
         self._rest = 0
 
     def _scan_carried(self, chunk: bytes, carried: i64, end: i64) -> i64:
-        """Finish the frame that the chunk before began.
+        """Finish the frame that an earlier chunk began.
 
-        Returns where the next frame begins in `chunk` (perhaps behind its end), or that nothing can be passed on yet.
+        Returns where the next frame begins in `chunk` (perhaps behind its end), or _NEEDS_MORE or _MUST_BE_CUT.
         """
         heads = self.heads
         need: i64 = self._need
@@ -611,6 +618,6 @@ class FrameScanner:
         return length - carried
 
     def _producer_of(self, data: bytes, at: i64) -> i64:
-        """Whose publish the SEND_RECEIPT at `at`, inspected just now, answers; -1 if it does not say."""
+        """Return the producer id of the SEND_RECEIPT at `at`, inspected just now; -1 if it names none."""
         _kind, producer, _sequence = read_command(data, at + HEAD, self.heads.command_end, SEND_RECEIPT)
         return producer

@@ -1,4 +1,4 @@
-"""Tells which other protocol knocks at the door, so that the log can say what to mend."""
+"""Recognize a peer that speaks another protocol (TLS, HTTP, PROXY), so that the log can say what to change."""
 
 from protocol.errors import ForeignProtocol
 
@@ -7,7 +7,7 @@ _PROXY_V2 = b"\r\n\r\n"
 
 
 def foreign_protocol(first_bytes: bytes) -> ForeignProtocol | None:
-    """The protocol whose greeting `first_bytes` are, or None if it is none that we know.
+    """Return the error for the protocol that `first_bytes` greet in, or None if they match none that is known.
 
     Never mistakes a Pulsar client: each of these greetings, read as a frame's length, is over 200 MB.
     """

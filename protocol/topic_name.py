@@ -1,4 +1,4 @@
-"""Topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
+"""Parse topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
 
 import re
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ _PARTITION = "-partition-"
 _DOMAINS = ("persistent", "non-persistent")
 _MOST_PARTITION = 2**31 - 1
 _MOST_SHOWN = 40
-"""Characters of a name too long that its error shows."""
+"""Characters of a too long name that its error shows."""
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _JOINED = re.compile("@(?:non-)?persistent://")
-"""How the name of a subscription or producer is joined to its topic: the topic begins where the last of these is."""
+"""Joins the name of a subscription or producer to its topic: the topic begins at the last of these."""
 _EVENTS = (
     "__change_events",
     "__transaction_buffer_snapshot",
@@ -28,7 +28,10 @@ _HEARTBEATS = re.compile(r"[^:]+:[0-9]+")
 
 
 def _partition_of(local: str) -> int:
-    """Read a partition suffix as Java reads an int: decimal digits of any script in Unicode's first plane, no sign."""
+    """Return the partition index of a local name, read as Java reads an int; -1 if it has no partition suffix.
+
+    Java takes the decimal digits of any script in Unicode's first plane. A sign is not allowed here.
+    """
     _, found, digits = local.rpartition(_PARTITION)
     if not found or len(digits) > len(str(_MOST_PARTITION)) or not digits.isdecimal() or max(digits) > "\uffff":
         return -1
@@ -42,7 +45,7 @@ def _without_partition(local: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic's full name, taken apart.
+    """A topic's full name in its parts.
 
     `local` is the part behind the namespace and may hold slashes and a partition suffix.
 
@@ -56,32 +59,32 @@ class TopicName:
 
     @property
     def full(self) -> str:
-        """`domain://tenant/namespace/local`."""
+        """The full name: `domain://tenant/namespace/local`."""
         return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local}"
 
     @property
     def namespace_name(self) -> str:
-        """`tenant/namespace`, as pulsar-admin writes it."""
+        """The namespace's name as pulsar-admin writes it: `tenant/namespace`."""
         return f"{self.tenant}/{self.namespace}"
 
     @property
     def partition(self) -> int:
-        """The partition's index, -1 where the topic is none: `t-partition-01` is a topic of its own."""
+        """The partition index; -1 if the topic is no partition: `t-partition-01` is a topic of its own."""
         return _partition_of(self.local)
 
     @property
     def partitioned(self) -> str:
-        """The full name without a partition suffix."""
+        """The full name without the partition suffix, if there is one."""
         return f"{self.domain}://{self.tenant}/{self.namespace}/{_without_partition(self.local)}"
 
     @property
     def is_system(self) -> bool:
-        """Whether the topic is one of Pulsar's own persistent topics, which Pulsar exempts from its limits.
+        """True if the topic is one of Pulsar's own persistent topics, which Pulsar exempts from its limits.
 
         These are all topics of `pulsar/system` and of the brokers' heartbeats (`pulsar/HOST:PORT`); and in every
-        namespace the events of policies and transactions, by their whole name, and the pending acknowledgements, by
-        the end of their name. The broker takes one partition suffix away, and for the events a second one. Not exempt
-        is what not every version exempts from every limit that namespaces, resource groups and brokers set:
+        namespace the events of policies and transactions, by their whole name, and the pending acknowledgements, by the
+        end of their name. The broker strips one partition suffix, and for the events a second one. A topic is not
+        exempt here if some version of Pulsar subjects it to a limit of a namespace, resource group or broker:
 
         - A topic that is not persistent: it stays under the limits of brokers and resource groups.
         - A name of the old form `tenant/cluster/namespace/topic`, heartbeats and `sla-monitor` among them.
@@ -102,7 +105,7 @@ class TopicName:
 
 
 def is_entity(name: str) -> bool:
-    """Whether this can be a tenant, or a namespace without its tenant: ASCII letters, digits and `_-=:.`.
+    """Return whether `name` is a valid tenant, or namespace without tenant: ASCII letters, digits and `_-=:.`.
 
     Source: org.apache.pulsar.common.naming.NamedEntity
     """
@@ -110,12 +113,12 @@ def is_entity(name: str) -> bool:
 
 
 def parse_topic(name: str) -> TopicName:
-    """Read a topic's name in any of the forms that clients send.
+    """Parse a topic name in any of the forms that clients send.
 
     Short forms are `topic` (in public/default) and `tenant/namespace/topic`. As at the broker, tenant and namespace are
     letters, digits and `_-=:.`, while the rest may hold any character, NUL and others of control among them (measured:
-    4.0.8 serves such topics). The bound of the whole name is Sluice's own; 4.0.8 also takes names of 60,000 bytes. So
-    is that no name has another topic's behind an `@` in it: limits of subscriptions and producers are named so.
+    4.0.8 serves such topics). Two rules are Sluice's own. The whole name is bounded; 4.0.8 also takes names of 60,000
+    bytes. No local name contains `@persistent://`: limits of subscriptions and producers have names of that form.
 
     Raises:
         ValueError: If the name fits none of these forms, or is longer than `MOST_NAME_BYTES`.
@@ -149,7 +152,11 @@ def _check_parts(name: str, tenant: str, namespace: str, local: str) -> None:
 
 
 def _size(name: str) -> int:
-    """Bytes of a name in UTF-8."""
+    """Return the number of UTF-8 bytes of a name.
+
+    Raises:
+        ValueError: If the name cannot be encoded.
+    """
     if name.isascii():
         return len(name)
     try:

@@ -1,16 +1,16 @@
-"""Reads the few numbers that metering needs straight out of a frame, without decoding it.
+"""Read the few numbers that metering needs directly from an encoded frame.
 
-A protobuf message is a row of fields, each a tag (field number · 8 + wire type) and a value; this walk steps over
-all fields but the wanted ones. `tests/protocol/test_walk.py` holds it against protobuf's own decoder.
+A protobuf message is a row of fields, each a tag (field number · 8 + wire type) and a value. These functions skip all
+fields but the wanted ones. `tests/protocol/test_walk.py` compares them with protobuf's own decoder.
 
-What is read in one way here and in another by the broker would slip past the meter. So numbers are cut to their
-fields' widths as every decoder does, and what decoders disagree on is refused: two different types in one command,
-a command that is there twice, tags of more than 32 bits or five bytes, groups.
+A frame that the broker reads differently would slip past the meter. So numbers are cut to the widths of their fields,
+as every decoder does. Input that decoders disagree on is refused: two different types in one command, a command that is
+there twice, tags of more than 32 bits or five bytes, groups.
 
-Pulsar's decoder (LightProto) does not cut a message within another off at its length: where the last field inside
-runs over that, it goes on behind that field. What is stepped over here could be a command there. So a client's command
-is its type and then its body, which ends with the command, and a SEND has nothing behind a field with a length. The
-metadata of a MESSAGE is its publisher's, and read as the broker reads it, which counts permits by it.
+Pulsar's decoder (LightProto) does not end a nested message at its declared length: where its last field runs over that,
+decoding goes on behind the field. Bytes that are skipped here could be a command there. So a client's command must be
+its type and then its body, and the body must end with the command. In a SEND nothing may follow a field with a length.
+The metadata of a MESSAGE is its publisher's. It is read as the broker reads it, which counts permits by it.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -38,12 +38,12 @@ _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
 def u32(data: bytes, at: i64) -> i64:
-    """The big-endian number of four bytes at `at`; the caller has checked that they are there."""
+    """Return the big-endian number of four bytes at `at`; the caller has checked that they are there."""
     return i64(read_i32_be(data, at)) & 0xFFFFFFFF
 
 
 def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """The varint at `at`, as a signed number of 64 bits, and the position behind it.
+    """Return the varint at `at` as a signed number of 64 bits, and the position behind it.
 
     Raises:
         MalformedFrame: If the number runs over `end` or over ten bytes.
@@ -66,7 +66,7 @@ def varint(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 
 def _behind_varint(data: bytes, at: i64, end: i64) -> i64:
-    """The position behind the varint at `at`; errors as `varint`. Up to eight bytes are looked at in one."""
+    """Return the position behind the varint at `at`; errors as `varint`. Compares up to eight bytes at once."""
     if at + 8 <= len(data):
         ahead: i64 = read_i64_be(data, at)
         more: i64 = 1 << 55
@@ -94,10 +94,10 @@ def _long_tag(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
 
 
 def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
-    """The position behind the value at `at`, whose `tag` has been read.
+    """Return the position behind the value at `at`, whose `tag` has been read.
 
     Raises:
-        MalformedFrame: If the value runs over `end` or the tag is none that protobuf still allows.
+        MalformedFrame: If the value runs over `end` or the tag's number or wire type is not allowed.
     """
     wire_type: i64 = tag & 7
     if tag < 8:
@@ -123,15 +123,15 @@ def skip(data: bytes, at: i64, end: i64, tag: i64) -> i64:
 
 
 def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64, i64, i64]:  # noqa: PLR0912 - a walk in one piece
-    """The type of the BaseCommand in `data[at:end]`, and fields 1 and 3 of its SEND or MESSAGE.
+    """Return the type of the BaseCommand in `data[at:end]`, and fields 1 and 3 of its SEND or MESSAGE.
 
-    Which of these commands is looked into says `payload_kind`; where it or a field is missing, the id is -1 and the
-    other one 0. Of a field that is there twice the last one counts.
+    `payload_kind` says which of the two commands is looked into. If that command or its field 1 is missing, the id is
+    -1; if field 3 is missing, its value is 0. Of a repeated field the last one counts.
 
     Raises:
-        MalformedFrame: If the command has no type or two, it is there twice (protobuf merges the two, for brokers only
-            the last counts), or a field is broken. Where SENDs are looked into, so from clients: also if the command is
-            more than its type and then the body of that type.
+        MalformedFrame: If the command has no type or two types, the payload command is there twice (protobuf merges the
+            two, for brokers only the last counts), or a field is broken. With `payload_kind` SEND, so from clients:
+            also if the command is more than its type and then the body of that type.
     """
     wanted: i64 = payload_kind << 3 | 2
     owner: i64 = -1
@@ -177,17 +177,17 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
 
 
 def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, most: i64) -> i64:  # noqa: PLR0913, PLR0917
-    """Bytes of schema data in a BaseCommand: of the one value in it that may be long and costs nothing to read.
+    """Return the bytes of schema data in a BaseCommand: the one value that may be long and costs nothing to read.
 
-    Tells less where there is more than `most` beside it.
+    The result is too small if there are more than `most` bytes beside it.
 
     Args:
-        data: What it stands in.
-        at: Where it, or the message within it that is looked into, begins.
-        end: Behind its last byte.
+        data: The bytes that hold the command.
+        at: Position at which the message begins: the BaseCommand, or the message inside it.
+        end: Position behind its last byte.
         command: Tag of the command within the BaseCommand; 0 inside the command.
         schema: Tag of the schema within the command; 0 inside the schema.
-        most: So many bytes of other fields are stepped over.
+        most: Most bytes of other fields that are skipped.
 
     Raises:
         MalformedFrame: If a field is broken.
@@ -208,7 +208,7 @@ def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, mo
 
 
 def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
-    """What `read_command` says of a client's command: its type, and then its body, which ends with the command."""
+    """Read a client's command for `read_command`: its type, and then its body, which ends with the command."""
     owner: i64 = -1
     third: i64 = 0
     if at >= end or data[at] != _TYPE:
@@ -232,7 +232,7 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
 
 
 def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool) -> tuple[i64, i64]:  # noqa: FBT001, PLR0913, PLR0917
-    """Fields 1 and 3; `is_strict`: nothing may stand behind a field that has a length."""
+    """Return fields 1 and 3 of a message; if `is_strict`, nothing may stand behind a field that has a length."""
     value: i64 = 0
     while at < end:
         tag: i64 = data[at]
@@ -260,9 +260,10 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool
 
 
 def messages_behind(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
-    """The messages of a MESSAGE frame, whose command ends at `at`, behind broker entry metadata and checksum, if any.
+    """Return the number of messages of a MESSAGE frame whose command ends at `at`.
 
-    Returns minus the position up to which bytes are missing, if `end` comes too early to tell.
+    Broker entry metadata and a checksum may precede the metadata. If `end` comes too early to tell, returns minus the
+    position up to which bytes are missing.
 
     Raises:
         MalformedFrame: If the frame has no metadata, or less than it says.
@@ -279,7 +280,7 @@ def messages_behind(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
 
 
 def _metadata_at(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
-    """Where the metadata's size stands, or minus the position up to which bytes are missing."""
+    """Return the position of the metadata's size, or minus the position up to which bytes are missing."""
     magic: i64 = BROKER_ENTRY_MAGIC
     while frame_end - at >= 6:
         if end - at < 6:
@@ -297,10 +298,10 @@ def _metadata_at(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
 
 
 def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
-    """num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 where it is absent or makes no sense.
+    """Return num_messages_in_batch of the MessageMetadata in `data[at:end]`; 1 if it is absent or makes no sense.
 
-    Metadata that cannot be read to its end is no error: it is the publisher's, and must not cost the connection of
-    the consumer that is to get it. What was read before counts. Messages within it may run over their length, as at the
+    Metadata that cannot be read to its end is no error: the publisher wrote it, and the connection of the consumer must
+    not be closed for it. The fields before the error count. Nested messages may run over their length, as at the
     broker.
     """
     messages: i64 = 1
@@ -330,7 +331,10 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
 
 
 def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
-    """The position behind the message at `at`, whose `tag` has been read: behind its last field, if that is longer."""
+    """Return the position behind the message at `at`, whose `tag` has been read.
+
+    If the message's last field is longer than the message, that is the position behind the field.
+    """
     size, at = varint(data, at, end)
     if size < 0 or size > end - at:
         raise MalformedFrame("a message is longer than the metadata that holds it")
@@ -348,7 +352,7 @@ def _behind_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
 
 
 def message_count(number: i64) -> i64:
-    """A number of messages, cut to int32 as its field is; 1 where that makes no sense."""
+    """Return a number of messages, cut to int32 as its field is; 1 if that is below 1."""
     count: i64 = number & 0xFFFFFFFF
     if count >= 1 and count < 0x80000000:  # no conditional expression: of a native number and `1` it makes objects
         return count

@@ -1,1 +1,1 @@
-"""The proxy: the only place where Pulsar's frames meet limits, sockets and real time."""
+"""The proxy: the only package in which Pulsar's frames meet limits, sockets and real time."""

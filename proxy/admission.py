@@ -1,4 +1,4 @@
-"""What a proxy lets in: connections, lookups, producers and consumers, each within its bounds."""
+"""Admission control of a proxy: bounds on connections, lookups, producers and consumers."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from proxy.observe.operator_log import AdmissionLog
 
 
 class What(StrEnum):
-    """A bound, by its key in the configuration; in parentheses, what is counted apart."""
+    """A bound, named by its configuration key; in parentheses, the key by which it counts."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
 
@@ -45,17 +45,17 @@ OF_CONNECTIONS = (
     What.CONNECTION_RATE,
     What.CONNECTION_RATE_PER_ADDRESS,
 )
-"""What a connection is asked for, in the order in which these refuse."""
+"""Bounds that a new connection must pass, in this order."""
 _OPENED = frozenset({What.PRODUCERS, What.CONSUMERS, What.CONSUMERS_OF_SUBSCRIPTION})
-"""Of what a broker accepts or refuses later."""
+"""Bounds of streams, which a broker accepts or refuses later."""
 
 Key = str | tuple[str | int, ...]
 LONGEST_KEY = 64
-"""Characters of a key that is remembered as it is. Of a longer one a digest is: names are what clients like, and
-100,000 of them are remembered for a rate."""
+"""Most characters of a key that is kept as it is. Of a longer one a digest is kept: clients choose names freely, and
+100,000 of them are kept for a rate."""
 Asked = tuple[What, Key]
 Value = int | tuple[int, int]
-"""So many at once; or so many per nanoseconds."""
+"""A number at once; or a number, and the period in nanoseconds."""
 
 _SAID = {
     What.CONNECTIONS: "connections of this proxy",
@@ -75,7 +75,7 @@ class NotAdmittedError(Exception):
 
     Attributes:
         what: The bound.
-        is_passing: There is room, and will be some for this client when the broker has answered it.
+        is_passing: There is room, and this client gets some when the broker has answered its earlier requests.
     """
 
     def __init__(self, what: What, message: str, *, is_passing: bool = False) -> None:
@@ -86,7 +86,7 @@ class NotAdmittedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _InForce:
-    """A bound at work, and what those whom it refuses are told."""
+    """A bound at work, and the texts for the clients that it refuses."""
 
     bound: KeyedBuckets | ConcurrencyLimit | ProvisionalLimit
     said: str
@@ -98,9 +98,9 @@ class Admission:
 
     Args:
         config: The configuration.
-        counters: Told of what is refused.
+        counters: Count refusals.
         clock: Monotonic nanoseconds.
-        policies: Where the subscribe rates are; call `subscribe_rates_changed` after changing them.
+        policies: The policies with the subscribe rates; call `subscribe_rates_changed` after changing them.
 
     Attributes:
         of_connections: The bounds of connections that are in force.
@@ -121,13 +121,13 @@ class Admission:
         self.changed: Callable[[], None] = _nothing
 
     def admit(self, asked: Iterable[Asked], whose: str, source: str, topic: Topic | None = None) -> tuple[Slot, ...]:
-        """Let somebody in whom all of `asked` concern; gives the places that he has from now on.
+        """Admit a request that all of `asked` concern, and return the places that it has taken.
 
         Args:
             asked: The bounds, in the order in which they are to refuse, each with the key that counts there.
             whose: The client's address, for the log.
-            source: As whom it is counted (`limiter.levels.counted_as`).
-            topic: Whose subscribe rate it is, if that is asked.
+            source: The address or network that the client is counted as (`limiter.levels.counted_as`).
+            topic: The topic of a subscribe rate, if that is among `asked`.
 
         Raises:
             NotAdmittedError: If one of the bounds refuses. Then nothing is taken from any.
@@ -141,24 +141,24 @@ class Admission:
         return tuple([one.bound.place(key) for one, key, _ in in_force if not isinstance(one.bound, KeyedBuckets)])
 
     def subscribe_rates_changed(self) -> None:
-        """Others are in force from now on."""
+        """Put changed subscribe rates in force from now on."""
         self._rates_since = self._clock()
         self.changed()
 
     @property
     def in_force(self) -> frozenset[What]:
-        """The bounds that may refuse anybody; who asks for others is let in."""
+        """The bounds that may refuse a request; all others admit everything."""
         subscribes = {What.SUBSCRIBE_RATE} if self._policies.limits_subscribes else set[What]()
         return frozenset(subscribes.union(self._in_force))
 
     @property
     def taken(self) -> int:
-        """Keys of which there is somebody."""
+        """Number of keys that have places taken."""
         return sum(len(one.bound) for one in self._in_force.values() if not isinstance(one.bound, KeyedBuckets))
 
     @property
     def provisional(self) -> int:
-        """Keys, for each client's address, of which a broker has not accepted somebody."""
+        """Number of pairs of a key and a client's address that have places which a broker has not accepted yet."""
         return sum(one.bound.sources for one in self._in_force.values() if isinstance(one.bound, ProvisionalLimit))
 
     def _found(self, what: What, topic: Topic | None) -> _InForce | None:
@@ -180,14 +180,14 @@ class Admission:
 
 
 def kept_as(key: Key) -> str | bytes | tuple[str | int, ...]:
-    """The key itself, or 16 bytes in the place of a long one."""
+    """Return the key itself, or a digest of 16 bytes in the place of a long one."""
     parts = (key,) if isinstance(key, str) else key
     length = sum([len(part) for part in parts if isinstance(part, str)])
     return key if length <= LONGEST_KEY else blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing: no caller wants to know."""
 
 
 def _key(what: What, key: Key, source: str) -> Hashable:
@@ -212,7 +212,7 @@ _PASSING = ", and of one address no more that the broker has not accepted yet th
 
 
 def _told(what: What, value: Value, source: str = "", passing: str = "") -> str:
-    """What the client is told: the bound, its value, and its key or where it was set."""
+    """Return the text for a refused client: the bound, its value, and its key or the place where it was set."""
     key = str(what) if what is What.CONNECTIONS else f"admission.{what}"
     kept_back = SharedPlaces(value).kept_back if what is What.CONNECTIONS and isinstance(value, int) else 0
     for_others = f", {kept_back} of them for addresses with fewer than {FEW}" if kept_back else ""

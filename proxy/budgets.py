@@ -1,13 +1,13 @@
-"""Bounded amounts that many take of: of one connection, shared by addresses, and shared by tenants.
+"""Bounded amounts with many users: memory of one connection, pools shared by addresses, budgets shared by tenants.
 
-All share by one rule, the dynamic threshold: who shares (an address, a tenant) gets more while it has no more than is
-still free. One greedy sharer alone gets half, n of them get 1 / (n + 1) each, and as much is left for the next one.
+All are shared by one rule, the dynamic threshold: a sharer (an address, a tenant) gets more while it has no more than
+is still free. One greedy sharer alone gets half, n of them get 1 / (n + 1) each, and as much is left for the next one.
 
     pool ┃ address a ┃ address b ┃ free ┃        a gets no more: a > free          b does: b ≤ free
 
 Entries are indivisible: connections that stop at once may still have filled the budget with one large entry each. So a
-tenant that holds less than an equal share of it is not over, whatever the others did. What this may take beyond the
-shared part is half of it at most; the shared part is two thirds of the limit, which therefore holds.
+tenant that holds less than an equal share of the shared part is not over, whatever the others hold. Such tenants take
+at most half of the shared part beyond it. The shared part is two thirds of the limit, so the limit holds.
 
 Source: Choudhury & Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998
 """
@@ -20,11 +20,12 @@ ENTRY_OVERHEAD: Final = 512
 
 
 class Budget:
-    """A bounded number in two states, filling and full; full ends only when half of it is free again.
+    """A bounded number with two states, filling and full; full ends only when half of the limit is free again.
 
     Args:
-        limit: From which on it is full. Who stops then at the next frame goes over it by one entry at most.
-        turned: Called with True when it becomes full and with False when it has room again.
+        limit: The amount at which the budget is full. A user that then stops at the next frame exceeds it by one entry
+            at most.
+        turned: Called with True when the budget becomes full and with False when it has room again.
     """
 
     def __init__(self, limit: int, turned: Callable[[bool], None]) -> None:
@@ -34,14 +35,14 @@ class Budget:
         self._turned = turned
 
     def take(self, size: int) -> None:
-        """`size` more are in use."""
+        """Count `size` more as in use."""
         self.used += size
         if not self.is_full and self.used >= self.limit:
             self.is_full = True
             self._turned(True)
 
     def give(self, size: int) -> None:
-        """`size` are not in use any more."""
+        """Count `size` as no longer in use."""
         self.used -= size
         if self.is_full and self.used <= self.limit // 2:
             self.is_full = False
@@ -49,16 +50,16 @@ class Budget:
 
 
 class Pool:
-    """One of a process.
+    """A bounded amount that the connections of a process share, by client address.
 
     Args:
-        limit: All that may be taken at once.
-        per_connection: The most that one connection may take.
+        limit: Most that may be taken at once.
+        per_connection: Most that one connection may take.
 
     Attributes:
-        used: What is taken.
-        most: The most that has been taken at once.
-        refused: How often somebody got no more.
+        used: The amount taken now.
+        most: The largest amount that has been taken at once.
+        refused: Number of refused requests for more.
     """
 
     def __init__(self, limit: int, per_connection: int) -> None:
@@ -70,11 +71,11 @@ class Pool:
         self._by_address: dict[str, int] = {}
 
     def held_by(self, address: str) -> int:
-        """What all connections of one address have taken."""
+        """Return the amount that all connections of one address have taken."""
         return self._by_address.get(address, 0)
 
     def add(self, address: str, amount: int) -> None:
-        """Take (give back: a negative `amount`), without a question."""
+        """Count `amount` as taken by an address (negative: given back), without a check."""
         self.used += amount
         self.most = max(self.most, self.used)
         held = self._by_address.get(address, 0) + amount
@@ -84,17 +85,17 @@ class Pool:
             self._by_address.pop(address, None)
 
     def used_elsewhere(self, more: int) -> None:
-        """So much more (less: negative) is taken in another process, which bounds it itself."""
+        """Count `more` (negative: less) as taken in another process, which bounds it itself."""
         self.used += more
         self.most = max(self.most, self.used)
 
 
 class Claim:
-    """What one connection has taken of a pool.
+    """The part of a pool that one connection has taken.
 
     Args:
-        pool: Of which it is a part.
-        address: As whom its client is counted (`limiter.levels.counted_as`).
+        pool: The pool.
+        address: The address or network that the client is counted as (`limiter.levels.counted_as`).
     """
 
     __slots__ = ("_address", "_is_over", "_pool", "held")
@@ -106,7 +107,7 @@ class Claim:
         self._is_over = False
 
     def take(self, amount: int) -> bool:
-        """Take `amount` more, if the connection, its address and the pool allow it; whether they do."""
+        """Take `amount` more if the connection, its address and the pool allow it; return whether they do."""
         pool = self._pool
         free = pool.limit - pool.used
         allowed = (
@@ -121,46 +122,46 @@ class Claim:
         return allowed
 
     def add(self, amount: int) -> None:
-        """Take what is there in any case; negative to give back. Nothing, if the connection has ended."""
+        """Take `amount` without a check (negative: give back); does nothing once the connection has ended."""
         if not self._is_over:
             self.held += amount
             self._pool.add(self._address, amount)
 
     def end(self) -> None:
-        """The connection ends, and gives back what it still has."""
+        """Give back all that is taken: the connection ends."""
         self.add(-self.held)
         self._is_over = True
 
 
 _SWEEPS: Final = 16
-"""Into so many parts the limit is divided; whenever one more of them is free, all who are over are judged anew."""
+"""Parts of the limit; whenever one more part is free, all tenants that are over are judged anew."""
 _MUCH: Final = 4 * 1024 * 1024
-"""So many bytes less than there have been (or a sixteenth of the limit): then it is said that memory came free."""
+"""Decrease in bytes (at most a sixteenth of the limit) after which `freed` is called."""
 
 
 class Share:
-    """What one direction of one connection holds.
+    """The bytes that one direction of one connection holds in a shared budget.
 
     Args:
-        budget: Of which it is a part.
+        budget: The shared budget.
         turned: Called with True while a tenant that is over holds something here, else with False; perhaps several
             times with the same.
     """
 
     def __init__(self, budget: "SharedBudget", turned: Callable[[bool], None]) -> None:
         self.tenants_over = 0
-        """Of how many tenants that are over it holds something."""
+        """Number of tenants over their share of which this share holds something."""
         self._budget = budget
         self._turned = turned
         self._last: _Part | None = None
-        """Of the tenant that was last meant, as hardly a connection has streams of two."""
+        """The part of the tenant that was last used, as hardly a connection has streams of two tenants."""
 
     def take(self, tenant: str, size: int) -> None:
-        """`size` bytes more, one at least, of this tenant are held here."""
+        """Count `size` bytes more, at least one, as held here for this tenant."""
         self._budget.take(self, self._part(tenant), size)
 
     def give(self, tenant: str, size: int) -> None:
-        """`size` bytes of this tenant are not held any more."""
+        """Count `size` bytes of this tenant as no longer held."""
         self._budget.give(self, self._part(tenant), size)
 
     def set_aside(self, more: int) -> None:
@@ -168,7 +169,7 @@ class Share:
         self._budget.set_aside(more)
 
     def tell(self) -> None:
-        """Say how it stands now: who is told may take and give, and what was true before is not any more."""
+        """Report the present state; the callee may take and give, so that what was true before may be so no longer."""
         self._turned(self.tenants_over > 0)
 
     def _part(self, tenant: str) -> "_Part":
@@ -179,9 +180,10 @@ class Share:
 
 
 class _Part:
-    """What a tenant holds in one share. It is the account's while that is more than nothing.
+    """The bytes that a tenant holds in one share. The tenant's account refers to it while there are any.
 
-    It does not know its share, which remembers it: the two would be gone only when Python searches for such.
+    A part does not refer to its share, which refers to it: a reference cycle would be left to Python's search for
+    garbage.
     """
 
     __slots__ = ("account", "held")
@@ -192,7 +194,7 @@ class _Part:
 
 
 class _Account:
-    """What a tenant holds, and where. It is there while that is more than nothing."""
+    """The bytes that a tenant holds, and the shares that hold them. It exists while there are any."""
 
     __slots__ = ("held", "is_over", "parts", "tenant")
 
@@ -204,22 +206,22 @@ class _Account:
 
 
 class SharedBudget:
-    """A bounded number of bytes; stops those who hold something of a tenant that is over its share.
+    """A bounded number of bytes; pauses the connections that hold bytes of a tenant that is over its share.
 
-    A tenant is judged when it takes: only then can it exceed anything. It is judged again when it gives, and when a
-    sixteenth of the limit more has become free than when it was judged last; so it goes on although its own limit is
-    the slowest of all. Over ends at half of what is free, or with nothing held: nobody is stopped for ever.
+    A tenant is judged when it takes: only then can it exceed its share. It is judged again when it gives, and when a
+    sixteenth of the limit more has become free since it was judged last. So it goes on even if its own limit is the
+    slowest of all. A tenant is no longer over at half of what is free, or with nothing held: no pause lasts for ever.
 
-    Bound: `used` ≤ `limit` + one entry for each share: whose tenant is over, stops, and takes no second one. Beside
-    that each share may have the rest of one read set aside, and an entry of which parts are still to come.
+    Bound: `used` ≤ `limit` + one entry for each share, as a share whose tenant is over stops and takes no second entry.
+    In addition, each share may have the rest of one read set aside, and an entry of which parts are still to come.
 
     Attributes:
         used: Bytes of entries that are held.
         aside: Bytes that wait for more, or for a pause to end.
-        most: Of both together, the most that there have been.
+        most: The largest sum of both that there has been.
 
     Args:
-        limit: Bytes.
+        limit: Most bytes.
         turned: Called with a tenant's name, whether it is over now, and the bytes that it holds.
         freed: Called when much less is held than before.
     """
@@ -231,7 +233,7 @@ class SharedBudget:
         self.most = 0
         self._pool = max(limit * 2 // 3, 1)
         self._equal_share = self._pool
-        """For one tenant more than there are."""
+        """An equal share for one tenant more than there are."""
         self._turned = turned
         self._freed = freed
         self._most_lately = 0
@@ -241,35 +243,36 @@ class SharedBudget:
         self._sweep_at = 0
 
     def set_aside(self, more: int) -> None:
-        """So many bytes more (less: negative) were read behind a pause, or are of an entry that has not come whole.
+        """Count `more` bytes (negative: fewer) read behind a pause, or of an entry that has not come whole.
 
-        They leave less free for all, and stop nobody: those are stopped already, these need to be read on.
+        These bytes leave less free for all, but pause nothing: a connection with the rest of a read is paused already,
+        and one with an unfinished entry must be read on.
         """
         self.aside += more
         self._note()
 
     def hold_elsewhere(self, more: int) -> None:
-        """So many bytes more (less: negative) are held by another process, whose memory they are."""
+        """Count `more` bytes (negative: fewer) as held by another process, in its own memory."""
         self.used += more
         self.most = max(self.most, self.used + self.aside)
 
     @property
     def memory(self) -> int:
-        """Bytes that are held or set aside."""
+        """Number of bytes that are held or set aside."""
         return self.used + self.aside
 
     def is_over(self, tenant: str) -> bool:
-        """Whether this tenant holds too much."""
+        """Return whether this tenant holds too much."""
         account = self._accounts.get(tenant)
         return account is not None and account.is_over
 
     def part(self, share: Share, tenant: str) -> _Part:
-        """What this tenant holds in this share; it may be nothing yet."""
+        """Return this tenant's part in this share, which may be empty yet."""
         account = self._accounts.get(tenant) or _Account(tenant)
         return account.parts.get(share) or _Part(account)
 
     def take(self, share: Share, part: _Part, size: int) -> None:
-        """See `Share.take`; `part` is the tenant's in that share."""
+        """Count bytes as held, see `Share.take`; `part` is the tenant's in that share."""
         account, before = part.account, part.held
         part.held += size
         account.held += size
@@ -285,7 +288,7 @@ class SharedBudget:
         self._judge(account)
 
     def give(self, share: Share, part: _Part, size: int) -> None:
-        """See `Share.give`; likewise."""
+        """Count bytes as no longer held, see `Share.give`; `part` is the tenant's in that share."""
         account = part.account
         part.held -= size
         account.held -= size
@@ -319,7 +322,7 @@ class SharedBudget:
             self._turn(account, is_over=is_over)
 
     def _threshold(self) -> int:
-        """At how many bytes a tenant is over: what is free, but an equal share at least."""
+        """Return the number of bytes at which a tenant is over: what is free, but at least an equal share."""
         return max(max(self._pool - self.memory, self._equal_share), 1)  # noqa: PLW3301 - of three: a call of Python
 
     def _share_out(self) -> None:
@@ -340,7 +343,7 @@ class SharedBudget:
             share.tell()
 
     def _sweep(self) -> None:
-        """Judge those who are over and wait, but only now and then: others give with each entry."""
+        """Judge the tenants that are over, now and then: bytes are given back with each entry."""
         if not self._over or self.used > self._sweep_at:
             return
         self._sweep_at = self._next_sweep()

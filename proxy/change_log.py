@@ -1,7 +1,7 @@
-"""Changes of policies, blocks and the configuration file, as lines of the access log.
+"""Write changes of policies, blocks and the configuration file as lines of the access log.
 
-They are written when what came before is in the log and what comes after has not begun: a limiter's line never spans a
-change of its own.
+A change is written when all lines before it are in the log and none after it has begun: a limiter's line never spans a
+change of its value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,24 +19,24 @@ from proxy.policies.layers import FilePolicies
 from proxy.policies.store import StoredChange
 
 _MOST_SHOWN = MOST_CHANGE_TEXT // 10
-"""Parts of a file's change that are made into text; more would not fit."""
+"""Most differences of a file that are made into text; more would not fit."""
 
 Told = tuple[str | None, str | None]
-"""What one says that is not the same, and what the other says there."""
+"""The differing values of one file, and those of the other."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class FileSays:
-    """What can change while the proxy runs, of a configuration file."""
+    """The part of a configuration file that can change while the proxy runs."""
 
     policies: FilePolicies
     blocks: tuple[Block, ...]
 
 
 class ChangeLog:
-    """Writes them.
+    """Writes changes into the access log.
 
     Args:
         access: The access log.
@@ -46,7 +46,7 @@ class ChangeLog:
         self._access = access
 
     def changed(self, change: StoredChange, who: Principal, at_ns: int) -> None:
-        """Something set at run time came into force at `at_ns`, nanoseconds since 1970."""
+        """Write a change at run time that came into force at `at_ns`, nanoseconds since 1970."""
         key = change.key
         self._access.change(
             Span(at_ns, at_ns, 0),
@@ -60,12 +60,12 @@ class ChangeLog:
         )
 
     def reloaded(self, told: Told, who: Principal, at_ns: int) -> None:
-        """Another file comes into force, see `difference`; nothing is written if it says the same.
+        """Write the change to another configuration file, see `difference`; nothing if both files say the same.
 
         Args:
-            told: What differed before, and what differs now.
-            who: Who asked for it, or what caused it, without an address.
-            at_ns: When, nanoseconds since 1970.
+            told: The differing values before, and now.
+            who: The principal that asked for it, or its cause, without an address.
+            at_ns: The time of the change, nanoseconds since 1970.
         """
         said, says = told
         if said is None and says is None:
@@ -83,7 +83,7 @@ class ChangeLog:
 
 
 def difference(before: FileSays, after: FileSays) -> Told:
-    """What is not the same in two files, as one says it and the other; in any thread. None for nothing."""
+    """Return the differing values of two files as two texts, None for nothing. May be called in any thread."""
     changed = differing(before, after)
     shown = list(islice(changed, _MOST_SHOWN))
     more = sum(1 for _ in changed)
@@ -93,7 +93,7 @@ def difference(before: FileSays, after: FileSays) -> Told:
 
 
 def differing(before: FileSays, after: FileSays) -> Iterator[tuple[str, str, str]]:
-    """What is not the same in two files: whose, what one says, what the other says; empty where it says nothing."""
+    """Yield each difference of two files: its name, the value before, the value after; empty if there is none."""
     of_namespaces = (each.policies.groups_of_namespaces for each in (before, after))
     of_tenants = (each.policies.groups_of_tenants for each in (before, after))
     return chain(

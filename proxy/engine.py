@@ -1,4 +1,4 @@
-"""What sessions share where their limits are kept, too: in the one process, or in the one that has workers."""
+"""Shared objects of the sessions of a process that keeps the limits: the only process, or the one that has workers."""
 
 import asyncio
 import time
@@ -21,11 +21,11 @@ from proxy.session.transport import PeerTransport
 
 
 class LimiterTimers:
-    """Wakes the scheduler when a limiter's tokens suffice again.
+    """Timers that wake the scheduler when a limiter's tokens suffice again.
 
     Args:
         clock: Monotonic nanoseconds.
-        counters: Told how late the timers were.
+        counters: Count how late the timers fired.
         serve: Called with a limiter, and the time, when its timer fires.
     """
 
@@ -36,7 +36,7 @@ class LimiterTimers:
         self._serve = serve
 
     def wake_at(self, limiter: Limiter, at_ns: int) -> None:
-        """Call `serve` for `limiter` at that time, and not at the one said before."""
+        """Call `serve` for `limiter` at that time; replaces the time set before."""
         known = self._timers.pop(limiter, None)
         if known is not None:
             known.cancel()
@@ -52,17 +52,17 @@ class LimiterTimers:
 
 
 class NearEngine(Engine):
-    """With the limits of all sessions, or of those of all workers.
+    """The engine with the limits of all sessions, or of those of all workers.
 
     Args:
         config: The configuration.
         policies: Limits by level.
-        counters: What the data path counts into.
+        counters: The counters of the data path.
         activity: Called when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
 
     Attributes:
-        kept: Told what limiters take, and for which address; the supervisor of workers sets another one.
+        kept: Called with an address and the bytes that limiters take for it; the supervisor of workers replaces it.
     """
 
     rate_limiter: Scheduler
@@ -95,7 +95,7 @@ class NearEngine(Engine):
         self._goes_on = False
 
     def admittance(self, connection: Connection, client: PeerTransport) -> SessionAdmission:  # noqa: ARG002 - a worker's needs it
-        """What a session asks whether its client, its lookups and its streams may come in."""
+        """Return the admission of a new session: of its client, its lookups and its streams."""
         return LocalAdmission(self.admission, connection, self.rejects)
 
     def _serve(self, limiter: Limiter, now: int) -> None:
@@ -108,11 +108,11 @@ class NearEngine(Engine):
         self.kept(address, more)
 
     def policies_changed(self, changes: Iterable[Change] | None = None, now: int | None = None) -> None:
-        """Put changed policies in force on live streams, as of now, those of many soon.
+        """Put changed policies in force on live streams, as of now; with many streams, on some of them soon after.
 
         Args:
-            changes: What changed; None: all are others, and they are in force at once.
-            now: A moment behind which nothing has passed yet; None: this one.
+            changes: The changes; None: all policies may have changed, and they are in force at once.
+            now: A moment after which nothing has passed yet; None: this one.
         """
         now = self.clock() if now is None else now
         changed = None if changes is None else list(changes)
@@ -127,7 +127,7 @@ class NearEngine(Engine):
             self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        """In slices, so that nobody waits for all streams."""
+        """Continue with changes in slices, so that nothing waits for all streams."""
         if self.registry.is_changing and not self._goes_on:
             self._goes_on = True
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -1,8 +1,8 @@
-"""Files that others name or may put there: only regular ones are opened, never waited for, and read up to a bound.
+"""Open and read files that others name or may put in place: regular files only, without waiting, up to a bound.
 
 Opening a FIFO waits for its other end, and a device may have no end; either would stop a reload, or the end of the
-process, for ever. Links are followed where an operator names the file (Kubernetes mounts are links), and never in the
-folder of the access log, where a link would be somebody else's.
+process, for ever. Links are followed where an operator names the file (Kubernetes mounts are links). They are never
+followed in the folder of the access log, where a link was not made by the proxy.
 """
 
 import errno
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST_CONFIG = 64 * 1024**2
-"""Bytes of a configuration: that of 100,000 topics with a limit for each direction has 22 MiB."""
+"""Most bytes of a configuration; one of 100,000 topics with a limit for each direction has 22 MiB."""
 MOST_PEM = 1024**2
-"""Bytes of certificates or a key; the authorities that a Linux distribution trusts have 220 KiB."""
+"""Most bytes of certificates or a key; the authorities that a Linux distribution trusts have 220 KiB."""
 MOST_SECRET = 64 * 1024
-"""Bytes of a single token or key."""
+"""Most bytes of a file with a single token or key."""
 _PIECE = 1024**2
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -31,10 +31,10 @@ _ASIDE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and nothing else; gives its descriptor.
+    """Open a regular file, and nothing else; return its descriptor.
 
     Raises:
-        OSError: If it cannot be opened, or is none; `strerror` says what it is.
+        OSError: If the file cannot be opened, or is not regular; `strerror` says what it is.
     """
     try:
         descriptor = os.open(path, flags | _ASIDE, 0o666)
@@ -49,7 +49,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def check_regular(found: os.stat_result, path: Path) -> None:
-    """Whether a file is a regular one.
+    """Check that a file is a regular one.
 
     Raises:
         OSError: If it is not; EINVAL.
@@ -60,10 +60,10 @@ def check_regular(found: os.stat_result, path: Path) -> None:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The content of a file of at most so many bytes.
+    """Return the content of a file of at most `most` bytes.
 
     Raises:
-        OSError: If it cannot be read, is no regular file, or is larger; `strerror` says so.
+        OSError: If the file cannot be read, is not regular, or is larger; `strerror` says so.
     """
     with _opened(path, most) as descriptor:
         content = bytearray()
@@ -75,7 +75,7 @@ def read_file(path: Path, most: int) -> bytes:
 
 @contextmanager
 def reopenable(path: Path, most: int = MOST_PEM) -> Iterator[str]:
-    """A name for this very file while the block lasts: for libraries that open what they read themselves.
+    """Yield a path to this very file, valid while the block lasts: for libraries that open files themselves.
 
     Raises:
         OSError: As `read_file`.
@@ -100,7 +100,7 @@ def _check_size(size: int, most: int, path: Path) -> None:
 
 
 def _explained(error: OSError, flags: int, path: Path) -> OSError:
-    """What the kernel says of sockets, FIFOs without another end, and links that are not followed misleads."""
+    """Return a better error for sockets, FIFOs without another end, and links that are not followed."""
     try:
         check_regular(path.stat(follow_symlinks=not flags & os.O_NOFOLLOW), path)
     except OSError as unfit:
@@ -110,10 +110,10 @@ def _explained(error: OSError, flags: int, path: Path) -> OSError:
 
 
 def token_in(path: Path) -> str:
-    """The token; empty if the file holds none in one line, or something else besides.
+    """Return the token in a file; empty if the file does not hold exactly one token in one line.
 
     Raises:
-        OSError: If it cannot be read, or is no regular file or too large to be a token.
+        OSError: If the file cannot be read, is not regular, or is too large for a token.
     """
     try:
         token = read_file(path, MOST_SECRET).decode("ascii").strip()

@@ -1,4 +1,4 @@
-"""The proxy's own errors to clients."""
+"""The proxy's own errors to clients, as frames and exceptions."""
 
 from protocol.commands import encode
 from protocol.errors import ProtocolError
@@ -12,7 +12,7 @@ from protocol.pulsar_pb2 import (
 )
 
 NO_REQUEST = 2**64 - 1
-"""The request id of what answers no request, as brokers write it."""
+"""The request id of an error that answers no request, as brokers write it."""
 
 
 class TooMuchUnfinishedError(ProtocolError):
@@ -22,18 +22,18 @@ class TooMuchUnfinishedError(ProtocolError):
 
 
 def request_refused(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to most requests; with NO_REQUEST to the whole connection."""
+    """Return the error response to most requests; with NO_REQUEST it concerns the whole connection."""
     return encode(CommandError(request_id=request_id, error=error, message=message))
 
 
 def lookup_refused(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to a lookup, which has errors of a form of its own."""
+    """Return the error response to a lookup, which has a form of its own."""
     failed = CommandLookupTopicResponse.Failed
     return encode(CommandLookupTopicResponse(request_id=request_id, response=failed, error=error, message=message))
 
 
 def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to the question how many partitions a topic has."""
+    """Return the error response to a request for a topic's number of partitions."""
     failed = CommandPartitionedTopicMetadataResponse.Failed
     answer = CommandPartitionedTopicMetadataResponse(request_id=request_id, response=failed)
     answer.error, answer.message = error, message
@@ -41,12 +41,12 @@ def metadata_refused(request_id: int, error: ServerError, message: str) -> bytes
 
 
 def schema_refused(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to the question for a topic's schema."""
+    """Return the error response to a request for a topic's schema."""
     return encode(CommandGetSchemaResponse(request_id=request_id, error_code=error, error_message=message))
 
 
 def schema_not_created(request_id: int, error: ServerError, message: str) -> bytes:
-    """The answer to a schema that a topic is to have."""
+    """Return the error response to a request that gives a topic a schema."""
     return encode(CommandGetOrCreateSchemaResponse(request_id=request_id, error_code=error, error_message=message))
 
 
@@ -54,11 +54,11 @@ TOO_MANY_DEBTS = (
     "limits have too many debts of this address's earlier producers or consumers; try again when they are paid"
 )
 TOO_MUCH_KEPT = "as much is kept for this client as may be (client_memory)"
-"""Why a command is refused that would have to be remembered."""
+"""Error message for a command that would have to be remembered beyond the bound."""
 
 
 class RefusedError(Exception):
-    """A client's command goes no further; the client is told why.
+    """A client's command is refused; the client is told why.
 
     Attributes:
         error: The error's code in Pulsar's protocol.

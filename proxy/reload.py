@@ -1,7 +1,7 @@
-"""Reads the configuration anew while the proxy runs: all that can change at once, or nothing.
+"""Reload the configuration while the proxy runs: all that can change, at once, or nothing.
 
-What can change: `limits`, `blocks`, the subscribe rate of `admission`, and the files that `admin_access` names. Of all
-else that is another than at the start, it is said that it takes a restart.
+A reload changes `limits`, `blocks`, the subscribe rate of `admission`, and the files that `admin_access` names. All
+other keys whose values differ from those at the start are reported as taking a restart.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ LIVE = frozenset({"limits", "blocks"})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the last try.
+    """The result of the last reload.
 
     Args:
-        at_ns: When, nanoseconds since 1970.
-        cause: Why it was read anew: `rest`, `SIGHUP`, `file changed`.
-        who: Who asked for it by REST; None for the other causes.
-        problems: What is wrong with it, each with file, key, value and remedy. Empty: it is in force.
+        at_ns: The time of the reload, nanoseconds since 1970.
+        cause: The cause of the reload: `rest`, `SIGHUP`, `file changed`.
+        who: The principal that asked for it by REST; None for the other causes.
+        problems: Errors of the new configuration, each with file, key, value and remedy. Empty: it is in force.
         needs_restart: Keys whose values differ from those that the process started with.
     """
 
@@ -49,16 +49,17 @@ class _Ready:
 
 
 class Reloader:
-    """Keeps the configuration that is in force, but for its limits: there may be 100,000 of them, and others keep them.
+    """Reloads the configuration, and keeps the one in force, without its limits: there may be 100,000, kept elsewhere.
 
     Args:
-        config: The one that the process started with.
-        read: Reads the one that is to be in force; runs in a thread. Raises ConfigError.
-        read_beside: Reads the other files, in that thread, too. What it returns has them count, and cannot fail.
-            Raises ConfigError.
-        prepare: Gets it ready, in that thread, too. What it returns puts it in force, told who did that, and says
-            whether that changes anything. Raises StoreError; then nothing has changed.
-        counters: Told how it went.
+        config: The configuration that the process started with.
+        read: Reads the new configuration; runs in a thread. Raises ConfigError.
+        read_beside: Reads the other files, in that thread, too. Returns the function that puts them in force, and
+            cannot fail. Raises ConfigError.
+        prepare: Prepares the new configuration, in that thread, too. Returns the function that puts it in force, called
+            with the principal; that one returns whether anything changes. It raises StoreError if nothing could be
+            changed.
+        counters: Count reloads by result.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Reloader:
         self._turn = asyncio.Lock()
 
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
-        """Read it anew; a broken one changes nothing. Whatever else goes wrong is a problem of the outcome, too."""
+        """Reload the configuration; a broken one changes nothing. Every error is a problem of the outcome."""
         async with self._turn:
             try:
                 has_changed = await self._take(who or Principal(cause, ""))

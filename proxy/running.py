@@ -1,4 +1,4 @@
-"""Runs a proxy until SIGTERM; SIGHUP and changed files have it read its configuration anew."""
+"""Run a proxy until SIGTERM; SIGHUP and changed files reload its configuration."""
 
 import asyncio
 import signal

@@ -1,10 +1,10 @@
-"""What a process that serves asks of Python, of the C library and of the system.
+"""Settings of Python, the C library and the system for a process that serves; memory and garbage collection.
 
-Most of it once, before it serves. Memory that came free after a crowd is given back to the system in a while: the C
-library keeps all that lies below something that is still used, and something always is, so a proxy whose readers stood
-still would take up, for ever after, as much as it once kept for all of them at a time. Python's search for cyclic
-garbage is kept away from where it costs most. A full search goes over all there is, in one step that nothing else
-interrupts: with 100,000 policies half a second.
+Most settings are made once, before the process serves. Memory that came free after a crowd is given back to the system
+after a while. The C library keeps all memory below something that is still used, and something always is. So a proxy
+whose readers once stood still would take up, for ever after, as much as it kept for all of them at a time. Python's
+search for cyclic garbage is kept away from where it costs most. A full search goes over all objects, in one step that
+nothing else interrupts: with 100,000 policies half a second.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any, Final
 
 SWITCH_S = 0.0005
-"""After so long a thread that computes lets the loop go on, which asks for that behind each read and each write.
+"""Seconds after which a computing thread lets the loop go on, which asks for that after each read and each write.
 
 Python's own 5 ms are as long as the loop may be late at all: while 60,000 limits are applied, a thread computes for
 seconds. Measured then, on a busy machine, 23 writes a turn: the 99.9th percentile of answers 110 ms, with this 28 ms.
 """
 LARGE = 128 * 1024
-"""Bytes from which on a piece of memory is the system's again as soon as it is free.
+"""Bytes from which on a piece of memory returns to the system as soon as it is free.
 
 glibc begins with this and raises it up to 32 MiB; then what is left of large reads makes holes among held entries.
 """
 _KEPT = 1024 * 1024
-"""Bytes that stay the process's at the end of its memory, or each entry that is held there would be asked for anew."""
+"""Free bytes that the process keeps at the end of its memory: else each held entry would ask the system for memory."""
 RESOLVERS = 8
-"""Threads that may resolve names at once: libuv gives half of its own to what is slow, and has four if nobody asks."""
+"""Threads that may resolve names at once: libuv gives half of its threads to slow work, and has four by default."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 _C_LIBRARY = ctypes.CDLL(None)
 _TRIM = getattr(_C_LIBRARY, "malloc_trim", None)
@@ -42,7 +42,7 @@ if _TRIM is not None:
 
 
 def set_up_runtime() -> None:
-    """Set all of it; a C library that has no such options goes on as it is."""
+    """Make all settings; a C library that lacks an option goes on as it is."""
     sys.setswitchinterval(SWITCH_S)
     os.environ.setdefault("UV_THREADPOOL_SIZE", str(2 * RESOLVERS))
     options = getattr(_C_LIBRARY, "mallopt", None)
@@ -52,7 +52,7 @@ def set_up_runtime() -> None:
 
 
 def give_back_memory() -> None:
-    """Give the system all whole pages that are free, but for _KEPT; a C library that has no such call keeps them.
+    """Give all free whole pages back to the system, but for _KEPT; a C library without that call keeps them.
 
     Source: malloc_trim(3).
     """
@@ -61,11 +61,11 @@ def give_back_memory() -> None:
 
 
 def be_scheduled(scheduling: str) -> str | None:
-    """Have Linux schedule this process, its threads and whatever it starts, as `Config.scheduling` says.
+    """Have Linux schedule this process, its threads and its children as `Config.scheduling` says.
 
-    A thread that runs under another policy than the usual one keeps it. Returns what is in the way.
+    A thread under another policy than the default one keeps it. Returns the error text, or None.
 
-    Source: sched(7), SCHED_BATCH: no wake-up interrupts whoever runs.
+    Source: sched(7), SCHED_BATCH: a wake-up does not preempt the running thread.
     """
     if scheduling != "batch" or not hasattr(os, "SCHED_BATCH"):
         return None
@@ -80,7 +80,7 @@ def be_scheduled(scheduling: str) -> str | None:
 
 
 WHILE_S: Final = 10.0
-"""From when some came free: until then much more may, or it is used again.
+"""Seconds from when memory came free until it is given back: until then more may come free, or it is used again.
 
 To give it back takes 3 ms for 100 MiB in pieces of 64 KiB, 10 ms in pieces of 5 KiB, and nobody is served meanwhile:
 another thread would be none the better for it, as who wants memory waits for it then. With nothing to give, 0.5 ms.
@@ -88,10 +88,12 @@ another thread would be none the better for it, as who wants memory waits for it
 
 
 class Heap:
-    """One of a process. No timer runs while nothing comes free.
+    """Gives free memory back to the system some time after much came free; no timer runs while nothing does.
+
+    There is one in a process.
 
     Args:
-        give_back: Gives back to the system what is free.
+        give_back: Gives free memory back to the system.
     """
 
     def __init__(self, give_back: Callable[[], None] = give_back_memory) -> None:
@@ -99,7 +101,7 @@ class Heap:
         self._is_asked = False
 
     def freed(self) -> None:
-        """Much may have come free just now: of a reader that stood still, of what was held, of a session that ended.
+        """Note that much memory may have come free: of a slow reader, of held entries, of a session that ended.
 
         To be called in the loop.
         """
@@ -113,16 +115,16 @@ class Heap:
 
 
 NEWCOMERS = 1_000
-"""Objects between two searches of the youngest: these take an eighth of a millisecond."""
+"""New objects between two searches of the youngest, which take an eighth of a millisecond."""
 MANY = 1_000_000
-"""Objects that outlived such a search, after which all are searched."""
+"""Objects that outlived such searches, after which all are searched."""
 SPARED = 300
-"""As many times as long as a search of all took nobody begins another one."""
+"""Least time between two searches of all objects, in multiples of the time that the last one took."""
 _NEVER = 1_000_000_000
 
 
 class _Pauses:
-    """How many threads want a pause now; it ends with the last of them."""
+    """Counts the threads that want garbage collection paused; the pause ends with the last of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -148,7 +150,7 @@ _PAUSES = _Pauses()
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """No search while much is built of which nothing is garbage, by this thread or any other."""
+    """Pause garbage collection in all threads, while much is built of which nothing is garbage."""
     _PAUSES.begin()
     try:
         yield
@@ -157,20 +159,21 @@ def paused_collector() -> Iterator[None]:
 
 
 def keep_for_ever() -> None:
-    """What there is now is never searched again: for the start, when it is policies and code and not yet clients."""
+    """Exempt all present objects from garbage collection: at the start, when they are policies and code, no clients."""
     gc.freeze()
 
 
 class Searches:
-    """When Python searches for cyclic garbage: of the youngest often and shortly, of all seldom.
+    """Schedules Python's searches for cyclic garbage: of the youngest objects often and shortly, of all seldom.
 
-    Python's own rule searches 700 newcomers at a time, ten times as many after ten times, and all after a hundred. A
-    connection is made of dozens, so that was a fifth of what opening connections costs; and where a thousand come and
-    go, a search of 12 ms each two seconds, and of 40 to 80 ms now and then, is what their neighbours notice. Sessions
-    that end wait for none (`Session`, `Forwarding.let_go`), and the youngest hold nearly all garbage that there is.
+    Python's own rule searches 700 new objects at a time, ten times as many after ten times, and all after a hundred. A
+    connection is made of dozens of objects, so searches were a fifth of the cost of opening connections. Where a
+    thousand connections come and go, there was a search of 12 ms each two seconds, and of 40 to 80 ms now and then,
+    which their neighbours notice. Sessions that end wait for no search (`Session`, `Forwarding.let_go`), and the
+    youngest objects hold nearly all garbage that there is.
 
     Args:
-        soon: Has something called when the event loop has done what it is doing; from any thread.
+        soon: Schedules a call in the event loop, from any thread.
         clock: Seconds.
     """
 
@@ -185,7 +188,7 @@ class Searches:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Search by this rule inside, and as before again behind."""
+        """Apply this rule inside the block, and the former one again after it."""
         before = gc.get_threshold()
         gc.set_threshold(NEWCOMERS, _NEVER, _NEVER)
         gc.callbacks.append(self._searched)
@@ -213,7 +216,7 @@ class Searches:
 
 
 def let_go(tree: Any) -> None:
-    """Empty dicts, and those within them, piece by piece, so that other threads run between; nobody may need them."""
+    """Empty nested dicts piece by piece, so that other threads run in between; they must not be used any more."""
     while isinstance(tree, dict) and tree:
         let_go(tree.popitem()[1])
 
@@ -233,7 +236,7 @@ class Tasks:
         task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
-        """End all of them."""
+        """Cancel all running tasks."""
         for task in self._running:
             task.cancel()
 

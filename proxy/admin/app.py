@@ -1,4 +1,4 @@
-"""The admin address as a web application: metrics, health, and all routes of its REST."""
+"""The web application of the admin address: metrics, health, and all routes of its REST."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ _CONNECT = encode(CommandConnect(client_version="Sluice readiness", protocol_ver
 
 
 class Readiness:
-    """Asks the broker for any answer to a CONNECT; an authentication error is one, too."""
+    """Checks that the broker answers a CONNECT; an authentication error is an answer, too."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -66,7 +66,7 @@ class Readiness:
 
 
 def own_routes(service: PolicyService) -> list[web.RouteDef]:
-    """The routes, for aiohttp."""
+    """Return the routes under `/sluice/` about policies, for aiohttp."""
     return [
         *ExplainRest(service).routes(),
         *LimitsRest(service).routes(),
@@ -87,8 +87,8 @@ class Guards:
     """The checks that every request has to pass before a handler sees it.
 
     Args:
-        bounds: Its rate, time and size.
-        authenticator: Who sends it.
+        bounds: Bounds its rate, time and size.
+        authenticator: Authenticates its sender.
     """
 
     bounds: RequestLimits
@@ -100,12 +100,12 @@ class Parts:
     """The parts of the proxy that the REST can change.
 
     Args:
-        service: Policies.
-        blocks: Who is blocked.
-        run: Which run of the proxy it is.
+        service: The policies.
+        blocks: The blocks.
+        run: The run of the proxy.
         reloader: The configuration.
-        forwarder: What is the broker's, if it is passed on.
-        fresh: Awaited before counts are shown, if others have some of them.
+        forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
+        fresh: Awaited before counts are shown, if workers have some of them.
     """
 
     service: PolicyService
@@ -123,7 +123,7 @@ def admin_app(
     parts: Parts,
     guards: Guards,
 ) -> web.Application:
-    """The application; somebody else gives it an address."""
+    """Return the application of the admin address; the caller gives it an address."""
 
     @described({200: TEXT, 503: TEXT})
     async def show_readiness(_request: web.Request) -> web.Response:
@@ -176,7 +176,7 @@ def metrics_app(metrics: CollectorRegistry, bounds: RequestLimits, fresh: Fresh 
 def _watching(metrics: CollectorRegistry) -> list[web.RouteDef]:
     @described({200: TEXT})
     async def show_metrics(_request: web.Request) -> web.Response:
-        """Counters in Prometheus' form."""
+        """Counters in Prometheus' text format."""
         return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @described({200: TEXT})
@@ -202,7 +202,7 @@ def _first(fresh: Fresh | None) -> list[Any]:
 
 @web.middleware
 async def _errors_as_reasons(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors look as Pulsar's own do, and never show a traceback."""
+    """Return errors in Pulsar's own form, and never a traceback."""
     try:
         return await handler(request)
     except web.HTTPException as error:

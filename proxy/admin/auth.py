@@ -1,4 +1,4 @@
-"""Authentication of the admin address: everybody may use it, or clients with a token, a client certificate, or both.
+"""Authentication of the admin address: none, tokens, client certificates, or both.
 
 The tokens are in a file: name → {access: read|write, token: …}. The names of certificates are their common names.
 
@@ -120,9 +120,9 @@ LONGEST_NAME = 100
 SHORTEST = 16
 LONGEST = 512
 MOST_TOKENS = 1000
-"""All of them are looked at for each request."""
+"""Most tokens: all of them are compared for each request."""
 _MOST_BYTES = 1024 * 1024
-"""As many holders, each with the longest name and token, have half of it."""
+"""Most bytes of the file; MOST_TOKENS holders, each with the longest name and token, have half of it."""
 ANONYMOUS = "anonymous"
 """The name of callers where no token is needed."""
 _TOKENS_KEY = "admin_access.tokens"
@@ -143,10 +143,10 @@ class Tokens:
     """The tokens and their holders. Only digests are kept.
 
     Args:
-        path: The file.
+        path: The file of the tokens.
 
     Raises:
-        ConfigError: If it cannot be used, with every problem. No token is ever shown.
+        ConfigError: If the file cannot be used, with every problem. No token is ever shown.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> tuple[Holder, ...]:
-    """The holders that a file names.
+    """Return the token holders that a file names.
 
     Raises:
         ConfigError: With every problem, each naming key, file, holder and remedy.
@@ -175,9 +175,9 @@ def read_tokens(path: Path) -> tuple[Holder, ...]:
 
 
 def warn_if_others_read(path: Path, key: str) -> None:
-    """A secret that other users of the machine can read gets a warning.
+    """Warn if other users of the machine can read a secret's file.
 
-    No more than that, because Kubernetes mounts secrets so unless told otherwise, where nobody else is.
+    This is no error: Kubernetes mounts secrets like this unless told otherwise, on machines without other users.
     """
     if path.stat().st_mode & stat.S_IROTH:
         structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
@@ -199,7 +199,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _without_content(error: Exception) -> str:
-    """What PyYAML says shows what stands around the mistake: here, a secret."""
+    """Return the place of a YAML error; PyYAML's own message shows the text around it, here a secret."""
     mark = getattr(error, "problem_mark", None)
     where = f" at line {mark.line + 1}" if mark else ""
     return f"is not YAML{where}, or a name stands there twice"
@@ -254,8 +254,8 @@ _TLS_KEY = "admin_access.tls"
 def tls_context(tls: AdminTls) -> ssl.SSLContext:
     """Make the TLS context of new connections from the files as they are now.
 
-    A caller may come without a certificate as far as TLS goes, so that probes can ask for health; who comes with one
-    that `client_ca` has not signed is not let in.
+    TLS lets callers in without a certificate, so that probes can ask for health. It refuses a certificate that
+    `client_ca` has not signed.
 
     Raises:
         ConfigError: With every file that cannot be used, each with its key.
@@ -281,7 +281,7 @@ def tls_context(tls: AdminTls) -> ssl.SSLContext:
 
 
 def common_name(certificate: Mapping[str, Any]) -> str | None:
-    """The name of a caller by his certificate, as `getpeercert` gives it; None if that has not exactly one."""
+    """Return the one common name of a certificate as `getpeercert` gives it; None if there is not exactly one."""
     names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     if len(names) != 1 or not 1 <= len(names[0]) <= LONGEST_NAME or not names[0].isprintable():
         return None
@@ -289,7 +289,7 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
 
 
 def _load_own(context: ssl.SSLContext, tls: AdminTls, certificate: str, key: str) -> None:
-    """With a password that is wrong, because without any OpenSSL would ask the terminal."""
+    """Load the certificate and key; the wrong password keeps OpenSSL from asking for one at the terminal."""
     try:
         context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, ValueError) as error:
@@ -320,9 +320,9 @@ class Caller:
     """The sender of a request.
 
     Args:
-        name: The token's, else the common name of the certificate, else `anonymous`.
-        address: Whence.
-        access: What he may do.
+        name: The name of the token's holder, else the common name of the certificate, else `anonymous`.
+        address: The caller's address.
+        access: The caller's access.
     """
 
     name: str
@@ -331,16 +331,16 @@ class Caller:
 
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
-"""`request[CALLER]` is there in every handler of the admin address."""
+"""`request[CALLER]` is set in every handler of the admin address."""
 
 
 class Authenticator:
     """Authenticates callers by every lock that is configured: with tokens and client certificates, both are needed.
 
     Args:
-        access: Which locks there are.
-        refused: Told of those who are refused.
-        name: The host of `admin`, by which it may be asked.
+        access: The configured means.
+        refused: Counts and logs refused callers.
+        name: The host of `admin`, by which this address may be named.
 
     Raises:
         ConfigError: If a file cannot be used, with file and key.
@@ -357,14 +357,14 @@ class Authenticator:
         self._write = access.tls.write if access.tls else None
 
     def context(self) -> ssl.SSLContext | None:
-        """For the next connection; None for one without TLS."""
+        """Return the TLS context for the next connection; None for one without TLS."""
         return self._context
 
     def read_again(self) -> Callable[[], None]:
-        """Read tokens and certificates again, which takes a while with many: in a thread.
+        """Read tokens and certificates again; to be called in a thread, as many take a while.
 
         Returns:
-            What has them count from then on, for the next request and the next connection.
+            The function that puts them in force, for the next request and the next connection.
 
         Raises:
             ConfigError: If a file cannot be used.
@@ -378,7 +378,7 @@ class Authenticator:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let in who may do what he asks for, and say who it is."""
+        """Let a request pass if its caller may send it, and note the caller."""
         try:
             request[CALLER] = self._caller(request)
         except CallerRefusedError as error:

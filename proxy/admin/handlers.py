@@ -1,7 +1,7 @@
-"""How a handler of the admin REST reads its request, answers, and describes itself for the OpenAPI page.
+"""Tools of the admin REST's handlers: reading requests, answering, and describing themselves for the OpenAPI page.
 
-A request ends in Pulsar's own statuses and reasons. Of its query each key may be there once, and none that the handler
-does not know.
+Errors have Pulsar's own statuses and reasons. In a query, each key may occur once, and keys that the handler does not
+know are refused.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -25,11 +25,11 @@ _JSON = "application/json"
 
 
 class RequestRefusedError(Exception):
-    """A request cannot be done.
+    """A request that cannot be done.
 
     Args:
-        status: Of HTTP.
-        reason: What the caller is told.
+        status: The HTTP status.
+        reason: The reason for the caller.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -38,7 +38,7 @@ class RequestRefusedError(Exception):
 
 
 def answering(handler: Handler) -> Handler:
-    """Turn what is wrong with a request into an answer."""
+    """Wrap a handler so that errors of a request become answers."""
 
     @wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -63,10 +63,10 @@ def caller_of(request: web.Request) -> Principal:
 
 
 async def json_text(request: web.Request) -> bytes:
-    """The body; empty where there is none, or where it is `null`.
+    """Return the body; empty if there is none, or if it is `null`.
 
     Raises:
-        RequestRefusedError: If it is not said to be JSON. A browser cannot be made to say so for another site.
+        RequestRefusedError: If its content type is not JSON. No page can make a browser send that for another site.
     """
     text = await request.read()
     if request.content_type != _JSON and text:
@@ -75,18 +75,18 @@ async def json_text(request: web.Request) -> bytes:
 
 
 def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Response:
-    """A value; a bare name is written without quotes, as Pulsar does."""
+    """Return a response with a value; a bare name is written without quotes, as Pulsar does."""
     text = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
     return web.Response(body=text, content_type=_JSON)
 
 
 Query = Mapping[str, str]
 ONE_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
-"""A regular expression of what is printable, as far as one can say so: what Unicode has not assigned is not."""
+"""A regular expression for printable text, as far as possible: characters that Unicode has not assigned match, too."""
 
 
 def explaining(handler: Handler) -> Handler:
-    """Turn what is wrong with a request into an answer that says so."""
+    """Wrap a handler so that errors of a request, `ValueError` included, become answers with the reason."""
 
     @answering
     @wraps(handler)
@@ -101,15 +101,15 @@ def explaining(handler: Handler) -> Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A key whose value is one line.
+    """A query key whose value is one line.
 
     Args:
         name: The key.
-        meaning: Of its value.
-        longest: Characters.
-        is_needed: Whether each request has to have it.
-        words: The values that it can have; any if there are none.
-        pattern: A regular expression that its values match.
+        meaning: The meaning of its value.
+        longest: Most characters.
+        is_needed: Whether each request must have it.
+        words: The allowed values; if empty, any.
+        pattern: A regular expression that its values must match.
     """
 
     name: str
@@ -126,10 +126,10 @@ class Text:
         return {"type": "string", "maxLength": self.longest, "pattern": f"^{self.pattern}$"}
 
     def read(self, query: Query) -> str:
-        """Its value, empty where it is not given.
+        """Return the key's value, empty if it is not given.
 
         Raises:
-            ValueError: If it is needed and not there, or not one line.
+            ValueError: If the key is needed and missing, or not one line.
         """
         text = query.get(self.name, "")
         if self.is_needed and self.name not in query:
@@ -141,12 +141,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Either:
-    """A key with two values.
+    """A query key with two values.
 
     Args:
         name: The key.
-        meaning: Of its values.
-        words: The two; the first is the default.
+        meaning: The meaning of its values.
+        words: The two values; the first is the default.
     """
 
     name: str
@@ -159,7 +159,7 @@ class Either:
         return {"enum": [*self.words], "default": self.words[0]}
 
     def read(self, query: Query) -> str:
-        """Its value.
+        """Return the key's value.
 
         Raises:
             ValueError: If it is neither of the two.
@@ -172,14 +172,14 @@ class Either:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A key whose value is a whole number.
+    """A query key whose value is a whole number.
 
     Args:
         name: The key.
-        meaning: Of the number.
-        default: Where it is not given.
-        most: The largest.
-        least: The smallest, 0 or more.
+        meaning: The meaning of the number.
+        default: The number if the key is not given.
+        most: The largest number.
+        least: The smallest number, 0 or more.
     """
 
     name: str
@@ -194,10 +194,10 @@ class Number:
         return {"type": "integer", "minimum": self.least, "maximum": self.most, "default": self.default}
 
     def read(self, query: Query) -> int:
-        """The number.
+        """Return the number.
 
         Raises:
-            ValueError: If it is none, or out of bounds.
+            ValueError: If the value is no number, or out of bounds.
         """
         text = query.get(self.name, str(self.default))
         is_number = text.isascii() and text.isdigit() and len(text) <= 9
@@ -210,7 +210,7 @@ Key = Text | Either | Number
 
 
 def asked(request: web.Request, keys: tuple[Key, ...]) -> Query:
-    """The query.
+    """Return the query of a request.
 
     Raises:
         ValueError: If it has a key that is not among `keys`, or one twice, or is not UTF-8.
@@ -226,7 +226,7 @@ def asked(request: web.Request, keys: tuple[Key, ...]) -> Query:
 
 
 def _check_encoding(query: str) -> None:
-    """Else many names become one: whatever cannot be decoded is read as U+FFFD."""
+    """Check that a query is UTF-8: else many names would become one, as broken bytes are read as U+FFFD."""
     try:
         unquote_to_bytes(query).decode()
     except UnicodeError:
@@ -245,10 +245,10 @@ class Described:
     """An operation of the REST, as the OpenAPI page describes it.
 
     Args:
-        answers: Its successes: what is in them by status.
-        query: What can be asked for.
-        body: The type of what it takes.
-        refuses: Its own statuses of errors; those of every request come on top.
+        answers: The content of successful answers, by status.
+        query: The query keys.
+        body: The type of the request body.
+        refuses: The operation's own error statuses; those of every request are added.
         needs_body: Whether a request without a body is wrong.
     """
 
@@ -271,7 +271,7 @@ def described(
     refuses: Iterable[int] = (),
     needs_body: bool = True,
 ) -> Callable[[DescribedHandler], DescribedHandler]:
-    """Say it of a handler; what is wrapped around one with `functools.wraps` says the same.
+    """Attach a description to a handler; `functools.wraps` copies it to wrappers.
 
     Args:
         answers: By status, the type of the JSON in it, or `Content`.

@@ -1,4 +1,4 @@
-"""Prometheus metrics: a collector that reads the plain integers of the data path when it is asked."""
+"""Prometheus metrics: a collector that reads the integers of the data path at each scrape."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +43,7 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
 
 
 class SluiceCollector(Collector):
-    """Everything that one process tells Prometheus. Label sets are bounded (see `totals`).
+    """Collects all metrics of one process. Label sets are bounded (see `totals`).
 
     Args:
         engine: Limits, budgets and counters.
@@ -61,7 +61,7 @@ class SluiceCollector(Collector):
         self._settle = settle
 
     def collect(self) -> Iterable[Metric]:
-        """Called at each scrape."""
+        """Yield all metrics; called at each scrape."""
         self._settle()
         yield from self._by_namespace()
         yield from self._by_level()
@@ -150,7 +150,7 @@ class SluiceCollector(Collector):
 
 
 class _Held:
-    """Adds up what is held right now; labels are bounded as those of the totals are."""
+    """Sums of what is held right now; labels are bounded as those of the totals are."""
 
     def __init__(self, totals: NamespaceTotals) -> None:
         self._totals = totals
@@ -162,7 +162,7 @@ class _Held:
         self._messages_of_level: Counter[tuple[str, ...]] = Counter()
 
     def count(self, stream: Stream) -> None:
-        """Add one stream that holds something, or would, or whose permits are withheld."""
+        """Add a stream that holds entries, or would, or whose permits are withheld."""
         name, usage = stream.name, stream.usage
         key = self._totals.label(name.tenant, name.namespace, name.direction)
         if stream.permits is not None:
@@ -177,7 +177,7 @@ class _Held:
             self._messages_of_level[level] += usage.held_messages
 
     def metrics(self) -> Iterator[Metric]:
-        """The sums."""
+        """Yield the sums as metrics."""
         for metric, text, labels, values in (
             ("sluice_held_messages", "Messages held right now", _LABELS, self._messages),
             ("sluice_held_bytes", "Metered bytes held right now", _LABELS, self._sizes),
@@ -272,7 +272,7 @@ def _reloads(counters: Counters) -> Metric:
 
 
 def _workers(engine: NearEngine) -> Iterator[Metric]:
-    """A process that serves its clients itself is one."""
+    """Yield metrics of workers; a process that serves its clients itself counts as one."""
     counters, alone = engine.counters, engine.config.workers == 1
     yield _gauge("sluice_workers", "Processes that serve clients", 1 if alone else counters.workers_running)
     yield _counter("sluice_workers_lost", "Worker processes that ended by themselves", counters.workers_lost)
@@ -329,7 +329,7 @@ def _labelled(
     labels: tuple[str, ...],
     values: dict[str, int],
 ) -> Metric:
-    """A family whose keys are fixed words, as many as there are labels, with blanks between."""
+    """Return a family whose keys are fixed words, one for each label, separated by blanks."""
     family = kind(name, text, labels=labels)
     for key, value in sorted(values.items()):
         family.add_metric(key.split(" "), value)

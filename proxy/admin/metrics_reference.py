@@ -1,4 +1,4 @@
-"""Makes `docs/metrics.md` from the families that `/metrics` has, as an idle proxy tells them.
+"""Make `docs/metrics.md` from the metric families of an idle proxy.
 
 python -m proxy.admin.metrics_reference > docs/metrics.md
 """
@@ -39,7 +39,7 @@ _SECTIONS = (
     ("Refused and blocked", ("lures_", "address_", "entries_")),
     ("The process", ("",)),
 )
-"""Headings, and what the names below them begin with; the first that fits."""
+"""Headings, and the beginnings of the names below them; the first that fits counts."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -52,7 +52,7 @@ def families() -> list[Metric]:
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts, found = [_HEAD], families()
     for heading in dict.fromkeys(heading for heading, _ in _SECTIONS):
         entries = "".join(_entry(family) for family in found if _section_of(family) == heading)
@@ -61,7 +61,7 @@ def reference() -> str:
 
 
 def labels_of(family: Metric) -> tuple[str, ...]:
-    """The names of its labels; `le` is every histogram's."""
+    """Return the names of a family's labels; without `le`, which every histogram has."""
     return tuple(getattr(family, "_labelnames", ()))
 
 

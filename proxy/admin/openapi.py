@@ -1,4 +1,4 @@
-"""All that the admin address serves, as OpenAPI 3.1: made from its routes and from the types of its handlers."""
+"""The OpenAPI 3.1 page of all that the admin address serves, made from its routes and the types of its handlers."""
 
 import asyncio
 import re
@@ -19,17 +19,17 @@ from proxy.admin.routes.pulsar import PATH_NAMES
 
 _REF = "#/components/schemas/{}"
 _OF_PYDANTIC = "config."
-"""Before the names of the configuration's models: some are called as bodies of Pulsar's are."""
+"""Prefix of the configuration's models: some have the names of Pulsar's bodies."""
 
 
 class Schemas:
-    """Makes them, and puts aside all that have a name."""
+    """Makes JSON schemas, and collects those of types that have a name."""
 
     def __init__(self) -> None:
         self.components: dict[str, Any] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type.
+        """Return the schema of a type.
 
         Raises:
             ValueError: If two types have one name.
@@ -58,7 +58,7 @@ def _by_msgspec(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _told(component: dict[str, Any]) -> dict[str, Any]:
-    """The rest of a docstring is for who reads the code."""
+    """Keep the first paragraph of a description: the rest of a docstring is for readers of the code."""
     if "description" in component:
         return component | {"description": first_paragraph(component["description"])}
     return component
@@ -76,7 +76,7 @@ _HEADERS: dict[int, dict[str, Any]] = {
     429: {"Retry-After": {"description": "seconds", "schema": {"type": "string", "pattern": "^[0-9]+$"}}},
 }
 _UNREADABLE: Content = {JSON: Refusal, "text/plain": str}
-"""What is not even HTTP gets an answer before anybody looks at its path."""
+"""The content of a 400: a request that is not even HTTP is answered as text, before its path is known."""
 _TAGS = {"/admin/": "Pulsar's own paths", "/sluice/": "Sluice"}
 _NAME_IN_PATH = re.compile(r"\{(\w+)\}")
 _ABOUT = (
@@ -86,11 +86,11 @@ _ABOUT = (
 
 
 def page(routes: Iterable[web.AbstractRoute], version: str) -> dict[str, Any]:
-    """The page.
+    """Return the OpenAPI page.
 
     Args:
-        routes: Of the application; handlers that say nothing of themselves are left out.
-        version: Of Sluice.
+        routes: The routes of the application; handlers without a description are left out.
+        version: The version of Sluice.
 
     Raises:
         ValueError: If two types have one name.
@@ -161,10 +161,10 @@ def _statuses(path: str, said: Described) -> list[int]:
 
 
 class OpenApiRest:
-    """Serves the page; it is made when it is first asked for.
+    """Serves the OpenAPI page, which is made at the first request.
 
     Args:
-        version: Of Sluice.
+        version: The version of Sluice.
     """
 
     def __init__(self, version: str) -> None:
@@ -172,7 +172,7 @@ class OpenApiRest:
         self._page = b""
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get("/sluice/openapi.json", self.get)]
 
     @described({200: dict[str, Any]})

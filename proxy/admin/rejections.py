@@ -19,20 +19,20 @@ class Refusal(TypedDict):
 
 
 def refusal(status: int, reason: str) -> web.Response:
-    """An error in the form that Pulsar's own admin gives, to the byte: pulsar-admin prints it."""
+    """Return an error in the form of Pulsar's own admin, to the byte: pulsar-admin prints it."""
     text = json.dumps({"reason": reason}, separators=(",", ":"))
     return web.Response(status=status, text=text, content_type="application/json")
 
 
 class Rejection(StrEnum):
-    """Why somebody is refused."""
+    """The cause of a refusal."""
 
     MISSING = "missing"
     """No token, or no certificate."""
     WRONG = "wrong"
-    """A token or certificate that is nobody's."""
+    """A token or certificate that is not known."""
     READ_ONLY = "read_only"
-    """One that may only read."""
+    """A token or certificate that may only read."""
     RATE = "rate"
     SIZE = "size"
     TIME = "time"
@@ -40,20 +40,20 @@ class Rejection(StrEnum):
     """A second large policy set while there is one."""
     CONNECTIONS = "connections"
     TLS = "tls"
-    """No TLS handshake came about."""
+    """The TLS handshake failed."""
     HOST = "host"
-    """By a name that may be a web page's."""
+    """A `Host` that may be the name of a web page."""
     CROSS_SITE = "cross_site"
-    """From a web page of another site."""
+    """A request from a web page of another site."""
 
 
 class CallerRefusedError(Exception):
-    """A caller may not do what he asks for.
+    """A caller may not send this request.
 
     Args:
-        status: Of HTTP.
-        why: What is counted.
-        reason: What he is told.
+        status: The HTTP status.
+        why: The cause to count.
+        reason: The reason for the caller.
     """
 
     def __init__(self, status: int, why: Rejection, reason: str) -> None:
@@ -63,10 +63,10 @@ class CallerRefusedError(Exception):
 
 
 class RejectionLog:
-    """Counts, and writes a line for each kind with how many there were since the line before.
+    """Counts refusals, and writes a line for each cause with the number since the last line.
 
     Args:
-        counts: What `/metrics` shows, by kind.
+        counts: The counts by cause, shown on `/metrics`.
         clock: Monotonic nanoseconds.
     """
 
@@ -76,7 +76,7 @@ class RejectionLog:
         self._log = structlog.get_logger()
 
     def count(self, why: Rejection, detail: str, caller: str) -> None:
-        """Somebody at the address `caller` was refused."""
+        """Count a refusal of the caller at this address, and log it if a line is due."""
         self._counts[why.value] += 1
         times = self._lines.due(why.value)
         if times:

@@ -25,20 +25,20 @@ from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
 
 GRACE_S = 1.0
-"""Beyond the time of a request, in which whoever took too long can be told."""
+"""Seconds beyond the time of a request, in which a client that took too long can be told."""
 
 
 class Connections:
     """The connections of one process to its admin address.
 
-    When they are as many as may be, the one that has kept the proxy waiting longest makes room for a new one: whoever
-    opens many to send nothing keeps nobody out. Those whose requests are being worked on stay; if all are, the new one
-    is refused.
+    At the bound, the connection that has kept the proxy waiting longest is ended for a new one: a client that opens
+    many and sends nothing keeps no other out. Connections whose requests are being worked on stay; if all are, the new
+    one is refused.
 
     Args:
-        most: At once.
-        patience_s: For the handshake of TLS, for a request to come in, and for its answer to be taken.
-        refused: Told of those that are ended.
+        most: Most connections at once.
+        patience_s: Seconds for the TLS handshake, for a request to come in, and for its answer to be taken, each.
+        refused: Counts and logs the connections that are ended.
     """
 
     def __init__(self, most: int, patience_s: float, refused: RejectionLog) -> None:
@@ -47,7 +47,7 @@ class Connections:
         self._refused = refused
         self._working: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}
-        """Whom the proxy waits for; since longest, first."""
+        """Connections that the proxy waits for, the longest wait first."""
 
     def __len__(self) -> int:
         return len(self._working) + len(self._waiting)
@@ -67,7 +67,7 @@ class Connections:
         return True
 
     def end(self, connection: "Connection", why: Rejection, detail: str) -> None:
-        """End one at once."""
+        """End a connection at once, and count it as refused."""
         self._refused.count(why, detail, connection.address)
         connection.abort()
 
@@ -82,7 +82,7 @@ class Connections:
         self._working.add(connection)
 
     def abort_all(self) -> None:
-        """End them all at once."""
+        """End all connections at once."""
         for connection in (*self._waiting, *self._working):
             connection.abort()
 
@@ -93,19 +93,19 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """Stands between a transport and aiohttp's protocol, from the moment the client has been accepted.
+    """A protocol between a transport and aiohttp's protocol, from the moment the client has been accepted.
 
     Args:
-        inner: aiohttp's.
-        all_: Where it counts.
-        accepted: The socket, which is still to be given to the loop.
-        address: The client's.
+        inner: The protocol of aiohttp.
+        all_: All connections.
+        accepted: The accepted socket, which is not in the loop yet.
+        address: The client's address.
     """
 
     def __init__(self, inner: asyncio.Protocol, all_: Connections, accepted: socket.socket, address: str) -> None:
         self.address = address
         self.due = 0.0
-        """Until when, in the loop's time, the request must have come in."""
+        """The loop's time by which the request must have come in."""
         self._inner = inner
         self._all = all_
         self._socket = accepted
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._is_over = False
 
     async def serve(self, context: ssl.SSLContext | None) -> None:
-        """Give the socket to the loop, and shake hands if there is TLS; from then on the client may speak."""
+        """Give the socket to the loop, and do the TLS handshake, if any; then the client may speak."""
         self._arm()
         loop = asyncio.get_running_loop()
         patience = self._all.patience_s if context else None
@@ -130,21 +130,21 @@ class Connection(asyncio.Protocol):
             self._gone()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client may speak."""
+        """Called by the loop when the client may speak."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         if self._is_over:
             self._transport.abort()
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """The first bytes after an answer begin the time of the next request."""
+        """Called by the loop; the first bytes after an answer begin the time of the next request."""
         if self._is_idle:
             self._is_idle = False
             self._arm()
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The client will send no more."""
+        """Called by the loop when the client sends no more."""
         return self._inner.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -153,22 +153,22 @@ class Connection(asyncio.Protocol):
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not take the answer as fast as it is written."""
+        """Called by the loop when the client does not take the answer as fast as it is written."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has taken enough."""
+        """Called by the loop when the client has taken enough."""
         self._inner.resume_writing()
 
     def request_is_there(self) -> None:
-        """The time of the request no longer runs."""
+        """Stop the time of the request: it is here."""
         if not self._is_over:
             self._is_idle = False
             self._disarm()
             self._all.work_for(self)
 
     def request_is_answered(self) -> None:
-        """The client must now take the answer; it may ask again."""
+        """Begin the time in which the client must take the answer; it may then ask again."""
         if not self._is_over:
             self._is_idle = True
             self._all.wait_for(self)
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     @contextlib.contextmanager
     def taking_along(self, work: asyncio.Task[Any]) -> Iterator[None]:
-        """Within this, work that is for nobody but the client ends with the connection."""
+        """End `work` with the connection, while the block runs: the work is only for this client."""
         self._work = work
         try:
             yield
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
             self._work = None
 
     def abort(self) -> None:
-        """End it, whatever is unsent."""
+        """End the connection at once, whatever is unsent."""
         self._gone()
         if self._transport is not None:
             self._transport.abort()
@@ -221,19 +221,19 @@ class Connection(asyncio.Protocol):
 
 
 def connection_of(request: web.Request) -> Connection | None:
-    """The one that a request came by, if it is one of a listener's."""
+    """Return the listener's connection that a request came by, or None."""
     found = request.transport.get_protocol() if request.transport else None
     return found if isinstance(found, Connection) else None
 
 
 _ENDING_PATIENCE_S = 2.0
-"""How long an unfinished request may delay the end, and what is left of a refused one may still come."""
+"""Seconds that an unfinished request may delay the end, and in which the rest of a refused one may still come."""
 _AFTER_FAILURE_S = 1.0
-"""How long to wait for file descriptors, say, to become free."""
+"""Seconds to wait after a failed accept, say for file descriptors to become free."""
 _BACKLOG = 128
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 4096
-"""With aiohttp's own bounds 256 connections could fill 256 MiB before any of them has shown a token."""
+"""Most bytes of a header. With aiohttp's bounds, 256 connections could fill 256 MiB before any has shown a token."""
 
 
 class Listener:
@@ -241,8 +241,8 @@ class Listener:
 
     Args:
         app: The application.
-        connections: Bounds theirs.
-        context: Gives each new connection its TLS, or None.
+        connections: Bounds the connections.
+        context: Returns the TLS context of a new connection, or None.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Listener:
         """Listen; returns `host:port`, with the port that the system chose for port 0.
 
         Raises:
-            OSError: If it cannot be had.
+            OSError: If the address cannot be listened on.
         """
         await self._runner.setup()
         self._sockets = await _listening(endpoint.host, endpoint.port)
@@ -279,7 +279,7 @@ class Listener:
         return endpoint._replace(port=self._sockets[0].getsockname()[1]).address
 
     async def stop(self) -> None:
-        """Accept no more, and let what is being worked on end."""
+        """Accept no more connections, and let running requests end."""
         self._tasks.cancel()
         for each in self._sockets:
             each.close()
@@ -304,7 +304,7 @@ class Listener:
 
 
 async def _listening(host: str, port: int) -> list[socket.socket]:
-    """Sockets at every address that `host` stands for; all or none."""
+    """Return sockets at every address that `host` stands for; all or none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     opened: list[socket.socket] = []
     try:

@@ -1,1 +1,1 @@
-"""Who may not pass: rules that operators set at run time, and what they end."""
+"""Blocking: rules that operators set at run time, and the connections and streams that they end or refuse."""

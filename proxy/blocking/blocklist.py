@@ -1,4 +1,4 @@
-"""The rules of one process, and how a change reaches its live sessions."""
+"""The blocklist of one process, and how a change of it reaches live sessions."""
 
 import time
 from collections import Counter
@@ -13,11 +13,11 @@ from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
 
 MOST_ENDS_LOGGED = 100
-"""Lines of the operator's log about what one new rule ended; the line about the rule counts them all."""
+"""Most lines of the operator's log about what one new rule ended; the line about the rule counts all."""
 
 
 class Ended(NamedTuple):
-    """What a new rule ended."""
+    """The numbers of connections and streams that a new rule ended."""
 
     connections: int
     streams: int
@@ -27,20 +27,20 @@ NOTHING_ENDED = Ended(0, 0)
 
 
 class Blockable(Protocol):
-    """A session, as far as blocking goes."""
+    """A session, as the blocklist sees it."""
 
     def rule_added(self, rule: Rule) -> Ended:
-        """End what the rule means, and say how much that was."""
+        """End what the rule blocks, and return how much that was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was said of a key at run time; it goes before what the configuration file says of it.
+    """A decision on a key at run time; it overrides the configuration file.
 
     Args:
-        reason: Why it is blocked.
-        since_ns: When it was set, nanoseconds since 1970.
-        lifts: It is not blocked, although it stands in the file.
+        reason: Why the key is blocked.
+        since_ns: When the order was set, nanoseconds since 1970.
+        lifts: The key is not blocked, although the file has it.
     """
 
     reason: str = ""
@@ -49,12 +49,12 @@ class Order:
 
 
 class Blocklist:
-    """What the file and what orders block; counts and logs what comes of it.
+    """The rules of the configuration file and of orders; counts and logs refusals and ends.
 
     Args:
-        file_rules: Those of the configuration file.
-        counters: Where refusals and ends are counted.
-        sessions: The live ones; others add to them.
+        file_rules: The rules of the configuration file.
+        counters: Count refusals and ends.
+        sessions: The live sessions; the caller keeps the collection up to date.
         wall: Nanoseconds since 1970.
     """
 
@@ -67,9 +67,9 @@ class Blocklist:
     ) -> None:
         self.rules = Rules()
         self.hits: Counter[Key] = Counter()
-        """How often each rule refused or ended something since it was set."""
+        """Number of connections and streams that each rule has refused or ended since it was set."""
         self.removed: Callable[[Key], None] = lambda _key: None
-        """Called with whom nothing blocks any more."""
+        """Called with a key that is no longer blocked."""
         self._counters = counters
         self._sessions = sessions
         self._wall = wall
@@ -81,21 +81,21 @@ class Blocklist:
             self.rules.put(rule)
 
     def lifted(self) -> list[Rule]:
-        """Rules of the file that orders lift, by kind and name."""
+        """Return the rules of the file that orders lift, by kind and name."""
         return sorted((rule for rule in self._file.values() if self._is_lifted(rule.key)), key=lambda rule: rule.key)
 
     def stands_in_file(self, key: Key) -> bool:
-        """Whether it would be blocked without any order."""
+        """Return whether the file blocks the key, were there no order."""
         return key in self._file
 
     def needless(self) -> list[Key]:
-        """What orders lift although it does not stand in the file any more."""
+        """Return the keys that orders lift although the file does not have them any more."""
         return [key for key, order in self._orders.items() if order.lifts and key not in self._file]
 
     def order_to_block(self, key: Key, reason: str) -> Order | None:
-        """What it takes that `key` is blocked: an order, or none where the file says so already.
+        """Return the order that is needed to block `key`; None if the file blocks it already.
 
-        What is blocked keeps its age, and its reason if none is given.
+        A key that is blocked keeps its age, and its reason if none is given.
 
         Raises:
             TooManyRulesError: If there is no room.
@@ -107,16 +107,16 @@ class Blocklist:
         return Order(reason or (rule.reason if rule else ""), rule.since_ns if rule else self._wall())
 
     def order_to_unblock(self, key: Key) -> Order | None:
-        """What it takes that `key` is not blocked."""
+        """Return the order that is needed to unblock `key`; None if the file does not have it."""
         return Order(since_ns=self._wall(), lifts=True) if key in self._file else None
 
     def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> Ended:
-        """An order holds from now on, or none; gives what that ended.
+        """Put an order in force, or remove it (None); return what that ended.
 
         Args:
-            key: Whom it means.
-            order: What is said of it.
-            quietly: Without a line of the log for each, because the process starts.
+            key: The subject of the order.
+            order: The order.
+            quietly: Write no line of the log for it, because the process starts.
         """
         if order is None:
             self._orders.pop(key, None)
@@ -125,9 +125,10 @@ class Blocklist:
         return self._settle(key, quietly=quietly)
 
     def reload(self, file_rules: Collection[Rule]) -> bool:
-        """Another file holds: what only the old one blocked goes free. Returns whether that changes anything.
+        """Put the rules of another file in force; return whether that changes anything.
 
-        What was lifted at run time and stands in both stays so, and what was blocked at run time as well.
+        Keys that only the old file blocked are unblocked. Orders stay in force: keys that were lifted at run time and
+        stand in both files stay lifted, and keys blocked at run time stay blocked.
         """
         before, now = self._file, self._wall()
         new = {rule.key: before.get(rule.key, Rule(rule.key, since_ns=now)) for rule in file_rules}
@@ -147,7 +148,7 @@ class Blocklist:
         return None if order.lifts else Rule(key, order.reason, order.since_ns, "rest")
 
     def _settle(self, key: Key, *, quietly: bool = False) -> Ended:
-        """Make the rules say what file and orders say of a key."""
+        """Make the rule of a key what the file and orders say of it."""
         before, rule = self.rules.get(key), self._wanted(key)
         if rule == before:
             return NOTHING_ENDED
@@ -174,12 +175,12 @@ class Blocklist:
         return total
 
     def refused(self, rule: Rule) -> None:
-        """The rule kept something out."""
+        """Count that the rule refused something."""
         self.hits[rule.key] += 1
         self._counters.blocked[rule.key.kind.value] += 1
 
     def ended(self, rule: Rule, connection: Connection, **what: object) -> None:
-        """The rule, while it was set, ended something."""
+        """Count and log that the rule, when it was set, ended something."""
         self.refused(rule)
         if self._ends_to_log > 0:
             self._ends_to_log -= 1

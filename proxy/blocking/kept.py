@@ -1,4 +1,4 @@
-"""Blocks that are set at run time, as the policy store keeps them: audited, and there after a restart.
+"""Blocks that are set at run time, kept in the policy store: audited, and in force again after a restart.
 
 request ─▶ order ─▶ on disk, with its audit line ─▶ blocklist ─▶ live sessions
 """
@@ -15,11 +15,11 @@ from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.service import PolicyService
 
 FILE = Principal("file", "")
-"""Who makes the changes that follow from another configuration file."""
+"""The principal of changes that follow from another configuration file."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An order, as it is kept; `within` is a full topic name or `tenant/namespace`, empty for everywhere."""
+    """An order as it is stored; `within` is a full topic name or `tenant/namespace`, empty for everywhere."""
 
     kind: str
     name: str
@@ -29,17 +29,17 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True):
     lifts: bool = False
 
     def key(self) -> Key:
-        """Whom it means.
+        """Return the key that the order is about.
 
         Raises:
-            ValueError: If nobody can be meant so.
+            ValueError: If the fields make no valid key.
         """
         if "://" in self.within:
             return read_key(self.kind, self.name, topic=self.within)
         return read_key(self.kind, self.name, namespace=self.within)
 
     def order(self) -> Order:
-        """What is said of that.
+        """Return the order.
 
         Raises:
             ValueError: If the reason is not one line.
@@ -49,11 +49,11 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a request to block or unblock.
+    """The result of a request to block or unblock.
 
     Args:
-        rule: The one that holds; of an unblocking, the one that held. None: nothing was blocked.
-        ended: What that ended.
+        rule: The rule in force; after unblocking, the rule that was in force. None: nothing was blocked.
+        ended: The numbers of connections and streams that were ended.
     """
 
     rule: Rule | None = None
@@ -61,30 +61,30 @@ class Outcome:
 
 
 class KeptBlocks:
-    """What the service asks of blocks.
+    """The policy service's handler for blocks.
 
     Args:
-        blocklist: Where they are in force.
+        blocklist: The blocklist in which they are in force.
     """
 
     def __init__(self, blocklist: Blocklist) -> None:
         self.blocklist = blocklist
         self.awaited: Outcome | None = None
-        """Told what comes of the change under way."""
+        """Filled with the result of the change under way."""
         self._meant: dict[PolicyKey, Key] = {}
 
     def check(self, key: PolicyKey, kept: str | None) -> None:
-        """A body must be one, and that of its key."""
+        """Check that a body is valid, and that of its key."""
         if kept is not None:
             _read(key, kept)
 
     def load(self, key: PolicyKey, kept: str) -> None:
-        """Of an earlier run."""
+        """Put a stored order of an earlier run in force."""
         self._meant[key], order = _read(key, kept)
         self.blocklist.put(self._meant[key], order, quietly=True)
 
     def take(self, key: PolicyKey, kept: str | None) -> None:
-        """Of a request."""
+        """Put a changed order in force, or remove it (None)."""
         if kept is None:
             meant, order = self._meant.pop(key), None
         else:
@@ -97,11 +97,11 @@ class KeptBlocks:
 
 
 class BlockDesk:
-    """Takes requests to block and unblock.
+    """Handles requests to block and unblock.
 
     Args:
-        service: Keeps, audits, and puts in force.
-        kept: Is asked by that service.
+        service: Stores and audits changes, and puts them in force.
+        kept: The handler for blocks of that service.
     """
 
     def __init__(self, service: PolicyService, kept: KeptBlocks) -> None:
@@ -110,7 +110,7 @@ class BlockDesk:
         self.blocklist = kept.blocklist
 
     async def block(self, key: Key, reason: str, who: Principal) -> Outcome:
-        """Set a rule, and end what it means. One that is there keeps its age, and its reason if none is given.
+        """Set a rule, and end what it blocks. An existing rule keeps its age, and its reason if none is given.
 
         Raises:
             TooManyRulesError: If there is no room. Nothing is kept then.
@@ -127,7 +127,7 @@ class BlockDesk:
         return outcome
 
     async def unblock(self, key: Key, who: Principal) -> Outcome:
-        """Take a rule back; one of the file is lifted.
+        """Remove a rule; a rule of the file is lifted.
 
         Raises:
             StoreError: If the store cannot be written. Nothing has changed then.
@@ -145,7 +145,9 @@ class BlockDesk:
         return outcome
 
     async def forget_needless(self) -> None:
-        """What was lifted and does not stand in the file any more would block again if it came back there.
+        """Remove orders that lift keys which the file does not have any more.
+
+        Otherwise a key that came back in the file would stay unblocked.
 
         Raises:
             StoreError: If the store cannot be written.
@@ -154,12 +156,12 @@ class BlockDesk:
 
 
 def kept_key(key: Key) -> PolicyKey:
-    """Under what it is kept; names are quoted there, so no two are the same."""
+    """Return the key under which the store has a block; names are quoted in it, so no two keys are equal."""
     return PolicyKey(PolicyKind.BLOCK, "", str(key))
 
 
 def body(key: Key, order: Order) -> str:
-    """How it is kept."""
+    """Return the stored form of an order."""
     parts = Body(key.kind.value, key.name, key.within, order.reason, order.since_ns, order.lifts)
     return msgspec.json.encode(parts).decode()
 

@@ -1,11 +1,11 @@
-"""What is blocked: rules, and the questions that they answer. No I/O and no clock.
+"""Rules of what is blocked, and look-ups in them. No I/O and no clock.
 
     address, role                     end or refuse whole connections
     topic                             ends or refuses all of its producers and consumers
     producer, consumer, subscription  end or refuse those of that name: everywhere, or in one topic or namespace
 
-Pulsar's own topics (policies, transactions, heartbeats) are never blocked: a topic's rule cannot name one, and the
-rules of names do not apply there, or brokers and clients would stall far away from whom the operator meant.
+Pulsar's own topics (policies, transactions, heartbeats) are never blocked: a topic's rule cannot name one, and rules of
+names do not apply there. Otherwise brokers and clients would stall that have nothing to do with the block.
 """
 
 from collections import Counter
@@ -22,15 +22,15 @@ from protocol.topic_name import TopicName, is_entity, parse_topic
 
 MOST_RULES = 10_000
 MOST_REASON = 200
-"""Characters of a reason: clients get it in an error."""
+"""Most characters of a reason: clients get it in an error."""
 MOST_NAME = 1_000
-"""Characters of a name."""
+"""Most characters of a name."""
 _MAPPED_BITS = 96
-"""IPv4 addresses within IPv6 (::ffff:0:0/96) are told apart by the bits behind these."""
+"""Bits of the prefix of IPv4 addresses within IPv6 (::ffff:0:0/96)."""
 
 
 class Kind(StrEnum):
-    """What can be blocked; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
+    """The kind of what is blocked; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
 
     ADDRESS = "address"
     ROLE = "role"
@@ -41,21 +41,21 @@ class Kind(StrEnum):
 
     @property
     def is_narrowable(self) -> bool:
-        """Whether its names mean something else on each topic, so that a rule may name one topic or namespace."""
+        """True if a name of this kind may differ in meaning by topic: a rule may name one topic or namespace."""
         return self in {Kind.PRODUCER, Kind.CONSUMER, Kind.SUBSCRIPTION}
 
     @property
     def is_of_connections(self) -> bool:
-        """Whether it concerns whole connections."""
+        """True if this kind concerns whole connections."""
         return self in {Kind.ADDRESS, Kind.ROLE}
 
 
 class Key(NamedTuple):
-    """Whom a rule means; there is one rule for each.
+    """The subject of a rule; there is one rule for each.
 
     Args:
-        kind: What `name` is the name of.
-        name: In its one form: a network or address as `ipaddress` writes it, a topic's full name.
+        kind: The kind of `name`.
+        name: The name in its canonical form: a network or address as `ipaddress` writes it, a topic's full name.
         within: For names: the full topic name or `tenant/namespace` that the rule is narrowed to; empty: everywhere.
     """
 
@@ -70,13 +70,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something is blocked.
+    """A block of one key.
 
     Args:
-        key: Whom it means.
-        reason: For people; it is told to the clients.
-        since_ns: When it was set, nanoseconds since 1970.
-        origin: Where it was written: `file` or `rest`.
+        key: The subject of the rule.
+        reason: The reason for people; clients get it in their error.
+        since_ns: When the rule was set, nanoseconds since 1970.
+        origin: Where the rule was written: `file` or `rest`.
     """
 
     key: Key
@@ -93,7 +93,7 @@ class TooManyRulesError(Exception):
 
 
 def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
-    """Whom an operator means.
+    """Return the key that an operator names.
 
     Raises:
         ValueError: With what is wrong and the remedy.
@@ -107,10 +107,10 @@ def read_key(kind: str, name: str, topic: str = "", namespace: str = "") -> Key:
 
 
 def read_reason(text: str) -> str:
-    """A reason in one line.
+    """Return the reason, checked to be one line.
 
     Raises:
-        ValueError: If it is too long or not one line.
+        ValueError: If the reason is too long or not one line.
     """
     if len(text) > MOST_REASON or not (text.isprintable()):
         raise ValueError(f"write the reason in one line of at most {MOST_REASON} characters")
@@ -118,7 +118,7 @@ def read_reason(text: str) -> str:
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """An address or a network; IPv4 written within IPv6 (::ffff:192.0.2.7) is IPv4, as clients are looked up by that.
+    """Parse an address or network. IPv4 within IPv6 (::ffff:192.0.2.7) becomes IPv4, as in look-ups of clients.
 
     Raises:
         ValueError: With what is wrong and how to write one.
@@ -137,7 +137,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
 
 
 class Rules:
-    """All rules in force; each question costs a few look-ups, however many rules there are."""
+    """All rules in force; each look-up costs the same few steps, however many rules there are."""
 
     def __init__(self) -> None:
         self._rules: dict[Key, Rule] = {}
@@ -147,29 +147,29 @@ class Rules:
         return len(self._rules)
 
     def all(self) -> list[Rule]:
-        """Every rule, by kind and name."""
+        """Return every rule, by kind and name."""
         return sorted(self._rules.values(), key=lambda rule: rule.key)
 
     def by_kind(self) -> dict[str, int]:
-        """How many there are of each kind."""
+        """Return the number of rules of each kind."""
         found = Counter(key.kind for key in self._rules)
         return {kind.value: found[kind] for kind in Kind}
 
     def get(self, key: Key) -> Rule | None:
-        """The rule for exactly this."""
+        """Return the rule for exactly this key, or None."""
         return self._rules.get(key)
 
     def check_room(self, key: Key) -> None:
-        """Whether a rule for `key` could be set.
+        """Check that a rule for `key` could be set.
 
         Raises:
-            TooManyRulesError: If it could not.
+            TooManyRulesError: If there is no room.
         """
         if key not in self._rules and len(self._rules) >= MOST_RULES:
             raise TooManyRulesError(f"{MOST_RULES} rules are set, the most that can be; unblock some first")
 
     def put(self, rule: Rule) -> None:
-        """Set a rule, in the place of one for the same.
+        """Set a rule, replacing one for the same key.
 
         Raises:
             TooManyRulesError: If there is no room.
@@ -180,7 +180,7 @@ class Rules:
             self._networks.put(rule.key.name, rule)
 
     def remove(self, key: Key) -> Rule | None:
-        """Take a rule back; gives it, or None if there was none."""
+        """Remove and return a rule; None if there was none."""
         rule = self._rules.pop(key, None)
         if rule is None:
             return None
@@ -189,16 +189,16 @@ class Rules:
         return rule
 
     def of_client(self, host: str, role: str) -> Rule | None:
-        """What blocks a client at this address (without port), in this role; the narrowest network if several do."""
+        """Return the rule that blocks a client by address (without port) or role; of several networks the narrowest."""
         found = self._networks.find(host) if self._networks else None
         return found or (self._rules.get(Key(Kind.ROLE, role)) if role else None)
 
     def of_producer(self, topic: TopicName, name: str) -> Rule | None:
-        """What blocks a producer; its name is empty while the broker has not chosen one."""
+        """Return the rule that blocks a producer; its name is empty while the broker has not chosen one."""
         return self._of_stream(topic, ((Kind.PRODUCER, name),))
 
     def of_consumer(self, topic: TopicName, subscription: str, name: str) -> Rule | None:
-        """What blocks a consumer."""
+        """Return the rule that blocks a consumer."""
         return self._of_stream(topic, ((Kind.SUBSCRIPTION, subscription), (Kind.CONSUMER, name)))
 
     def _of_stream(self, topic: TopicName, names: tuple[tuple[Kind, str], ...]) -> Rule | None:
@@ -246,7 +246,7 @@ _KINDS = tuple(kind.value for kind in Kind if kind is not Kind.TOPIC)
 
 
 class Block(BaseModel):
-    """One entry of the list: whom it means, and why."""
+    """An entry of the list `blocks`: the subject of a block, and its reason."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -279,10 +279,10 @@ class Block(BaseModel):
         return self
 
     def key(self) -> Key:
-        """Whom it means.
+        """Return the key of this entry.
 
         Raises:
-            ValueError: If it names nobody, or several.
+            ValueError: If it names no subject, or several.
         """
         named = [kind for kind in _KINDS if getattr(self, kind) is not None]
         if len(named) > 1 or not (named or self.topic):
@@ -292,15 +292,15 @@ class Block(BaseModel):
         return read_key(named[0], getattr(self, named[0]), self.topic or "", self.namespace or "")
 
     def rule(self) -> Rule:
-        """The same, as the blocklist takes it."""
+        """Return this entry as a rule of the file."""
         return Rule(self.key(), self.reason, origin="file")
 
 
 def each_once(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """The whole list, if nothing stands in it twice.
+    """Return the whole list, checked that no key stands in it twice.
 
     Raises:
-        ValueError: If something does, or if there are too many.
+        ValueError: If one does, or if there are too many entries.
     """
     if len(blocks) > MOST_RULES:
         raise ValueError(f"{len(blocks)} entries; {MOST_RULES} are the most that can be")

@@ -1,1 +1,1 @@
-"""`sluice import`: the limits that a Pulsar broker has today, as Sluice's own configuration."""
+"""`sluice import`: translates the limits of a Pulsar broker into Sluice's configuration."""

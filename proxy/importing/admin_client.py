@@ -1,6 +1,6 @@
 """Asks a broker's admin REST: only ever GET, and a bounded number at once; errors name the remedy among the options.
 
-Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker that owns what is asked about
+Source: https://pulsar.apache.org/admin-rest-api/; redirects lead to the broker that owns the resource
 """
 
 import asyncio
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer that a caller is prepared for, by its status."""
+    """A response with an error status that the caller is prepared for."""
 
     status: int
 
@@ -62,15 +62,15 @@ OF_IMPORT = Options()
 
 
 def path_of(*parts: str) -> str:
-    """A path under `/admin/v2`, each part escaped."""
+    """Return a path under `/admin/v2`, with each part escaped."""
     return "/".join(quote(part, safe="") for part in parts)
 
 
 def read_token(path: Path | None) -> str:
-    """The token in a file, empty without one.
+    """Return the token in a file, or an empty string without a file.
 
     Raises:
-        ImportFailed: If the file cannot be read, or holds none. The text never shows the content.
+        ImportFailed: If the file cannot be read, or holds no token. The text never shows the content.
     """
     if path is None:
         return ""
@@ -84,10 +84,10 @@ def read_token(path: Path | None) -> str:
 
 
 def read_url(text: str, options: Options = OF_IMPORT) -> URL:
-    """The address of a broker's web service.
+    """Return the URL of a broker's web service.
 
     Raises:
-        ImportFailed: If it is none.
+        ImportFailed: If the text is no such URL.
     """
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise ImportFailed([f"{options.url}: the URL holds a user or password; give a token with {options.token}"])
@@ -119,12 +119,12 @@ class BrokerAdmin:
         """Ask for a path under `/admin/v2`; returns None where the answer has no body.
 
         Args:
-            path: Escaped already.
-            kind: What the JSON is read as.
+            path: The path, escaped already.
+            kind: The type that the JSON is decoded to.
             refusals: Statuses that the caller is prepared for.
 
         Raises:
-            ImportFailed: For any other status, no answer, or one that is no such JSON.
+            ImportFailed: For any other error status, no response, or a body that is no such JSON.
         """
         path = f"/admin/v2/{path}"
         url = f"{self._client.url}{path}"

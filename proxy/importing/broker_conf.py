@@ -1,4 +1,4 @@
-r"""A broker's configuration file, as it is: `broker.conf` or `standalone.conf`, a properties file as Java reads it.
+r"""Read a broker's configuration file, `broker.conf` or `standalone.conf`: a properties file as Java reads it.
 
     # a comment, as is a line that begins with !
     key=value    key: value    key value      all three are the same
@@ -37,7 +37,7 @@ class Property:
 
 
 class MalformedEscape(ValueError):
-    r"""A `\u` without four hexadecimal digits, which Java refuses the whole file for; `line` is where."""
+    r"""A `\u` without four hexadecimal digits, for which Java refuses the whole file; `line` is its line."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"line {line}")
@@ -54,7 +54,7 @@ def read_properties(content: bytes) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Each line that is no comment and not blank, with what continues it, and the number of its first one."""
+    """Yield each line that is no comment and not blank, joined with its continuations, and its first number."""
     begun: list[str] = []
     first = 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
@@ -106,7 +106,7 @@ def from_file(path: Path) -> Found:
     """Read the limits of a broker's configuration file.
 
     Raises:
-        ImportFailed: With everything that is wrong, each with file, line, key, value and remedy.
+        ImportFailed: With all errors, each with file, line, key, value and remedy.
     """
     entries, notes = _last_of_each(_properties_of(path), path)
     found = take_keys(entries.values())
@@ -129,7 +129,7 @@ def _properties_of(path: Path) -> list[Property]:
 
 
 def _last_of_each(properties: list[Property], path: Path) -> tuple[dict[str, Entry], list[str]]:
-    """Each key as Java takes it, the last of several, and what is to be told of those."""
+    """Return each key with the last of its values, as Java takes it, and notes on keys that stand twice."""
     entries: dict[str, Entry] = {}
     notes = []
     for found in properties:

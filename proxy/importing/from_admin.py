@@ -1,4 +1,4 @@
-"""Takes over what a running broker limits, by its admin REST; nothing is changed there.
+"""Take over the limits of a running broker, by its admin REST; nothing is changed there.
 
 A walk over tenants, namespaces, topics and subscriptions asks for what is set, and loads no topic of clients': policies
 and the names of subscriptions come from metadata (a topic that is not persistent is asked itself, as it is in memory or
@@ -333,16 +333,16 @@ PulsarRate = PublishRate | DispatchRate | SubscribeRate
 
 
 def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found: Found) -> bool:
-    """Add what a rate says.
+    """Add the values of a rate.
 
     Args:
         rate: None: nothing is set.
-        path: Keys of what it becomes: a section, or for subscribe rates a value.
-        origin: Where it was set, for people.
-        found: Where to.
+        path: The keys of the configuration that it becomes: a section, or for subscribe rates a value.
+        origin: The place where it was set, for people.
+        found: Gets the values.
 
     Returns:
-        Whether it limits anything: numbers of 0 and below are none, as with Pulsar.
+        Whether the rate limits anything: numbers of 0 and below are no limits, as with Pulsar.
     """
     taken = list(_taken(rate, path, origin)) if rate is not None else []
     found.taken += taken
@@ -370,7 +370,7 @@ def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...],
 
 
 def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tuple[bool, bool]:
-    """Add what a resource group says; whether it limits what is published, and what is delivered."""
+    """Add the values of a resource group; return whether it limits publishing, and whether it limits dispatch."""
     publish = {"publishRateInMsgs": group.publishRateInMsgs, "publishRateInBytes": group.publishRateInBytes}
     dispatch = {"dispatchRateInMsgs": group.dispatchRateInMsgs, "dispatchRateInBytes": group.dispatchRateInBytes}
     both = [
@@ -382,7 +382,7 @@ def take_group(group: ResourceGroup, path: tuple[str, ...], found: Found) -> tup
 
 
 def _numbers(path: tuple[str, ...], numbers: dict[str, int], period_s: int, origin: str) -> Iterator[Taken]:
-    """Messages, then bytes, each if it limits."""
+    """Yield messages, then bytes, each if it limits."""
     of_period = "" if period_s == 1 else f", ratePeriodInSecond {period_s}"
     for key, (name, number) in zip(("messages", "bytes"), numbers.items(), strict=True):
         if number > 0:
@@ -410,7 +410,7 @@ _TOPIC: TypeAdapter[str] = TypeAdapter(WholeTopic)
 
 
 def take_state(state: BrokerState, found: Found) -> None:
-    """Add the limits of namespaces, resource groups, topics and subscriptions, and what of them has no place."""
+    """Add the limits of namespaces, resource groups, topics and subscriptions, and those that have no place here."""
     for name, policies in sorted(state.namespaces.items()):
         _take_namespace(name, policies, state.cluster, found)
     _take_groups(state, found)
@@ -502,7 +502,7 @@ def _take_topic(topic: str, policies: TopicPolicies, found: Found) -> None:
 
 
 def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Found) -> None:
-    """The value of this cluster, else that for all; to end the limit, both are to go."""
+    """Take this cluster's value, else the one for all clusters; both must be removed to end the limit."""
     section = ("subscriptions", of.subscription, "dispatch") if of.subscription else (of.kind,)
     path = ("limits", "topics", topic, *section)
     is_taken = False
@@ -533,7 +533,7 @@ def from_broker(text: str, token_file: Path | None) -> Found:
     """Ask the broker at a URL for its limits.
 
     Raises:
-        ImportFailed: If it refuses something, does not answer, or has values that cannot be meant.
+        ImportFailed: If the broker refuses a request, does not answer, or has invalid values.
     """
     url, token = read_url(text), read_token(token_file)
     console = Console(stderr=True)
@@ -543,12 +543,12 @@ def from_broker(text: str, token_file: Path | None) -> Found:
 
 
 def found_in(state: BrokerState) -> Found:
-    """Everything in a broker's answers.
+    """Return the import of a broker's answers.
 
-    Of its configuration counts what differs from Pulsar's default, as nobody has set the rest.
+    Of its configuration, only values that differ from Pulsar's defaults count, as the others were not set.
 
     Raises:
-        ImportFailed: If values cannot be meant.
+        ImportFailed: If values are invalid.
     """
     running = {key: value for key, value in state.running.items() if key not in state.dynamic}
     unsure = [key for key in running if key in DEFAULTS and DEFAULTS[key] is None]

@@ -1,6 +1,6 @@
-"""A broker's own configuration keys: which are about limits, how their values are written, what they become here.
+"""A broker's configuration keys about limits: how their values are written, and the values that they become here.
 
-Every key that cannot become a value of Sluice's configuration is told, with the reason.
+Every key that cannot become a value of Sluice's configuration is reported, with the reason.
 
 Source: org.apache.pulsar.broker.ServiceConfiguration of Pulsar 4.0
 """
@@ -22,12 +22,12 @@ class NumberKey:
     """A key whose value is a whole number.
 
     Args:
-        path: What it becomes.
-        most: What the field holds in Pulsar.
-        unset: What it is at Pulsar if nobody sets it; None: that depends on the broker's machine.
-        has_off: Whether 0 and -1 mean "no limit"; else the value is to be above 0.
-        unit: Written behind the number.
-        when_off: What is to be told if it is off at the broker and cannot be off here.
+        path: The keys of Sluice's configuration that it becomes.
+        most: The largest number that Pulsar's field holds.
+        unset: Pulsar's default; None: that depends on the broker's machine.
+        has_off: Whether 0 and -1 mean "no limit"; else the value must be above 0.
+        unit: The unit, written behind the number.
+        when_off: The note if the key is off at the broker and cannot be off here.
     """
 
     path: tuple[str, ...]
@@ -84,7 +84,7 @@ PRECISE = "preciseDispatcherFlowControl"
 BY_ENTRY = "dispatchThrottlingOnBatchMessageEnabled"
 EVEN_WITHOUT_BACKLOG = "dispatchThrottlingOnNonBacklogConsumerEnabled"
 FLAGS: dict[str, str] = {PRECISE: "false", BY_ENTRY: "false", EVEN_WITHOUT_BACKLOG: "true"}
-"""Keys of `dispatch:`, which have the same name here, with what they are at Pulsar if nobody sets them."""
+"""Keys of `dispatch:`, which have the same names here, with Pulsar's defaults."""
 
 IMPORTED = frozenset({*NUMBERS, *FLAGS, SUBSCRIBE_RATE, SUBSCRIBE_PERIOD, RELATIVE})
 
@@ -146,7 +146,7 @@ _UNKNOWN = "its name says that it limits, but Sluice does not know it"
 
 
 def why_left(key: str) -> str | None:
-    """Why a key that is not imported is not, None if it is not about limits at all."""
+    """Return why a key is not imported; None if it is not about limits at all."""
     known = WITHOUT_MEANING.get(key)
     if known is not None:
         return known
@@ -178,7 +178,7 @@ DEFAULTS: dict[str, str | None] = {
     "pulsarChannelPauseReceivingCooldownRateLimitPeriodMs": "10",
     "resourceUsageTransportPublishIntervalInSecs": "60",
 }
-"""What Pulsar 4.0 takes where nobody sets a key, None where the machine decides; of keys not here nothing, or 0."""
+"""Defaults of Pulsar 4.0; None where the machine decides. Keys that are not here have no value by default, or 0."""
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -188,12 +188,12 @@ _MOST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key that a broker runs with.
+    """A configuration key that a broker runs with.
 
     Args:
-        key: Pulsar's name.
-        value: As it is written.
-        where: For people: the file and line, or the broker.
+        key: Pulsar's name of the key.
+        value: The value as it is written.
+        where: The place for people: the file and line, or the broker.
     """
 
     key: str
@@ -217,21 +217,21 @@ class Entry:
 
 
 def one_line(name: str) -> str:
-    """A name as it is, unless it would not stay in its line."""
+    """Return a name unchanged if it is printable, else its `repr`."""
     return name if name.isprintable() else repr(name)
 
 
 def shown(value: str) -> str:
-    """A value in one line of bounded length."""
+    """Return a value in one line of bounded length."""
     text = one_line(value)
     return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def read_number(text: str, most: int) -> int:
-    """A number that limits, 0 where there is no limit.
+    """Return a number that limits; 0 where there is no limit.
 
     Raises:
-        ValueError: If Pulsar's field could not hold it, or it means nothing.
+        ValueError: If Pulsar's field could not hold the number, or it has no meaning.
     """
     value = int(text) if _NUMBER.fullmatch(text) else None
     if value is None:
@@ -244,10 +244,10 @@ def read_number(text: str, most: int) -> int:
 
 
 def read_period(text: str) -> int:
-    """A number of seconds.
+    """Return a number of seconds.
 
     Raises:
-        ValueError: If it is none, or below 1.
+        ValueError: If the text is no whole number, or below 1.
     """
     value = int(text) if _NUMBER.fullmatch(text) else 0
     if not 1 <= value <= INT_MOST:
@@ -256,7 +256,7 @@ def read_period(text: str) -> int:
 
 
 def read_flag(text: str) -> bool:
-    """`true` or `false`.
+    """Return the value of `true` or `false`.
 
     Raises:
         ValueError: For anything else, which Pulsar silently takes for false.
@@ -273,10 +273,10 @@ T = TypeVar("T")
 
 
 def take_keys(entries: Iterable[Entry]) -> Found:
-    """Everything that a broker's keys say; each key stands once.
+    """Return the import of a broker's keys; each key occurs once.
 
     Raises:
-        ImportFailed: With every value that cannot be meant, in the keys' order, each with where, key, value and remedy.
+        ImportFailed: With every invalid value, in the keys' order, each with place, key, value and remedy.
     """
     taking = _Taking({entry.key: entry for entry in entries})
     for key, number in NUMBERS.items():
@@ -361,7 +361,7 @@ class _Taking:
             self.found.left.append(Left(entry.told, "no rate of topics or subscriptions is set that it would add to"))
 
     def leave(self) -> None:
-        """All other keys, and those that are there without a value."""
+        """Sort all other keys, and keys without a value, into those that are off, left, or not about limits."""
         for key, entry in self.entries.items():
             why = why_left(key)
             if key in IMPORTED:

@@ -1,6 +1,6 @@
 """The result of an import: values taken over and what has no place here, the file it goes to, and what people are told.
 
-The result is checked as `sluice check` checks it, and never written over a file that is there.
+The result is checked as `sluice check` checks it, and never written over an existing file (unless forced).
 """
 
 import tempfile
@@ -15,11 +15,11 @@ from proxy.config.showing import Taken
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that limits at the broker and was not taken over.
+    """A limit at the broker that was not taken over.
 
     Args:
-        what: Where it stands, its key and its value.
-        why: The reason, and what to do instead if there is something.
+        what: The limit's place, key and value.
+        why: The reason, and what to do instead, if anything.
     """
 
     what: str
@@ -28,11 +28,11 @@ class Left:
 
 @dataclass(slots=True)
 class Found:
-    """Everything that there is to tell; it fills while a source is read."""
+    """Everything that an import found; filled while a source is read."""
 
     taken: list[Taken] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What was taken over and means something slightly different here, or deserves a look."""
+    """Values taken over that mean something slightly different here, or deserve a look."""
     left: list[Left] = field(default_factory=list)
     off: list[str] = field(default_factory=list)
     """Keys about limits that are off at the broker, too."""
@@ -45,7 +45,7 @@ class Found:
 
 
 class ImportFailed(Exception):
-    """Nothing can be imported; `problems` says everything that is wrong, a line each."""
+    """Nothing can be imported; `problems` has all errors, a line each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -69,10 +69,10 @@ def check_text(text: str) -> None:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """See that the result may be written there, before any work is done.
+    """Check that the result may be written to this path, before any work is done.
 
     Raises:
-        ImportFailed: If it may not.
+        ImportFailed: If the path is taken, or is not a file in an existing folder.
     """
     if path.exists() and not path.is_file():
         raise ImportFailed([f"{path}: is not a file; name one with --output, or leave it out for standard output"])
@@ -86,7 +86,7 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
     """Write the result, whole or not at all.
 
     Raises:
-        ImportFailed: If it cannot be written, or a file has come there meanwhile.
+        ImportFailed: If the file cannot be written, or has been made meanwhile.
     """
     check_output(path, force=force)
     whole = path.resolve()
@@ -105,11 +105,11 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
 
 
 def told(found: Found, *, verbose: bool) -> Iterator[str]:
-    """Everything worth knowing about an import, line by line; nothing that limits goes unmentioned.
+    """Yield the report of an import line by line; every limit that was found is mentioned.
 
     Args:
         found: What was found.
-        verbose: Name the keys that are off or not about limits, too.
+        verbose: Also name the keys that are off or not about limits.
     """
     yield f"{_count(len(found.taken), 'value')} taken over"
     yield from _list("worth a look:", found.notes)

@@ -1,1 +1,1 @@
-"""What the proxy tells: counters, totals, the access log, the operator's log."""
+"""Observability: counters, totals, the access log, the operator's log."""

@@ -1,4 +1,4 @@
-"""What is written into the access log, and what its lines say."""
+"""Write the access log: a line for each event, and lines of streams and limiters for each interval."""
 
 import importlib.metadata
 import secrets
@@ -23,18 +23,18 @@ from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
 from proxy.observe.rejects import Reject
 
 MOST_CHANGE_TEXT = 1000
-"""Characters of each text of a change line."""
+"""Most characters of each text of a change line."""
 AT_ONCE = 200
-"""Lines of streams and limiters that are handed to the files together. An interval may have 100,000, of 5 KB each where
-clients choose long names."""
+"""Lines of streams and limiters that are handed to the files together. An interval may have 100,000 lines, of 5 KB each
+where clients choose long names."""
 
 
 class AccessLog:
-    """Says what happened, a line for each.
+    """Writes the lines of the access log.
 
     Args:
-        writer: Who writes them.
-        files: Where they go; None to write none.
+        writer: The proxy and its run, as the lines name them.
+        files: The files that get the lines; None to write none.
     """
 
     def __init__(self, writer: Writer, files: LogFiles | None) -> None:
@@ -48,35 +48,35 @@ class AccessLog:
 
     @property
     def dropped_lines(self) -> int:
-        """Lines that could not be written."""
+        """Number of lines that could not be written."""
         return self._lines.lost
 
     @property
     def lines(self) -> int:
-        """Lines so far, the dropped ones included."""
+        """Number of lines so far, the dropped ones included."""
         return self._lines.written
 
     @property
     def deleted_files(self) -> int:
-        """Closed files that were deleted because of their age or their total size."""
+        """Number of closed files that were deleted because of their age or their total size."""
         return self.files.retention.deleted_files if self.files else 0
 
     def levels_by(self, levels: Levels) -> None:
-        """Ask this for the levels of streams' limits from now on."""
+        """Ask `levels` for the levels of streams' limits from now on."""
         self._periodic.levels = levels
 
     def interval(self, span: Span, stream: Stream, counted: dict[str, Any]) -> None:
-        """What a stream did in `span`; `counted` is the line's from now on."""
+        """Write what a stream did in `span`; `counted` belongs to the line from now on."""
         self._periodic.interval(span, stream, counted)
         self._added()
 
     def limit(self, span: Span, limiter: Limiter, counted: dict[str, Any]) -> None:
-        """What a limiter passed in `span`; `counted` is the line's from now on."""
+        """Write what a limiter passed in `span`; `counted` belongs to the line from now on."""
         self._periodic.limit(span, limiter, counted)
         self._added()
 
     def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
-        """A connection ended."""
+        """Write that a connection ended."""
         self._lines.add(
             ConnectionLine,
             span,
@@ -92,7 +92,7 @@ class AccessLog:
         self.flush()
 
     def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
-        """A reason not to read ended."""
+        """Write that a reason not to read ended."""
         self._lines.add(
             ThrottleLine,
             span,
@@ -104,7 +104,7 @@ class AccessLog:
         self.flush()
 
     def reject(self, span: Span, reject: Reject) -> None:
-        """What a connection was refused in `span`; the next heartbeat writes it."""
+        """Add what a connection was refused in `span`; the next heartbeat writes it."""
         whose = reject.connection
         self._lines.add(
             RejectLine,
@@ -119,17 +119,17 @@ class AccessLog:
         )
 
     def change(self, moment: Span, **said: str | None) -> None:
-        """Somebody changed something; `said` are the line's fields, each cut where it is long."""
+        """Write a change; `said` are the line's fields, each cut if it is long."""
         self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
         self.flush()
 
     def standstill(self, span: Span) -> None:
-        """The process did nothing over `span`."""
+        """Write that the process did nothing over `span`."""
         self._lines.add(StandstillLine, span)
         self.flush()
 
     def heartbeat(self, span: Span, *, last: bool) -> None:
-        """The process lived through `span`; what was lost so far is declared, if there is a log to declare it in."""
+        """Write that the process lived through `span`; declares losses so far, if the log can be written."""
         self._lines.declare(span.end_wall)
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}
         self._lines.add(HeartbeatLine, span, **beat)
@@ -137,16 +137,16 @@ class AccessLog:
         self.flush()
 
     def rest(self, seconds: float) -> None:
-        """Nothing is about to come for so long."""
+        """Note that no line is expected for so many seconds."""
         self._lines.rest(seconds)
 
     def flush(self) -> None:
-        """Hand what was added to the files."""
+        """Hand the added lines to the files."""
         self._pending = 0
         self._lines.flush()
 
     def close(self, patience_s: float = 5.0) -> bool:
-        """Write everything and close. False if the disk did not take it, or not in time."""
+        """Write everything and close; return False if the disk did not take it, or not in time."""
         return self._lines.close(patience_s)
 
     def _added(self) -> None:
@@ -155,13 +155,13 @@ class AccessLog:
             self.flush()
 
     def _scrubbed(self, text: str, connection: Connection) -> str:
-        """A text for people, without the client's address if that is not shown."""
+        """Return a text for people, without the client's address if addresses are hashed."""
         host = connection.client_host
         return text.replace(host, self._shown(host)) if host else text
 
 
 def new_boot_id() -> str:
-    """A name for this run: sorts by time, and no two are the same."""
+    """Return a unique name for this run; names sort by time."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
 
@@ -170,10 +170,10 @@ def _cut(text: str | None) -> str | None:
 
 
 def open_access_log(section: Section, proxy_id: str) -> AccessLog:
-    """The log of a new run.
+    """Open the access log of a new run.
 
     Raises:
-        OSError: If its folder cannot be made, read or written.
+        OSError: If the folder cannot be made, read or written.
         AddressKeyError: If the key for addresses cannot be used.
     """
     shown = as_they_are if section.address_key is None else hashed(read_key(section.address_key))

@@ -1,4 +1,4 @@
-"""Whom a session serves."""
+"""The client connection of a session, as logs name it."""
 
 from mypy_extensions import mypyc_attr
 
@@ -8,10 +8,10 @@ from protocol.endpoint import host_in
 
 @mypyc_attr(acyclic=True)
 class Connection:
-    """One client connection, as logs name it.
+    """The record of one client connection for logs and limits.
 
-    `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address that it goes to. `client_role`
-    is what the client authenticated as (see `session/handshake.py`), empty if that is not known.
+    `role` is `handshake` until CONNECT says `lookup` or `data`; `broker` is the address of its broker. `client_role` is
+    the role that the client authenticated as (see `session/handshake.py`), empty if that is not known.
     """
 
     __slots__ = ("broker", "client_address", "client_role", "client_version", "connection_id", "role")
@@ -39,5 +39,5 @@ class Connection:
 
     @property
     def client_network(self) -> str:
-        """As whom limits of addresses count it: an IPv4 address is itself, an IPv6 address its /64."""
+        """The address by which limits count the client: an IPv4 address itself, the /64 of an IPv6 address."""
         return counted_as(self.client_host)

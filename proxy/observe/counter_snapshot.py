@@ -1,8 +1,8 @@
-"""What streams and limiters counted since the last look, as fields of the log's lines and totals of the metrics.
+"""Take the counts of streams and limiters since the last look, for lines of the log and totals of the metrics.
 
 Totals are wanted at any time, lines only at the end of an interval. So a stream or limiter that was looked at in
-between has a mark: what of it the totals hold already. All counts of an interval are taken at one moment, which is
-quick; what they come to is worked out afterwards.
+between has a mark: the part of its counts that the totals hold already. All counts of an interval are taken at one
+moment, which is quick. The fields are computed from them afterwards.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ Values = tuple[int, ...]
 
 
 class Counts:
-    """Which counts of a usage are read, and what the access log calls them.
+    """The counts of a usage that are read, and their names in the access log.
 
     Args:
-        fields: The log's name and the usage's attribute of each; `throttled_ns` follows as the last.
+        fields: The log's name and the usage's attribute of each count; `throttled_ns` follows as the last.
     """
 
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
@@ -30,11 +30,11 @@ class Counts:
         self._read = attrgetter(*(attribute for _, attribute in fields))
 
     def read(self, usage: StreamUsage | LimiterUsage, now: int) -> Values:
-        """The counts as of now."""
+        """Return the counts as of now."""
         return (*self._read(usage), usage.throttled.read(now))
 
     def changes(self, values: Values, before: Values) -> dict[str, int]:
-        """What was counted between two moments, by name."""
+        """Return what was counted between two moments, by name."""
         return dict(zip(self._names, map(sub, values, before) if before else values, strict=True))
 
 
@@ -71,11 +71,11 @@ LIMITER = Counts(
 
 
 _BUCKETS = ("messages", "peak_messages", "bytes", "peak_bytes")
-"""The buckets of a limiter, as the fields of its line are called."""
+"""The buckets of a limiter, by the names of its line's fields."""
 
 
 class Taken(NamedTuple):
-    """Counts of one usage at the end of an interval, at its begin, and when the totals last looked in between."""
+    """Counts of one usage: at the end of an interval, at its begin, and at the last look for the totals in between."""
 
     values: Values
     before: Values
@@ -83,7 +83,7 @@ class Taken(NamedTuple):
 
 
 class TakenObserved(NamedTuple):
-    """What a stream's observed limits counted in an interval."""
+    """The counts of a stream's observed limits in an interval."""
 
     counts: Taken
     delay_max_ns: int
@@ -91,17 +91,17 @@ class TakenObserved(NamedTuple):
 
 
 class TakenStream(NamedTuple):
-    """What a stream counted in an interval.
+    """The counts of a stream in an interval.
 
     Args:
-        stream: Which.
-        counts: Of its usage.
+        stream: The stream.
+        counts: The counts of its usage.
         delay_max_ns: The longest delay.
         delays: The histogram and sum of delays, if there were any.
-        held: Messages and bytes that were held at the end.
-        waiting_ns: For how long something had been held at the end; None: nothing was.
-        spared: What no limit was charged for; None: nothing was ever spared.
-        observed: The same of observed limits; None: there were never any.
+        held: Messages and bytes held at the end.
+        waiting_ns: For how long entries had been held at the end; None: none were.
+        spared: Entries, messages and bytes that were charged to no limit; None: there were never any.
+        observed: The counts of observed limits; None: there were never any.
     """
 
     stream: Stream
@@ -115,9 +115,9 @@ class TakenStream(NamedTuple):
 
 
 class TakenLimiter(NamedTuple):
-    """What a limiter counted in an interval, its largest entry's messages and bytes, and its `Limiter.balances`.
+    """The counts of a limiter in an interval, its largest entry's messages and bytes, and its `Limiter.balances`.
 
-    `ahead` are messages and bytes of these that workers were lent.
+    `ahead` are the messages and bytes of the balances that workers were lent.
     """
 
     limiter: Limiter
@@ -128,7 +128,7 @@ class TakenLimiter(NamedTuple):
 
 
 class CounterSnapshot:
-    """Takes what was counted since the last line, once for the log and once for the totals.
+    """Takes the counts since the last line, once for the log and once for the totals.
 
     Args:
         totals: Gets the sums.
@@ -139,7 +139,7 @@ class CounterSnapshot:
         self._marks: dict[StreamUsage | LimiterUsage, Values] = {}
 
     def settle(self, journal: ActivitySet, now: int) -> None:
-        """Bring the totals up to now; the lines to come are the same as without."""
+        """Bring the totals up to now; the lines to come do not change by it."""
         for stream in journal.streams:
             totals = self._of(stream)
             totals.add(self._look(STREAM, stream.usage, now))
@@ -151,7 +151,7 @@ class CounterSnapshot:
                 level.add(self._look(LIMITER, limiter.usage, now))
 
     def take_stream(self, stream: Stream, now: int) -> TakenStream:
-        """A stream's counts, up to now; ends its interval."""
+        """Return a stream's counts up to now, and end its interval."""
         usage, observed = stream.usage, None
         delay_max_ns, usage.delay_max_ns = usage.delay_max_ns, 0
         if stream.observed is not None:
@@ -170,7 +170,7 @@ class CounterSnapshot:
         )
 
     def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
-        """A limiter's counts, up to now; ends its interval."""
+        """Return a limiter's counts up to now, and end its interval."""
         usage = limiter.usage
         largest = usage.largest_messages, usage.largest_size
         usage.largest_messages = usage.largest_size = 0
@@ -179,7 +179,7 @@ class CounterSnapshot:
         return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), ahead)
 
     def of_stream(self, taken: TakenStream) -> dict[str, Any]:
-        """What the stream's line says that was counted; adds it to the totals."""
+        """Return the counted fields of a stream's line, and add them to the totals."""
         totals = self._of(taken.stream)
         changes, uncounted = _changes(STREAM, taken.counts)
         totals.add(uncounted)
@@ -198,7 +198,7 @@ class CounterSnapshot:
         return fields
 
     def of_limiter(self, taken: TakenLimiter) -> dict[str, Any]:
-        """What the limiter's line says that was counted; adds it to the totals."""
+        """Return the counted fields of a limiter's line, and add them to the totals."""
         scope = taken.limiter.scope
         changes, uncounted = _changes(LIMITER, taken.counts)
         if not taken.limiter.is_observed:
@@ -226,14 +226,14 @@ class CounterSnapshot:
         return fields
 
     def end(self) -> None:
-        """Everything of this interval has been taken."""
+        """Forget the marks: everything of this interval has been taken."""
         self._marks.clear()
 
     def _of(self, stream: Stream) -> Totals:
         return self._totals.of(stream.name, has_messages=stream.usage.offered_messages > 0)
 
     def _look(self, counts: Counts, usage: StreamUsage | LimiterUsage, now: int) -> dict[str, int]:
-        """What the totals do not hold yet."""
+        """Return the counts that the totals do not hold yet."""
         values = counts.read(usage, now)
         before = self._marks.get(usage, usage.reported)
         self._marks[usage] = values
@@ -246,13 +246,13 @@ class CounterSnapshot:
 
 
 def _changes(counts: Counts, taken: Taken) -> tuple[dict[str, int], dict[str, int]]:
-    """What was counted since the last line, and what of it the totals do not hold yet."""
+    """Return the counts since the last line, and the part of them that the totals do not hold yet."""
     changes = counts.changes(taken.values, taken.before)
     return changes, changes if taken.mark is None else counts.changes(taken.values, taken.mark)
 
 
 def _charged(stream: Stream, changes: dict[str, int], spared: Passed) -> dict[str, int]:
-    """What of it counts against limits, where that is not the same."""
+    """Return what of the changes counts against limits, where that differs."""
     entries, messages, size = spared
     charged = {
         "messages": stream.charged(changes["passed_entries"] - entries, changes["passed_messages"] - messages),
@@ -262,7 +262,7 @@ def _charged(stream: Stream, changes: dict[str, int], spared: Passed) -> dict[st
 
 
 def _would(changes: dict[str, int], taken: TakenObserved) -> dict[str, Any]:
-    """What limits in mode `observe` would have done; what is 0 is left out."""
+    """Return what limits in mode `observe` would have done; zeros are left out."""
     would = {
         "would_hold_messages": taken.held_messages,
         "would_throttle_ms": changes["throttled_ns"] / 1e6,

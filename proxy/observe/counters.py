@@ -1,6 +1,6 @@
-"""Plain integers that the data path adds to and `metrics` reads; totals by namespace and by level of limits.
+"""Counters of the data path, which `metrics` reads; totals by namespace and by level of limits.
 
-The number of totals is bounded.
+Counters are plain integers. The number of totals is bounded.
 """
 
 from bisect import bisect_left
@@ -17,43 +17,43 @@ LATENESS_NS = tuple(
 
 
 class Words(Counter[str]):
-    """How often, by a fixed word.
+    """Counts by a fixed word.
 
-    A `Counter` forgets in Python, and for its sake each assignment is a call of Python, too, at thrice the price.
+    `Counter` deletes in Python. For its sake each assignment would be a call of Python, too, at thrice the price.
     """
 
     __delitem__ = dict.__delitem__  # type: ignore[assignment] # of a key of this dictionary
 
 
 STANDSTILL_NS = 500_000_000
-"""A timer that is as late finds a process that did nothing meanwhile."""
+"""Lateness of a timer, in nanoseconds, from which on the process counts as having stood still."""
 
 
 class _Told:
-    """Who is told at once; nothing of it is counted."""
+    """The callback that is called at once, instead of being counted."""
 
     __slots__ = ("stood_still",)
     stood_still: Callable[[int], None]
-    """Called with how late a timer fires, where that is a standstill."""
+    """Called with the lateness of a timer in nanoseconds, where that is a standstill."""
 
 
 @dataclass(slots=True)
 class Counters(_Told):
-    """What happened in this process since it started."""
+    """Counters of this process since it started."""
 
     connections_accepted: int = 0
     connections_open: Words = field(default_factory=Words)
-    """By role: handshake, lookup, data."""
+    """Open connections by role: handshake, lookup, data."""
     connections_ended: Words = field(default_factory=Words)
-    """By end cause."""
+    """Ended connections by close reason."""
     frame_errors: Words = field(default_factory=Words)
-    """By side and cause, as `client too_large`."""
+    """Frame errors by side and cause, as `client too_large`."""
     pauses: Words = field(default_factory=Words)
-    """Times that reading got a reason to stop, likewise."""
+    """Times that reading got a reason to stop, by side and cause."""
     resumes: Words = field(default_factory=Words)
     """Times that such a reason ended."""
     throttled: Words = field(default_factory=Words)
-    """Reasons not to read that stand right now, likewise."""
+    """Reasons not to read that stand right now, by side and cause."""
     keep_alives: int = 0
     """Unsolicited PONGs sent, and broker PINGs answered, for paused clients."""
     entries_ignored: int = 0
@@ -69,9 +69,9 @@ class Counters(_Told):
     not_admitted: Words = field(default_factory=Words)
     """Connections, lookups, producers and consumers that `admission` refused, by the bound's key."""
     admin_refused: Words = field(default_factory=Words)
-    """Requests and connections that the admin address refused, by why."""
+    """Requests and connections that the admin address refused, by cause."""
     admin_forwarded: Words = field(default_factory=Words)
-    """Requests that were to be passed on to the broker's admin, by what became of them."""
+    """Requests that were to be passed on to the broker's admin, by result."""
     batches_not_believed: int = 0
     """Delivered batches that say they hold more than `publish.max_batch_messages`."""
     reloads: Words = field(default_factory=Words)
@@ -83,17 +83,17 @@ class Counters(_Told):
     broker_urls_stripped: int = 0
     """Broker addresses taken out of commands that would have led clients around the proxy."""
     loop_lag_ns: int = 0
-    """How late timers fired, in all."""
+    """Sum of the lateness of all timers, in nanoseconds."""
     loop_lag_max_ns: int = 0
     timers_fired: int = 0
     timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
-    """How many fired no later than each bound and later than the one before; the last: later than all."""
+    """Timers that fired no later than each bound and later than the one before; the last: later than all."""
 
     def __post_init__(self) -> None:
         self.stood_still = _nobody_listens
 
     def timer_fired(self, late_ns: int) -> None:
-        """A timer fired this late."""
+        """Count a timer that fired `late_ns` nanoseconds late."""
         late_ns = max(0, late_ns)
         if late_ns >= STANDSTILL_NS:
             self.stood_still(late_ns)
@@ -104,22 +104,22 @@ class Counters(_Told):
 
 
 def _nobody_listens(_late_ns: int) -> None:
-    """Without an access log."""
+    """Ignore a standstill: there is no access log."""
 
 
 MOST_NAMESPACES = 1000
 MOST_UNHEARD_OF = 500
-"""Of these, as many may be ones of which no message has come. A client can name any namespace, but to have a message
-pass it needs one that the broker has."""
+"""Most namespaces of which no message has come. A client can name any namespace, but to have a message pass it needs
+one that the broker has."""
 LONGEST_NAME = 200
-"""Characters of a tenant and of a namespace; a longer name is counted among the others, so that a scrape is bounded."""
+"""Most characters of a tenant and of a namespace; longer ones count as `_others`, so that a scrape is bounded."""
 OTHERS = ("_others", "_others")
 
 
 class Totals:
-    """Counts of one namespace in one direction since the start. `received` is what was offered to the limits.
+    """Counts of one namespace in one direction since the start. `received` counts what was offered to the limits.
 
-    The two `would_…` tell what limits in mode `observe` would have done.
+    The two `would_…` count what limits in mode `observe` would have done.
     """
 
     __slots__ = (
@@ -152,7 +152,7 @@ class Totals:
         self.would_exceed_messages = 0
 
     def add(self, changes: dict[str, int]) -> None:
-        """Add what one stream counted (`changes.STREAM`)."""
+        """Add the counts of one stream (`counter_snapshot.STREAM`)."""
         self.received_messages += changes["offered_messages"]
         self.received_bytes += changes["offered_bytes"]
         self.passed_messages += changes["passed_messages"]
@@ -165,7 +165,7 @@ class Totals:
         self.permits_granted += changes["permits_granted"]
 
     def add_observed(self, changes: dict[str, int]) -> None:
-        """Add what one stream's observed limits counted (`changes.OBSERVED`)."""
+        """Add the counts of one stream's observed limits (`counter_snapshot.OBSERVED`)."""
         self.would_throttle_ns += changes["throttled_ns"]
         self.would_exceed_messages += changes["exceeded_messages"]
 
@@ -180,16 +180,16 @@ class LevelTotals:
         self.throttled_ns = 0
 
     def add(self, changes: dict[str, int]) -> None:
-        """Add what one limiter counted (`changes.LIMITER`)."""
+        """Add the counts of one limiter (`counter_snapshot.LIMITER`)."""
         self.rejected_messages += changes["rejected_messages"]
         self.throttled_ns += changes["throttled_ns"]
 
 
 class NamespaceTotals:
-    """One `Totals` a (tenant, namespace, direction); what is over the bound is counted together as `_others`.
+    """A `Totals` for each (tenant, namespace, direction); those over the bound are counted together as `_others`.
 
     Attributes:
-        by_level: One `LevelTotals` a (direction, level): both are fixed words.
+        by_level: A `LevelTotals` for each (direction, level): both are fixed words.
     """
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class NamespaceTotals:
         self.by_level: dict[tuple[str, str], LevelTotals] = {}
 
     def label(self, tenant: str, namespace: str, direction: str, *, has_messages: bool = True) -> tuple[str, str, str]:
-        """The labels under which a namespace is counted; `has_messages` if some have come of it."""
+        """Return the labels under which a namespace is counted; `has_messages` if messages have come of it."""
         key = (tenant, namespace, direction)
         if key in self.by_name:
             return key
@@ -207,7 +207,7 @@ class NamespaceTotals:
         return (*OTHERS, direction)
 
     def of(self, name: StreamName, *, has_messages: bool = True) -> Totals:
-        """The totals to add to for a stream."""
+        """Return the totals to add to for a stream."""
         label = self.label(name.tenant, name.namespace, name.direction, has_messages=has_messages)
         totals = self.by_name.get(label)
         if totals is None:
@@ -215,5 +215,5 @@ class NamespaceTotals:
         return totals
 
     def of_level(self, direction: str, level: str) -> LevelTotals:
-        """The totals of a level to add to."""
+        """Return the totals of a level to add to."""
         return self.by_level.setdefault((direction, level), LevelTotals())

@@ -1,8 +1,8 @@
-"""Closes access-log files that runs of the proxy left unfinished when they were killed, and says what those lost.
+"""Close access-log files that killed runs of the proxy left unfinished, and find out what these runs lost.
 
-A file that is being written is locked by its process, and so is the sign that a run lives: a second proxy with the same
-`proxy_id` is left alone. A torn last line stays as it is, the last of its file: readers quarantine it, and it is joined
-to nothing.
+A file that is being written is locked by its process, and so is the file that marks a living run: files of a second
+proxy with the same `proxy_id` are left alone. A torn last line stays as it is, the last of its file. Readers quarantine
+it, and no line is joined to it.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from proxy.files import open_regular
 from proxy.observe.log_writer import Loss, OwnFiles
 
 _TAIL = 1 << 20
-"""Bytes at the end of a file in which its last line is looked for."""
+"""Bytes at the end of a file in which its last line is searched."""
 
 
 class _Tail(msgspec.Struct):
@@ -33,10 +33,10 @@ _DECODER = msgspec.json.Decoder(_Tail)
 
 
 def rescue(folder: Path, proxy_id: str) -> list[Loss]:
-    """Give each abandoned file of a proxy the name under which readers look for it; empty ones go.
+    """Give each abandoned file of a proxy the name under which readers look for it; empty ones are deleted.
 
     Returns:
-        For each run that was killed: what it wrote last, and that nobody knows what it lost.
+        For each run that was killed, a loss of unknown size behind the last line that it wrote.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -58,7 +58,7 @@ def rescue(folder: Path, proxy_id: str) -> list[Loss]:
 
 
 def _close(unfinished: Path, closed: Path) -> int | None:
-    """Returns its size; None where there was nothing to close."""
+    """Close an unfinished file and return its size; None where there was nothing to close."""
     with _locked(unfinished) as file:
         if file is None:
             return None
@@ -73,7 +73,7 @@ def _close(unfinished: Path, closed: Path) -> int | None:
 
 
 def _loss_of(own: OwnFiles, boot_id: str, sign: Path) -> Loss | None:
-    """What a run lost; None if it lives, or if that cannot be found out."""
+    """Return the loss of a run; None if the run lives, or if its loss cannot be found out."""
     try:
         with _locked(sign) as file:
             return _loss(own, boot_id) if file is not None else None
@@ -84,7 +84,7 @@ def _loss_of(own: OwnFiles, boot_id: str, sign: Path) -> Loss | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO | None]:
-    """The file, locked; None if somebody else had it locked."""
+    """Yield the file, locked; None if another process has it locked."""
     with _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,12 +95,12 @@ def _locked(path: Path) -> Iterator[BinaryIO | None]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file of the log's folder; what a link leads to is none."""
+    """Open a regular file of the log's folder; links are not followed."""
     return os.fdopen(open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 def _loss(own: OwnFiles, boot_id: str) -> Loss:
-    """What is known of a run that was killed."""
+    """Return what is known of the loss of a run that was killed."""
     now = time.time_ns()
     tails = (_tail(path) for name, path in reversed(own.closed()) if name.boot_id == boot_id)
     last = next((tail for tail in tails if tail is not None), None)
@@ -110,7 +110,7 @@ def _loss(own: OwnFiles, boot_id: str) -> Loss:
 
 
 def _tail(path: Path) -> _Tail | None:
-    """The last whole line of a file."""
+    """Return the last whole line of a file."""
     with _opened(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
         for line in reversed(file.read().splitlines()):

@@ -1,13 +1,13 @@
-"""Reads what streams and limiters counted, interval by interval, for the access log and the metrics.
+"""Intervals of the access log: read the counts of streams and limiters at each boundary, for lines and metrics.
 
-The timer is set by the first activity, for the next boundary of the wall clock; a proxy at rest has none but the
+The timer is set by the first activity, for the next boundary of the wall clock. A proxy at rest has no timer but the
 heartbeat's. Limits that are relative to publish rates change here, between two spans: no line mixes two values. While
-there are any, the timer fires once a second at least, and goes on until the publish rates have come to rest.
+there are such limits, the timer fires once a second at least, and goes on until the publish rates have come to rest.
 
-A change of limits ends everybody's lines at one moment, which is the change's, too. Of many limits some get their
+A change of limits ends all lines at one moment, which is the change's, too. Where many limits change, some get their
 values later: their lines, and those of their streams, end once more then.
 
-Everybody's counts are taken at the boundary; lines are made of them in slices, so that nobody waits for a thousand.
+All counts are taken at the boundary. Lines are made of them in slices, so that nothing waits for a thousand lines.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from proxy.observe.rejects import Rejects
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
 SLICE = 50
-"""Lines that are made in one go: about a millisecond's work."""
+"""Most lines that are made in one go: about a millisecond's work."""
 Moment = tuple[int, int]
 """Nanoseconds since 1970, and of the monotonic clock."""
 
@@ -39,7 +39,7 @@ class Intervals:
     Args:
         log: Gets the lines.
         totals: Gets the sums by namespace.
-        counters: Told how late the timer was.
+        counters: Count how late the timer fired.
         interval_s: Seconds between lines.
         clocks: Monotonic nanoseconds, and nanoseconds since 1970.
     """
@@ -66,14 +66,14 @@ class Intervals:
         self._ended = (self._wall(), self._clock())
         self._beaten = self._ended
         self._cut_at: dict[Stream | Scope, Moment] = {}
-        """Who gets other values within an interval: his next line begins there."""
+        """Streams and scopes that got other values within the interval: their next line begins there."""
         self._untold: deque[tuple[Span, TakenStream | TakenLimiter]] = deque()
         self._telling: asyncio.Handle | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
     def start(self, journal: ActivitySet, registry: Registry, rejects: Rejects) -> None:
-        """Begin; the loop runs."""
+        """Begin, once the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
         registry.relative.on_first = self._hasten
         self._log.levels_by(registry)
@@ -83,7 +83,7 @@ class Intervals:
         self._beat(last=False)
 
     def activity(self) -> None:
-        """Something happens after a rest: there will be a line at the next boundary, and it begins at the last one."""
+        """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
         if self._timer is None:
             wall, now = self._wall(), self._clock()
             since_boundary = wall % self._interval
@@ -92,7 +92,7 @@ class Intervals:
             self._wait_for_boundary()
 
     def flush(self) -> Moment:
-        """End the running interval now, because values are about to change: as of the moment that is returned."""
+        """End the running interval now, because values are about to change; return the moment at which it ended."""
         self._tell_all()
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # what comes has the new value: no line may begin before it
@@ -109,13 +109,13 @@ class Intervals:
         return ended
 
     def settle(self) -> None:
-        """Bring the totals up to now, because somebody wants to see them; the running interval goes on."""
+        """Bring the totals up to now, because they are to be read; the running interval goes on."""
         assert self._journal is not None, "start() comes first"
         self._tell_all()
         self._tally.settle(self._journal, self._clock())
 
     def stop(self) -> None:
-        """Write everything, and the last heartbeat."""
+        """Write all lines, and the last heartbeat."""
         self.flush()
         if self._timer is not None:
             self._timer.cancel()
@@ -125,12 +125,12 @@ class Intervals:
         self._beat_now(last=True)
 
     def span_since(self, started_at: int) -> Span:
-        """From a monotonic moment until now."""
+        """Return the span from a monotonic moment until now."""
         wall, now = self._wall(), self._clock()
         return Span(wall - (now - started_at), wall, now - started_at)
 
     def _sleep(self) -> None:
-        """Until the boundary; while limits follow publish rates, for about a second at most."""
+        """Set the timer for the boundary; while limits follow publish rates, for about a second at most."""
         assert self._registry is not None, "start() comes first"
         now, self._wakes_at = self._clock(), self._due
         if not self._registry.relative.is_empty:
@@ -138,7 +138,7 @@ class Intervals:
         self._timer = asyncio.get_running_loop().call_later((self._wakes_at - now) / 1e9, self._tick)
 
     def _hasten(self) -> None:
-        """Limits follow publish rates from now on."""
+        """Shorten the timer: limits follow publish rates from now on."""
         if self._timer is not None:
             self._timer.cancel()
             self._sleep()
@@ -163,7 +163,7 @@ class Intervals:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Behind an interval: who still waits has the next one from its end on, whatever the time is by now."""
+        """Go on after an interval: streams that still wait have the next one, which begins at its end."""
         assert self._registry is not None, "start() comes first"
         if not self._is_quiet:
             self._wait_for_boundary()
@@ -176,7 +176,7 @@ class Intervals:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nobody has anything to report."""
+        """True if no stream or limiter has anything to report."""
         assert self._journal is not None, "start() comes first"
         return not self._journal.streams and not self._journal.limiters
 
@@ -192,7 +192,7 @@ class Intervals:
         self._tell_some()
 
     def _tell_some(self) -> None:
-        """Make some of the lines, and go on soon; with the last one the interval is told."""
+        """Make some of the lines and schedule the rest; the heartbeat follows the last one."""
         for _ in range(min(SLICE, len(self._untold))):
             self._tell(*self._untold.popleft())
         if self._untold:
@@ -202,18 +202,18 @@ class Intervals:
             self._beat(last=False, at=self._ended)
 
     def _stood_still(self, late_ns: int) -> None:
-        """A timer rings so late; all others that were due meanwhile ring behind the first, and tell nothing new."""
+        """Write a standstill for the first late timer; the others that were due meanwhile tell nothing new."""
         now = self._clock()
         if now - late_ns >= self._stood_until:
             self._log.standstill(self.span_since(now - late_ns))
         self._stood_until = now
 
     def _tell_early(self, over: Stream | Limiter) -> None:
-        """One of many that are over, of which the journal keeps no more: its line ends now, before the interval."""
+        """Write the line of a stream or limiter that is over now, because the journal cannot keep more of them."""
         self._tell(*self._taken(over, (self._wall(), self._clock())))
 
     def _cut(self, one: Stream | Limiter, now: int) -> None:
-        """Other values hold from now on: his line ends now, if there is one, and his next one begins."""
+        """End the line of a stream or limiter now, if it has one: other values hold from now on."""
         assert self._journal is not None, "start() comes first"
         self._tell_all()
         end = self._wall() - (self._clock() - now), now
@@ -224,9 +224,9 @@ class Intervals:
             self._cut_at[_whose(one)] = end
 
     def _began(self, one: Stream | Limiter) -> Moment:
-        """When his line that is under way began; that of a limiter not before it was made.
+        """Return when the present line of a stream or limiter began; that of a limiter not before it was made.
 
-        It may stand in the place of one that was forgotten, and its bucket knows nothing of the time before.
+        A limiter may replace one that was forgotten, and its bucket does not know the time before.
         """
         cut_at = self._cut_at.get(_whose(one), self._ended)
         began = cut_at if cut_at[1] > self._ended[1] else self._ended
@@ -235,13 +235,13 @@ class Intervals:
         return began
 
     def _taken(self, one: Stream | Limiter, end: Moment) -> tuple[Span, TakenStream | TakenLimiter]:
-        """What he counted up to a moment, and since when."""
+        """Return the counts of a stream or limiter up to a moment, and their span."""
         (began_wall, began), (wall, now) = self._began(one), end
         take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
         return Span(began_wall, wall, now - began), take
 
     def _tell_all(self) -> None:
-        """Make the lines that are still to come: a value is about to change, or somebody wants to see the totals."""
+        """Make the lines still to come: a value is about to change, or the totals are to be read."""
         while self._telling is not None:
             self._telling.cancel()
             self._tell_some()
@@ -256,10 +256,10 @@ class Intervals:
         self._log.interval(span, taken.stream, fields)
 
     def _beat(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
-        """A sign of life, and the next one if nothing happens till then.
+        """Write a heartbeat, and schedule the next one for the case that nothing happens till then.
 
-        Behind the lines of an interval it is of the moment at which that ended: where the wall clock is stepped while
-        they are made, all are of the old time.
+        A heartbeat behind the lines of an interval has the moment at which the interval ended. If the wall clock is
+        stepped while the lines are made, all of them have the old time.
         """
         self._beat_now(last=last, at=at)
         if self._heart is not None:
@@ -282,11 +282,11 @@ class Intervals:
 
 
 def _whose(one: Stream | Limiter) -> Stream | Scope:
-    """Whose lines are to follow each other: another limiter may stand in the place of one."""
+    """Return the key of lines that follow each other: a limiter may be replaced by another one."""
     return one if isinstance(one, Stream) else one.scope
 
 
 def _to_boundary(wall: int, interval: int) -> int:
-    """Nanoseconds to the next one; a timer that fired early must not make a splinter."""
+    """Return the nanoseconds to the next boundary; a timer that fired early must not make a splinter."""
     left = interval - wall % interval
     return left if left >= interval // 10 else left + interval

@@ -1,7 +1,8 @@
-"""The access log's files: written by a thread of their own, closed by size or age, and only then given their name.
+"""The access log's files: written by a thread of their own, closed by size or age, and only then given their names.
 
-The event loop never waits for the disk: what does not fit the queue is dropped, and so is what cannot be written. Both
-are counted in `losses`, told once, and declared in the log as soon as there is one again.
+The event loop never waits for the disk. Lines that do not fit the queue are dropped, and so are those that cannot be
+written. Both are counted in `losses`, reported once to the operator, and declared in the log as soon as it can be
+written again.
 
     write ──▶ queue ──thread──▶ LogWriter (log_writer.py)
                 └─full─▶ lost
@@ -18,11 +19,11 @@ from proxy.observe.log_writer import Batch, Lines, LogWriter, Loss, Notices, Tro
 
 
 class LogFiles:
-    """Takes lines from the event loop, and has a thread write them.
+    """Takes lines from the event loop; a thread writes them.
 
     Args:
-        writer: Writes them.
-        queue: How many bytes may wait for it.
+        writer: Writes the lines to files.
+        queue: Most bytes that wait for the writer.
     """
 
     def __init__(self, writer: LogWriter, queue: int) -> None:
@@ -40,13 +41,13 @@ class LogFiles:
         self._thread.start()
 
     def write(self, data: bytes, first_seq: int, lines: int, declares: tuple[Loss, ...] = ()) -> None:
-        """Queue whole lines; they are lost if too much is waiting, unless they tell of losses: those are few.
+        """Queue whole lines. They are lost if too much is waiting, unless they declare losses: those are few.
 
         Args:
             data: The lines.
-            first_seq: `seq` of the first; the others have the next ones.
-            lines: How many there are.
-            declares: The losses that the first of them tell of, if any.
+            first_seq: `seq` of the first line; the others have the next numbers.
+            lines: The number of lines.
+            declares: The losses that the first of them declare, if any.
         """
         now = time.time_ns()
         batch = Batch(data, Lines(lines, first_seq, first_seq + lines - 1, now, now), declares)
@@ -61,20 +62,20 @@ class LogFiles:
 
     @property
     def is_writing(self) -> bool:
-        """Whether, as far as anybody knows, lines that are written now are not lost."""
+        """True if, as far as is known, lines that are written now are not lost."""
         return not self._writer.troubles & {"disk", "queue"}
 
     def rest(self, seconds: float) -> None:
-        """Nothing is about to come for so long: a file that would become too old meanwhile is closed now.
+        """Note that no line is expected for so many seconds: a file that would become too old meanwhile is closed now.
 
-        So its age wakes nobody of a process that is idle, and readers have it sooner.
+        So the file's age does not wake an idle process, and readers have the file sooner.
         """
         with self._signal:
             self._rests_s = seconds
             self._signal.notify()
 
     def drain(self, patience_s: float) -> bool:
-        """Write what waits and close the file. False if that took longer than `patience_s`."""
+        """Write all waiting lines and close the file; return False if that took longer than `patience_s`."""
         drained = threading.Event()
         with self._signal:
             self._drained.append(drained)
@@ -82,7 +83,7 @@ class LogFiles:
         return drained.wait(patience_s)
 
     def close(self, patience_s: float) -> bool:
-        """The same, and stop: this run is over."""
+        """Write all waiting lines and stop the thread; return False if that took longer than `patience_s`."""
         with self._signal:
             self._is_ending = True
             self._signal.notify()
@@ -114,7 +115,7 @@ class LogFiles:
 
 
 DELETED_INTERVAL_NS = 600 * 1_000_000_000
-"""Between two lines about deleted files: where files come and go every ten seconds, each would be one."""
+"""Time between two lines about deleted files: where files come and go every ten seconds, each would be a line."""
 
 _WORDS: dict[Trouble, tuple[str, str]] = {
     "disk": ("lines are lost until this is mended", "writing works again"),
@@ -124,7 +125,7 @@ _WORDS: dict[Trouble, tuple[str, str]] = {
 
 
 def tell_trouble(trouble: Trouble, error: str | None) -> None:
-    """A trouble begins, or is over."""
+    """Log that a trouble begins, or is over."""
     begins, ends = _WORDS[trouble]
     if error is None:
         structlog.get_logger().info(f"access log: {ends}")
@@ -133,7 +134,7 @@ def tell_trouble(trouble: Trouble, error: str | None) -> None:
 
 
 class DeletedLog:
-    """A line for the first deleted file, and then one for all of ten minutes.
+    """Logs deleted files: a line for the first, and then one for all of ten minutes.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -145,7 +146,7 @@ class DeletedLog:
         self._files = self._bytes = 0
 
     def deleted(self, files: int, size: int) -> None:
-        """So many files with so many bytes were just deleted."""
+        """Count files and bytes that were just deleted, and log them if a line is due."""
         self._files += files
         self._bytes += size
         now = self._clock()
@@ -158,5 +159,5 @@ class DeletedLog:
 
 
 def operator_notices() -> Notices:
-    """What goes into the operator's log."""
+    """Return the notices that go into the operator's log."""
     return Notices(tell_trouble, DeletedLog(time.monotonic_ns).deleted)

@@ -1,11 +1,11 @@
-"""The lines of the access log: numbered, encoded and handed on; those that were lost are declared.
+"""The lines of the access log: number and encode them, and declare those that were lost.
 
-A thousand streams at work are a thousand lines at once, in which little is new. So what is not counted (who it is,
-which limit it has) is encoded once and kept for as long as it stays the same and its owner stays active.
+A thousand active streams make a thousand lines at once, in which little is new. So the fields that are not counts (the
+names, the limit) are encoded once, and kept for as long as they stay the same and their owner stays active.
 
-Client addresses are shown as they are, or as a keyed hash. That is `k` with four digits of the key's own hash, a colon,
-and sixteen of the address's: so addresses under two keys are never taken for the same or for two clients. Whoever has
-the key can try out all addresses; without it nobody can.
+Client addresses are shown as they are, or as a keyed hash: `k` with four digits of the key's own hash, a colon, and
+sixteen digits of the address's hash. So addresses under two keys are never taken for the same client or for two. All
+addresses can be tried out with the key, and not without it.
 """
 
 import hashlib
@@ -31,23 +31,23 @@ from proxy.observe.log_files import LogFiles
 from proxy.observe.log_writer import Loss
 
 SHORTEST_KEY = 16
-"""Bytes: fewer could be guessed."""
+"""Least bytes of a key: fewer could be guessed."""
 
 Shown = Callable[[str], str]
-"""Of an address without a port."""
+"""Maps an address without a port to its form in the log."""
 
 
 class AddressKeyError(Exception):
-    """The key cannot be used; the text says which file and why."""
+    """The key for addresses cannot be used; the text says which file and why."""
 
 
 def as_they_are(address: str) -> str:
-    """No hash."""
+    """Return the address unchanged."""
     return address
 
 
 def hashed(key: bytes) -> Shown:
-    """Hashes under `key`."""
+    """Return the function that hashes addresses under `key`."""
     secret = hashlib.blake2b(key, digest_size=32).digest()
     name = hashlib.blake2b(secret, digest_size=2, person=b"key").hexdigest()
 
@@ -58,10 +58,10 @@ def hashed(key: bytes) -> Shown:
 
 
 def read_key(path: Path) -> bytes:
-    """The key in a file, spaces and newlines around it left out.
+    """Return the key in a file, without spaces and newlines around it.
 
     Raises:
-        AddressKeyError: If it cannot be read or is too short.
+        AddressKeyError: If the file cannot be read or the key is too short.
     """
     try:
         key = read_file(path, MOST_SECRET).strip()
@@ -75,14 +75,14 @@ def read_key(path: Path) -> bytes:
 
 
 def reason(stream: Stream) -> Limiter | None:
-    """The limiter that a stream waits on, or else the last that held or rejected something of it, if still there."""
+    """Return the limiter that a stream waits on, or else the last that held or rejected some of it, if still there."""
     if stream.waits_on is not None:
         return stream.waits_on
     return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
 
 
 def withholding(stream: Stream) -> Limiter | None:
-    """Of the limiters that withhold permits which a consumer asked for, the one with the least room; None if none."""
+    """Return the limiter with the least room of those that withhold permits from a consumer; None if none does."""
     if stream.permits is None or stream.permits.asked == 0:
         return None
     rooms = [(meter.room() / meter.horizon, place) for place, one in enumerate(stream.chain) for meter in one.meters]
@@ -90,16 +90,17 @@ def withholding(stream: Stream) -> Limiter | None:
 
 
 def resource_group(stream: Stream) -> str:
-    """The resource group whose limit a stream is under, if only observed; empty for none."""
+    """Return the resource group whose limit a stream is under, be it only observed; empty for none."""
     observed = stream.observed.chain if stream.observed else ()
     scopes = (limiter.scope for limiter in (*stream.chain, *observed))
     return next((scope.name for scope in scopes if scope.level == "resource_group"), "")
 
 
 def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None, float | None]:
-    """The lowest messages and the lowest bytes per second of some limiters, and before them the limiter of the first.
+    """Return the lowest messages and the lowest bytes per second of some limiters, and before them one limiter.
 
-    The two may be of different limiters; the one given is then that of the messages. Of equal ones the outermost.
+    The two rates may be of different limiters. The limiter returned is that of the messages, or else of the bytes. Of
+    equal rates, that of the outermost limiter counts.
     """
     messages = size = None
     of_messages: Limiter | None = None
@@ -114,17 +115,17 @@ def narrowest(chain: tuple[Limiter, ...]) -> tuple[Limiter | None, float | None,
 
 
 def per_second(rate: Rate | None) -> float | None:
-    """Tokens per second; None for no limit."""
+    """Return the rate in tokens per second; None for no limit."""
     return None if rate is None else rate.per_second
 
 
 def burst(rate: Rate | None) -> float | None:
-    """The capacity of a rate's bucket; None for no limit."""
+    """Return the capacity of a rate's bucket in tokens; None for no limit."""
     return None if rate is None else float(rate.burst)
 
 
 def published_per_second(limit: Limit) -> tuple[float | None, float | None]:
-    """The topic's publish rate that is a part of a limit's messages and of its bytes per second; None for no part."""
+    """Return the topic's publish rate in a limit's messages and bytes per second; None where it has no part."""
     if limit.published is None:
         return None, None
     window_s = PUBLISH_WINDOW_NS / NANOS_PER_SECOND
@@ -141,45 +142,45 @@ _DEFAULTS = {
 }
 
 MOST_NAME = 1024
-"""Bytes of a name in a line."""
+"""Most bytes of a name in a line."""
 _MOST_SHORT = MOST_NAME // 6 - 1
-"""Characters that JSON never needs more bytes for."""
+"""Most characters that JSON never needs more than MOST_NAME bytes for."""
 _BEGIN, _END = 100, 40
-"""Characters that are left of a longer one."""
+"""Characters that are left at the begin and at the end of a shortened name."""
 _JOINED = re.compile(r"@((?:non-)?persistent://)(?!.*@(?:non-)?persistent://)", re.DOTALL)
-"""Where a topic's name begins that another one is joined to: `protocol.topic_name` has no topic with this in it."""
+"""The begin of a topic's name that another name is joined to: `protocol.topic_name` has no topic with this in it."""
 _PARTITION = re.compile(r"-partition-(?:0|[1-9][0-9]{0,9})\Z")
-"""As the compliance job takes it away."""
+"""The partition suffix that the compliance job takes away."""
 _SHORTER = re.compile(rf".{{{_BEGIN}}}…[0-9a-f]{{32}}….{{{_END}}}", re.DOTALL)
 _JSON = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when: wall clock for people, monotonic for rates; nanoseconds."""
+    """A span of time: wall clock for people, monotonic for rates; nanoseconds."""
 
     start_wall: int
     end_wall: int
     duration: int
 
     def fields(self) -> dict[str, Any]:
-        """As the lines have it."""
+        """Return the span as fields of a line."""
         return {"start": _utc(self.start_wall), "end": _utc(self.end_wall), "duration_ms": self.duration / 1e6}
 
     def before_end(self, elapsed: int) -> datetime:
-        """The wall clock's time so many nanoseconds before the end."""
+        """Return the wall clock's time `elapsed` nanoseconds before the end."""
         return _utc(self.end_wall - elapsed)
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes the log, and how it shows addresses.
+    """The proxy and run that write the log, and the form of addresses.
 
     Args:
-        proxy_id: Which proxy this is.
-        boot_id: Which run of it.
-        version: Of Sluice.
-        shown: What stands for a client's address.
+        proxy_id: The id of the proxy.
+        boot_id: The id of its run.
+        version: The version of Sluice.
+        shown: Maps a client's address to its form in the log.
     """
 
     proxy_id: str
@@ -193,14 +194,14 @@ def _utc(wall_ns: int) -> datetime:
 
 
 def in_log(name: str) -> str:
-    """A name as lines have it: itself, or, where JSON would need more than `MOST_NAME` bytes for it, a shorter one.
+    """Return a name as lines have it: shortened if JSON would need more than `MOST_NAME` bytes for it.
 
-    That has a digest of the whole: so one name is always the same in the log, and no two are; a name that looks like a
-    shorter one has its own. A client pays for a long name once, and the log has it in each interval, six bytes for each
-    odd character.
+    A shortened name has a digest of the whole. So one name is always the same in the log, and no two are equal; a name
+    that looks like a shortened one is shortened, too. A client pays for a long name once, and the log has it in each
+    interval, with six bytes for each odd character.
 
-    Of a topic's name, what is before the suffix of a partition is shortened, and of a name joined to its topic's each:
-    who joins such names, or takes a suffix away, has what another line says.
+    Of a topic's name, the part before the suffix of a partition is shortened. Of a name joined to its topic's, each
+    part is shortened: readers that join such names, or take a suffix away, get the name that another line has.
     """
     if len(name) <= _MOST_SHORT and "…" not in name:
         return name
@@ -217,14 +218,14 @@ def in_log(name: str) -> str:
 
 
 class LogLines:
-    """One run's lines, in their order: every line has its number, also those that are lost.
+    """The lines of one run, in their order: every line has its number, also those that are lost.
 
     Args:
-        writer: Who writes them.
-        files: Where they go; None to write none.
+        writer: The proxy and its run, as the lines name them.
+        files: The files that get the lines; None to write none.
 
     Attributes:
-        written: Lines so far, the lost ones included.
+        written: Number of lines so far, the lost ones included.
     """
 
     def __init__(self, writer: Writer, files: LogFiles | None) -> None:
@@ -241,20 +242,20 @@ class LogLines:
 
     @property
     def lost(self) -> int:
-        """Lines that could not be written."""
+        """Number of lines that could not be written."""
         return self._files.losses.total if self._files else 0
 
     @property
     def is_kept(self) -> bool:
-        """Whether lines are written anywhere."""
+        """True if lines are written anywhere."""
         return self._files is not None
 
     def skip(self) -> None:
-        """A line that is counted only."""
+        """Count a line without making it."""
         self.written += 1
 
     def add(self, kind: type[Line], span: Span, **fields: Any) -> None:
-        """One more line."""
+        """Add a line."""
         if self._files is None:
             self.skip()
             return
@@ -262,13 +263,13 @@ class LogLines:
         self._pending_lines += 1
 
     def known(self, kind: type[Line], fields: dict[str, Any]) -> bytes:
-        """Some of a line's fields, for `add_known`; those that have their default are left out."""
+        """Return some of a line's fields, encoded for `add_known`; those that have their default are left out."""
         left_out = _DEFAULTS[kind]
         kept = {name: value for name, value in fields.items() if name not in left_out or left_out[name] != value}
         return self._encoder.encode(kept)[1:-1] + b","
 
     def add_known(self, kind: type[Line], span: Span, known: bytes, fields: dict[str, Any]) -> None:
-        """One more line: what `known` gave, and the rest of its fields."""
+        """Add a line of the fields that `known` encoded, and the rest of its fields."""
         if self._head_of != (kind, span):
             self._head_of, self._head = (kind, span), self._head_bytes(kind, span)
         fields["seq"] = self.written
@@ -277,24 +278,24 @@ class LogLines:
         self._pending_lines += 1
 
     def flush(self) -> None:
-        """Hand what was added to the files."""
+        """Hand the added lines to the files."""
         if self._files is not None and self._pending:
             self._files.write(bytes(self._pending), self.written - self._pending_lines, self._pending_lines)
         self._pending.clear()
         self._pending_lines = 0
 
     def rest(self, seconds: float) -> None:
-        """Nothing is about to come for so long."""
+        """Note that no line is expected for so many seconds."""
         if self._files is not None:
             self._files.rest(seconds)
 
     def declare(self, at: int) -> None:
-        """A line for each loss, if there is a log again; and another one if that is lost, too."""
+        """Add a line for each loss, if the log can be written; a lost declaration is declared again."""
         if self._files is not None and self._files.is_writing:
             self._declare(self._files, at)
 
     def close(self, patience_s: float) -> bool:
-        """Write everything and close. False if the disk did not take it, or not in time."""
+        """Write everything and close; return False if the disk did not take it, or not in time."""
         self.flush()
         if self._files is None:
             return True
@@ -312,7 +313,7 @@ class LogLines:
             files.write(line, self.written - 1, 1, (loss,))
 
     def _head_bytes(self, kind: type[Line], span: Span) -> bytes:
-        """How all lines of a kind begin that are of the same span."""
+        """Return the beginning of all lines of one kind and span."""
         writer, tag = self._writer, kind.__struct_config__.tag
         head = {"kind": tag, "v": SCHEMA_VERSION, "proxy_id": writer.proxy_id, "boot_id": writer.boot_id}
         return self._encoder.encode(head | span.fields())[:-1] + b","
@@ -344,14 +345,14 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Known(Generic[T]):
-    """The last encoding of each owner; owners of which nothing was asked between two calls of `turn` are forgotten."""
+    """The last encoding for each owner; owners that were not asked for between two calls of `turn` are forgotten."""
 
     def __init__(self) -> None:
         self._now: dict[T, tuple[Any, bytes]] = {}
         self._before: dict[T, tuple[Any, bytes]] = {}
 
     def get(self, owner: T, state: Any, encode: Callable[[], bytes]) -> bytes:
-        """What `encode` gives, or gave for the same state of this owner."""
+        """Return the owner's encoding: the known one if its state is the same, else that of `encode`."""
         known = self._now.get(owner) or self._before.get(owner)
         if known is None or known[0] != state:
             known = state, encode()
@@ -359,7 +360,7 @@ class Known(Generic[T]):
         return known[1]
 
     def turn(self) -> None:
-        """An interval is over."""
+        """Begin another interval, and forget owners that were not asked for in the last one."""
         self._before, self._now = self._now, {}
 
     def __len__(self) -> int:
@@ -367,34 +368,35 @@ class Known(Generic[T]):
 
 
 class Levels(Protocol):
-    """Who knows of which levels the limits of streams are: a `Registry`."""
+    """Returns the levels of a stream's limits; implemented by `Registry`."""
 
     revision: int
-    """Another one whenever that may be something else."""
+    """Another number whenever the levels may have changed."""
 
     def levels_of(self, stream: Stream) -> list[str]:
-        """Of one stream, outermost first."""
+        """Return the levels of a stream's limits, outermost first."""
 
 
 class ByChain:
-    """What streams are within, as long as nobody says what they should be within."""
+    """Returns the levels of a stream's present limiters, as long as there is no registry to ask."""
 
     revision = 0
 
     def levels_of(self, stream: Stream) -> list[str]:
-        """Of one stream."""
+        """Return the levels of a stream's limiters."""
         return [limiter.scope.level for limiter in stream.chain]
 
 
 class PeriodicLines:
-    """Makes them.
+    """Makes the lines of streams and limiters.
 
     Args:
-        lines: Where they go.
-        shown: What stands for a client's address.
+        lines: The lines that these are added to.
+        shown: Maps a client's address to its form in the log.
 
     Attributes:
-        levels: Asked for `limit_levels`: what passed a stream's limiters is not to say itself which these are.
+        levels: Asked for `limit_levels`: the stream's own limiters must not be the source of which limits it is to
+            have.
     """
 
     def __init__(self, lines: LogLines, shown: Shown) -> None:
@@ -405,7 +407,7 @@ class PeriodicLines:
         self._limiters = Known[Limiter]()
 
     def interval(self, span: Span, stream: Stream, counted: Fields) -> None:
-        """What a stream did in `span`; `counted` becomes the line's and has all the other fields afterwards."""
+        """Add the line of a stream for `span`; `counted` becomes the line's, with all the other fields added."""
         if not self._lines.is_kept:
             self._lines.skip()
             return
@@ -429,7 +431,7 @@ class PeriodicLines:
         self._lines.add_known(IntervalLine, span, known, _without_rejected(counted))
 
     def limit(self, span: Span, limiter: Limiter, counted: Fields) -> None:
-        """What a limiter passed in `span`, likewise."""
+        """Add the line of a limiter for `span`; `counted` becomes the line's, with all the other fields added."""
         if not self._lines.is_kept:
             self._lines.skip()
             return
@@ -437,17 +439,17 @@ class PeriodicLines:
         self._lines.add_known(LimitLine, span, known, _without_rejected(counted))
 
     def turn(self) -> None:
-        """An interval is over."""
+        """Begin another interval."""
         self._streams.turn()
         self._limiters.turn()
 
     def address(self, connection: Connection) -> str:
-        """A client's address and port, or what stands for the address."""
+        """Return a client's address and port, or the hash of its address."""
         is_plain = self._shown is as_they_are
         return connection.client_address if is_plain else self._shown(connection.client_host)
 
     def _network(self, connection: Connection) -> str:
-        """What limits of addresses call the client, or stands for it; empty if that is its address."""
+        """Return the network by which limits count the client, or its hash; empty if that is the client's address."""
         network = connection.client_network
         return "" if network == connection.client_host else self._shown(network)
 
@@ -508,7 +510,7 @@ class PeriodicLines:
         return self._shown(scope.name) if scope.level in _OF_ADDRESSES else in_log(scope.name)
 
     def _why(self, stream: Stream) -> Fields:
-        """The limit that held or rejected something of a stream."""
+        """Return the fields of the limit that held or rejected something of a stream."""
         limiter = reason(stream)
         if limiter is None:
             return {"reason": stream.last_reason}
@@ -521,7 +523,7 @@ class PeriodicLines:
 
 
 def _without_rejected(counted: Fields) -> Fields:
-    """Nearly nothing is ever rejected: left out, as all that has its default."""
+    """Leave out rejected counts of 0, their default: hardly anything is ever rejected."""
     if not counted["rejected_messages"]:
         del counted["rejected_messages"], counted["rejected_bytes"]
     return counted

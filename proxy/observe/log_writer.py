@@ -1,11 +1,11 @@
-"""Writes the access log's files one after the other; the part of it that waits for the disk, and has no thread.
+"""Write the access log's files one after the other: the part that waits for the disk, and has no thread of its own.
 
 Files are named `PROXY-BOOT-NUMBER.jsonl`, and with a dot before it while they are written. Readers (Spark among them)
 pass over names that begin with a dot. A run has one more file there, empty and locked, as long as it lives:
-`.PROXY-BOOT.alive`; by that the next run sees that it was killed. Old files are deleted, so that they do not fill the
-disk: only closed ones of the same `proxy_id`, the oldest first. Nobody tells whether a file has been read: whoever
-reads must be quicker than what is configured. Which lines are lost and not yet said to be, both the writing thread and
-the event loop add to.
+`.PROXY-BOOT.alive`. By that file the next run sees that it was killed. Old files are deleted, so that they do not fill
+the disk: only closed ones of the same `proxy_id`, the oldest first. Whether a file has been read is not known: readers
+must be quicker than the configured age and size. The writing thread and the event loop both add to the losses that are
+not declared yet.
 """
 
 import errno
@@ -30,22 +30,22 @@ _BOOT = r"\d{8}T\d{6}-[0-9a-f]{8}"
 
 
 class LogName(NamedTuple):
-    """Which file of which run; they sort in the order in which they were written."""
+    """The run and number of a file; names sort in the order in which the files were written."""
 
     boot_id: str
     number: int
 
     def closed(self, proxy_id: str) -> str:
-        """Its name when it is whole."""
+        """Return the file's name when it is whole."""
         return f"{proxy_id}-{self.boot_id}-{self.number:06d}.jsonl"
 
     def unfinished(self, proxy_id: str) -> str:
-        """Its name while it is written."""
+        """Return the file's name while it is written."""
         return f".{self.closed(proxy_id)}.open"
 
 
 def alive_name(proxy_id: str, boot_id: str) -> str:
-    """The file that a living run has locked."""
+    """Return the name of the file that a living run has locked."""
     return f".{proxy_id}-{boot_id}.alive"
 
 
@@ -53,8 +53,8 @@ class OwnFiles:
     """Finds one proxy's files in a folder, and no other's: of the proxies `a` and `a-b`, the files of `a` alone.
 
     Args:
-        folder: Where they are.
-        proxy_id: Whose.
+        folder: The folder of the access log.
+        proxy_id: The id of the proxy.
 
     Raises, in its methods:
         OSError: If the folder cannot be read.
@@ -68,22 +68,22 @@ class OwnFiles:
         self._alive = re.compile(rf"\.{own}-({_BOOT})\.alive")
 
     def closed(self) -> list[tuple[LogName, Path]]:
-        """Those that readers may read, the oldest first."""
+        """Return the files that readers may read, the oldest first."""
         return self._found(self._closed)
 
     def unfinished(self) -> list[tuple[LogName, Path]]:
-        """Those that are being written or were left, the oldest first."""
+        """Return the files that are being written or were left, the oldest first."""
         return self._found(self._unfinished)
 
     def alive(self) -> list[tuple[str, Path]]:
-        """The runs that live or were killed, and their files."""
+        """Return the runs that live or were killed, and their marking files."""
         return sorted((match[1], path) for match, path in self._matching(self._alive))
 
     def _found(self, pattern: re.Pattern[str]) -> list[tuple[LogName, Path]]:
         return sorted((LogName(match[1], int(match[2])), path) for match, path in self._matching(pattern))
 
     def _matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
-        """Files of these names; a link, a folder or whatever else has such a name was not made by a proxy."""
+        """Yield regular files with such names; a link or folder of such a name was not made by a proxy."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 match = pattern.fullmatch(entry.name)
@@ -98,14 +98,14 @@ Cause = Literal["disk", "queue", "killed"]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Consecutive lines of this run, or what is known of some that are not.
+    """Consecutive lines of this run, or the sum of several such ranges.
 
     Args:
-        number: How many.
-        first: `seq` of the first.
-        last: `seq` of the last.
-        since: When the first was to be written, nanoseconds since 1970.
-        until: When the last was.
+        number: Number of lines.
+        first: `seq` of the first line.
+        last: `seq` of the last line.
+        since: When the first line was to be written, nanoseconds since 1970.
+        until: When the last line was to be written, nanoseconds since 1970.
     """
 
     number: int
@@ -124,7 +124,7 @@ class Lines:
         )
 
     def behind(self, number: int) -> "Lines":
-        """Without so many at the beginning."""
+        """Return these lines without the first `number`."""
         return replace(self, number=self.number - number, first=self.first + number)
 
 
@@ -146,11 +146,11 @@ class Losses:
     """Sums up losses until they are declared: one sum for each cause.
 
     Args:
-        boot_id: Which run this is.
-        of_killed: What earlier runs lost.
+        boot_id: The id of this run.
+        of_killed: The losses of earlier runs.
 
     Attributes:
-        total: Lines of this run that are lost, declared or not.
+        total: Number of lost lines of this run, declared or not.
     """
 
     def __init__(self, boot_id: str, of_killed: Iterable[Loss] = ()) -> None:
@@ -161,26 +161,26 @@ class Losses:
         self._lock = threading.Lock()
 
     def lose(self, cause: Cause, lines: Lines, detail: str = "") -> None:
-        """These lines will not reach a reader."""
+        """Count lines that will not reach a reader."""
         with self._lock:
             self.total += lines.number
             self._add(cause, lines, detail)
 
     @property
     def are_declared(self) -> bool:
-        """Whether the log says of each line of this run that is lost."""
+        """True if the log declares every lost line of this run."""
         with self._lock:
             return not self._own
 
     def take(self) -> list[Loss]:
-        """What is to be declared; whoever takes it gives it back if that is lost, too."""
+        """Remove and return the losses to declare; the caller gives them back if the declaration is lost, too."""
         with self._lock:
             taken = self._of_killed + [self._loss(cause, *lost) for cause, lost in self._own.items()]
             self._of_killed, self._own = [], {}
         return taken
 
     def give_back(self, losses: Iterable[Loss]) -> None:
-        """The lines that declared these are lost."""
+        """Take losses back whose declarations are lost."""
         with self._lock:
             for loss in losses:
                 if loss.lost_lines is None or loss.last_seq is None:
@@ -198,29 +198,29 @@ class Losses:
 
 
 Sync = Literal["never", "close", "batch"]
-"""When a file is forced onto the disk, so that it outlives a power cut: when it is closed, after each write, or never.
-(What was written outlives a kill of the process in any case.)"""
+"""When a file is forced onto the disk, so that it survives a power cut: when it is closed, after each write, or never.
+(Written lines survive a kill of the process in any case.)"""
 
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-"""How files are made in the log's folder: what a link leads to is not written."""
+"""Flags by which files are made in the log's folder: links are not followed."""
 
 
 class LogFile:
     """A file that is being written; readers pass over it.
 
     Args:
-        unfinished: Its name while it is written.
-        closed: Its name when it is whole.
-        sync: When it is forced onto the disk.
+        unfinished: The file's name while it is written.
+        closed: The file's name when it is whole.
+        sync: When the file is forced onto the disk.
 
     Attributes:
-        size: Bytes of the whole lines in it.
-        lines: Those lines; None while there are none.
-        declared: The losses that they tell of.
+        size: Bytes of the whole lines in the file.
+        lines: The lines in the file; None while there are none.
+        declared: The losses that these lines declare.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the file cannot be made.
     """
 
     def __init__(self, unfinished: Path, closed: Path, sync: Sync) -> None:
@@ -235,14 +235,14 @@ class LogFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether somebody deleted it, or the folder that it is in."""
+        """True if the file, or its folder, was deleted."""
         return os.fstat(self._file.fileno()).st_nlink == 0
 
     def append(self, data: bytes, lines: Lines, declares: tuple[Loss, ...]) -> tuple[int, OSError | None]:
         """Write whole lines; after an error the file is to be closed.
 
         Returns:
-            How many of them are in the file, and what kept out the others.
+            How many of the lines are in the file, and the error that kept out the others.
         """
         done, error = self._write(data)
         if done < len(data):
@@ -259,7 +259,7 @@ class LogFile:
         """Stop writing.
 
         Raises:
-            OSError: If the disk did not take it; what it did take can still be read.
+            OSError: If the disk did not take all; lines that it took can still be read.
         """
         try:
             if self._sync != "never":
@@ -268,10 +268,10 @@ class LogFile:
             self._file.close()
 
     def name(self) -> bool:
-        """Give it its name, once it is closed. False if it is gone, with all its lines.
+        """Rename the closed file to its final name; return False if it is gone, with all its lines.
 
         Raises:
-            OSError: If that cannot be done now; perhaps later.
+            OSError: If that is not possible now; it may be later.
         """
         try:
             self._unfinished.rename(self.path)
@@ -282,12 +282,12 @@ class LogFile:
         return True
 
     def discard(self) -> None:
-        """Forget a file without a line."""
+        """Delete a file without a line."""
         with suppress(OSError):
             self._unfinished.unlink(missing_ok=True)
 
     def _write(self, data: bytes) -> tuple[int, OSError | None]:
-        """How many bytes the disk took, and what went wrong."""
+        """Return how many bytes the disk took, and the error if it did not take all."""
         done, rest = 0, memoryview(data)
         try:
             while rest and (taken := self._file.write(rest)):
@@ -299,7 +299,7 @@ class LogFile:
         return done, OSError(errno.ENOSPC, "the disk takes no more") if rest else None
 
     def _cut_back(self, data: bytes, done: int) -> int:
-        """Take a torn line off the end; if that cannot be done, readers quarantine it. Bytes of whole lines."""
+        """Cut a torn line off the end and return the bytes of whole lines; if that fails, readers quarantine it."""
         whole = data.rfind(b"\n", 0, done) + 1
         if whole < done:
             with suppress(OSError):
@@ -308,7 +308,7 @@ class LogFile:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force the names in it onto the disk."""
+    """Force the folder's names onto the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -317,15 +317,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RunLock:
-    """Is there from the start of a run until its orderly end.
+    """The locked file that exists from the start of a run until its orderly end.
 
     Args:
-        folder: Of the access log.
-        proxy_id: Which proxy this is.
-        boot_id: Which run of it.
+        folder: The folder of the access log.
+        proxy_id: The id of the proxy.
+        boot_id: The id of its run.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the file cannot be made.
     """
 
     def __init__(self, folder: Path, proxy_id: str, boot_id: str) -> None:
@@ -334,23 +334,23 @@ class RunLock:
         self._file = self._make()
 
     def be_there(self) -> None:
-        """Make it again if somebody deleted it.
+        """Make the file again if it was deleted.
 
         Raises:
-            OSError: If it cannot be made.
+            OSError: If the file cannot be made.
         """
         if not self._path.exists():
             self._file.close()
             self._file = self._make()
 
     def declared(self, boot_id: str) -> None:
-        """The log says what this run, or another one that was killed, has lost; if it was another, its sign may go."""
+        """Note that the log declares the losses of a run; the file of an earlier run, which was killed, is deleted."""
         if boot_id != self._boot_id:
             with suppress(OSError):
                 (self._folder / alive_name(self._proxy_id, boot_id)).unlink(missing_ok=True)
 
     def end(self, *, is_whole: bool = True) -> None:
-        """The run is over, its log written to the end; if not, the sign stays, and the next run says what is lost."""
+        """End the run. If its log is not whole, the file stays, and the next run declares the loss."""
         if is_whole:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -364,7 +364,7 @@ class RunLock:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long, in seconds, and how many bytes in all; None for no bound."""
+    """Bounds on the closed files that are kept: age in seconds, and bytes in all; None for no bound."""
 
     age_s: float | None = None
     size: int | None = None
@@ -380,15 +380,15 @@ class _Closed(NamedTuple):
 
 
 class Retention:
-    """Knows the closed files, so that the folder is listed only once.
+    """Deletes old files; knows the closed files, so that the folder is listed only once.
 
     Args:
         keep: The bounds.
-        told: Called with how many files were deleted at once, and their bytes.
+        told: Called with the number of files that were just deleted, and their bytes.
 
     Attributes:
-        deleted_files: How many were deleted.
-        deleted_bytes: And how large they were.
+        deleted_files: Number of deleted files.
+        deleted_bytes: Bytes of deleted files.
     """
 
     def __init__(self, keep: Keep, told: Callable[[int, int], None]) -> None:
@@ -401,11 +401,11 @@ class Retention:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether anything is ever to be deleted."""
+        """True if files are ever to be deleted."""
         return self._keep != KEEP_ALL
 
     def find(self, own: OwnFiles) -> None:
-        """Begin with what earlier runs left.
+        """Begin with the files that earlier runs left.
 
         Raises:
             OSError: If the folder cannot be read.
@@ -415,10 +415,10 @@ class Retention:
                 self.add(path)
 
     def add(self, path: Path) -> None:
-        """A file was closed.
+        """Add a file that was closed.
 
         Raises:
-            OSError: If it cannot be looked at.
+            OSError: If the file's status cannot be read.
         """
         if self.is_bounded:
             status = path.lstat()
@@ -427,10 +427,10 @@ class Retention:
             self._size += status.st_size
 
     def prune(self) -> None:
-        """Delete what is too old or too much.
+        """Delete the oldest files until both bounds hold.
 
         Raises:
-            OSError: If a file cannot be deleted; it stays the next to be.
+            OSError: If a file cannot be deleted; it stays the next one to delete.
         """
         files, size = self.deleted_files, self.deleted_bytes
         try:
@@ -469,11 +469,11 @@ Trouble = Literal["disk", "queue", "retention"]
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """Who is told, in either thread.
+    """Callbacks for the operator, called in either thread.
 
     Args:
-        trouble: When a trouble begins, with the error, and with None when it is over: each once.
-        deleted: How many old files were just deleted, and their bytes.
+        trouble: Called once when a trouble begins, with the error, and once with None when it is over.
+        deleted: Called with the number of old files that were just deleted, and their bytes.
     """
 
     trouble: Callable[[Trouble, str | None], None]
@@ -482,7 +482,7 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a file is closed: bytes, seconds; when it is forced onto the disk; which are kept."""
+    """When a file is closed (bytes, seconds), when it is forced onto the disk, and which closed files are kept."""
 
     size: int
     age_s: float
@@ -491,7 +491,7 @@ class Rotation:
 
 
 class Batch(NamedTuple):
-    """Whole lines, and the losses that the first of them tell of, if any."""
+    """Whole lines, and the losses that the first of them declare, if any."""
 
     data: bytes
     lines: Lines
@@ -499,17 +499,17 @@ class Batch(NamedTuple):
 
 
 class LogWriter:
-    """Appends lines to a row of files in `folder`; none of its methods fails.
+    """Appends lines to a row of files in `folder`; none of its methods raises.
 
     Args:
-        folder: Made if it is not there.
-        whose: The names of the proxy and of this run.
+        folder: The folder of the access log; made if it does not exist.
+        whose: The ids of the proxy and of this run.
         rotation: When to close a file.
         losses: Told of every line that is lost.
         notices: Told of troubles and of deleted files.
 
     Attributes:
-        troubles: Those that there are now.
+        troubles: The present troubles.
 
     Raises:
         OSError: If the folder cannot be made or written.
@@ -534,18 +534,18 @@ class LogWriter:
         self.retention.find(OwnFiles(folder, self._proxy_id))
 
     def end(self) -> None:
-        """This run is over."""
+        """Close the last file and end the run."""
         self.close_file()
         self._alive.end(is_whole=self.losses.are_declared)
 
     def until_too_old(self) -> float | None:
-        """Seconds until the file is to be closed; None without one."""
+        """Return the seconds until the file is to be closed for its age; None without a file."""
         if self._file is None:
             return None
         return max(0.0, self._file_since + self._rotation.age_s - time.monotonic())
 
     def append(self, batch: Batch) -> None:
-        """Write lines; what cannot be written is lost."""
+        """Write lines; those that cannot be written are counted as lost."""
         if self._file is not None and self._file.is_gone:
             self.close_file()
         try:
@@ -587,7 +587,7 @@ class LogWriter:
                 self.tell("retention", None)
 
     def _name_files(self) -> None:
-        """The one that was closed, and those that could not get their names before."""
+        """Name the file that was closed, and those that could not get their names before."""
         while self._unnamed:
             file = self._unnamed[0]
             if file.lines is None:
@@ -614,13 +614,13 @@ class LogWriter:
         return True
 
     def lose(self, cause: Literal["disk", "queue"], batch: Batch, detail: str) -> None:
-        """These lines will not reach a reader, nor what they declare."""
+        """Count lines that will not reach a reader, and take back the losses that they declare."""
         if batch.lines.number:
             self.losses.lose(cause, batch.lines, detail)
         self.losses.give_back(batch.declares)
 
     def tell(self, trouble: Trouble, error: str | None) -> None:
-        """A trouble is there, or None: is not; who is to know hears of each change."""
+        """Report that a trouble is there, or (None) that it is over; the operator is told of each change once."""
         if (error is not None) == (trouble in self.troubles):
             return
         if error is None:

@@ -1,7 +1,7 @@
 """The operator's log: few lines, JSON on stderr (or text on a terminal).
 
-What anybody can bring about is told once in a while, with how often it happened: a client that floods the proxy must
-not flood its log.
+An event that any client can cause is logged once in a while, with the number of times that it happened: a client that
+floods the proxy must not flood its log.
 """
 
 import logging
@@ -17,11 +17,11 @@ from structlog.typing import EventDict
 from proxy.observe.counters import Counters
 
 MOST_TEXT = 5000
-"""Characters of one value of a line: of a name of 4,096 and what is said of it, of a traceback's end."""
+"""Most characters of one value of a line: room for a name of 4,096 in its sentence, or the end of a traceback."""
 
 
 def set_up_operator_log() -> None:
-    """Call once, before the first line."""
+    """Configure the operator's log; to be called once, before the first line."""
     is_terminal = sys.stderr.isatty()
     renderer = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
     structlog.configure(
@@ -37,7 +37,7 @@ def set_up_operator_log() -> None:
 
 
 def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """No text that somebody else had a part in makes a line long; what matters of a traceback stands at its end."""
+    """Shorten long texts, which others may have chosen; of a traceback the end is kept, where the cause stands."""
     for name, value in line.items():
         if isinstance(value, str) and len(value) > MOST_TEXT:
             line[name] = f"… {value[-MOST_TEXT:]}" if name == "exception" else f"{value[:MOST_TEXT]} …"
@@ -54,9 +54,9 @@ def _is_no_clients_fault(record: logging.LogRecord) -> bool:
 
 
 def admin_logger() -> logging.Logger:
-    """For aiohttp: its errors become lines of the operator's log.
+    """Return the logger for aiohttp, whose errors become lines of the operator's log.
 
-    A request that is no HTTP, too long or broken is answered and not logged: anybody could fill the log.
+    A request that is no HTTP, too long or broken is answered and not logged: any client could fill the log.
     """
     logger = logging.Logger("admin", logging.WARNING)  # noqa: LOG001 - with no parent, which would print it too
     logger.addHandler(_AsOwnLines())
@@ -65,13 +65,13 @@ def admin_logger() -> logging.Logger:
 
 
 INTERVAL_NS = 10_000_000_000
-"""Between two lines about the same."""
+"""Time between two lines about the same event."""
 MOST_KNOWN = 100
-"""Lines about different clients within that time; what others do is summed up."""
+"""Most clients with lines of their own within that time; the events of others are summed up."""
 
 
 class ThrottledLog:
-    """Says when a line is due, and for how many occurrences it stands.
+    """Decides when a line is due, and for how many occurrences it stands.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -80,15 +80,15 @@ class ThrottledLog:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._told_at: dict[tuple[str, str], int] = {}
-        """Who was told of longest ago comes first."""
+        """In order of their last lines, the oldest first."""
         self._since: Counter[tuple[str, str]] = Counter()
 
     def due(self, what: str, whose: str = "") -> int:
-        """Something, one of a few, happened once more: how often since its last line, or 0 if no line is due.
+        """Count an event; return how often it happened since its last line, or 0 if no line is due.
 
         Args:
-            what: That has lines of its own.
-            whose: Of that, who has lines of his own as long as they are not too many.
+            what: The event, one of a few.
+            whose: The client or tenant of the event, which has lines of its own as long as there are not too many.
         """
         now = self._clock()
         key = self._key(what, whose, now)
@@ -114,7 +114,7 @@ class ThrottledLog:
 
 
 class AdmissionLog:
-    """A line for a bound that refuses, with how many it refused since the line before.
+    """Logs bounds that refuse, with the number of refusals since the last line.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -125,17 +125,17 @@ class AdmissionLog:
         self._log = structlog.get_logger()
 
     def refused(self, what: str, message: str, client: str) -> None:
-        """A bound, one of a few, refused one client."""
+        """Log that a bound, one of a few, refused a client."""
         times = self._lines.due(what)
         if times:
             self._log.warning("not admitted", bound=what, detail=message, client=client, refused=times)
 
 
 class OversizedBatchLog:
-    """A line for such a batch, with how many there were since the line before.
+    """Logs delivered batches that declare too many messages, with their number since the last line.
 
     Args:
-        counters: Counts them all.
+        counters: Count all of them.
         clock: Monotonic nanoseconds.
     """
 
@@ -144,7 +144,7 @@ class OversizedBatchLog:
         self._lines = ThrottledLog(clock)
 
     def met(self, messages: int, client: str) -> None:
-        """A batch was delivered to `client` that says it holds so many messages; it counts as fewer."""
+        """Count a batch that was delivered to `client` and declares so many messages; it counts as fewer."""
         self._counters.batches_not_believed += 1
         batches = self._lines.due("batch")
         if batches:
@@ -157,11 +157,11 @@ class OversizedBatchLog:
 
 
 _MOST_TENANTS = 1000
-"""Tenants over their share, of which it is known that a line said so."""
+"""Most tenants over their share of which it is remembered that a line said so."""
 
 
 class HoldLog:
-    """Warns when a tenant goes over its share, and says when it is back: for each warning once.
+    """Logs when a tenant goes over its share, and when it is back: for each warning once.
 
     Args:
         clock: Monotonic nanoseconds.
@@ -173,7 +173,7 @@ class HoldLog:
         self._log = structlog.get_logger()
 
     def turned(self, tenant: str, is_over: bool, held: int) -> None:  # noqa: FBT001 - the new state
-        """A tenant went over its share of the hold budget, or came back under it."""
+        """Log that a tenant went over its share of the hold budget, or came back under it."""
         if is_over:
             self._went_over(tenant, held)
         elif tenant in self._is_due:

@@ -1,1 +1,1 @@
-"""One client and its broker: two transports, two data paths, streams, and what their commands ask for."""
+"""A client connection and its broker connection: transports, data paths, streams, and the handling of commands."""

@@ -1,9 +1,9 @@
-"""What one session asks for at the proxy's admission, and gives back when it is over.
+"""Ask the proxy's admission for one session's connection, lookups and streams, and give their places back.
 
-A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients take
-that, whatever its code, for a broken connection and come again after 0.1 s, 0.2 s, 0.4 s … until their operation times
-out; so they are in as soon as there is room. A blocked client is kept and answered instead (`blocking.py`), but what
-keeps the connections that are too many does not bound them.
+A connection that is not admitted gets an ERROR before CONNECTED, and is closed. Measured: C++ and Python clients treat
+that error, whatever its code, as a broken connection. They come again after 0.1 s, 0.2 s, 0.4 s … until their operation
+times out; so they are in as soon as there is room. A blocked client is kept and answered instead (`blocking.py`). For
+connections over a bound that would not do: to keep them would not bound them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,10 +38,10 @@ _RATES = frozenset({What.CONNECTION_RATE, What.CONNECTION_RATE_PER_ADDRESS})
 
 
 class UndecidedError(Exception):
-    """The answer comes later, and the client is not read until then; what asked is to ask again when it is there.
+    """The answer comes later. The client is not read until then, and the caller asks again when it is there.
 
     Attributes:
-        again: Called then.
+        again: Called when the answer is there.
     """
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class UndecidedError(Exception):
 
 
 def _nothing() -> None:
-    """Nobody wants to know any more."""
+    """Do nothing: no caller wants to know any more."""
 
 
 def error_of(refused: NotAdmittedError) -> ServerError:
-    """The error that Pulsar has for what a bound refuses; for what passes, the one after which clients come again.
+    """Return Pulsar's error for what a bound refuses; for a bound that passes, the error after which clients retry.
 
     Source: org.apache.pulsar.broker.service.BrokerServiceException, getClientErrorCode
     """
@@ -62,12 +62,12 @@ def error_of(refused: NotAdmittedError) -> ServerError:
 
 
 class SessionAdmission:
-    """Keeps what a session has to give back.
+    """The places that one session has taken and has to give back.
 
-    Where another process counts (`workers/far_admission.py`), all that asks may also raise `UndecidedError`.
+    Where another process counts (`workers/far_admission.py`), each method that asks may also raise `UndecidedError`.
 
     Args:
-        connection: Whose session it is.
+        connection: The session's client connection.
         rejects: Told of lookups and streams that are refused.
     """
 
@@ -77,10 +77,10 @@ class SessionAdmission:
         self._connection = connection
         self._rejects = rejects
         self._places: dict[Stream | None, tuple[Slot, ...]] = {}
-        """By stream; None for the connection itself."""
+        """Places by stream; None for the connection itself."""
 
     def connect(self, refuse: Callable[[SessionEnd], None]) -> None:
-        """The client is there, and its address is known; `refuse` is told the reason if it may not stay."""
+        """Ask for a place for the connection, whose address is known; call `refuse` with the reason if it gets none."""
         asked = [(what, self._address() if what in _BY_ADDRESS else "") for what in self._of_connections()]
         try:
             self._enter(None, asked)
@@ -91,20 +91,20 @@ class SessionAdmission:
             undecided.again = partial(self.connect, refuse)
 
     def waits(self) -> bool:
-        """Whether it is not known yet if the client may stay."""
+        """Return whether it is undecided if the client may stay."""
         return False
 
     def disconnect(self) -> None:
-        """The client goes."""
+        """Give back the connection's places: the client goes."""
         self._leave(None)
 
     def look_up(self) -> None:
-        """The client asks where a topic is, how many partitions it has, or which topics there are.
+        """Count a lookup: of a topic's broker, its number of partitions, or a namespace's topics.
 
-        Counted by address, not by connection: to connect again gains nothing.
+        Lookups are counted by address, not by connection: to connect again gains nothing.
 
         Raises:
-            NotAdmittedError: If it does so too often.
+            NotAdmittedError: If the client's address looks up too often.
         """
         try:
             self._admit([(What.LOOKUP_RATE, self._address())])
@@ -113,10 +113,10 @@ class SessionAdmission:
             raise
 
     def open(self, stream: Stream, topic: TopicName) -> None:
-        """A producer or consumer is to be opened.
+        """Take the places of a producer or consumer that is to be opened.
 
         Raises:
-            NotAdmittedError: If there are too many, or if it subscribes too often.
+            NotAdmittedError: If there are too many, or if the consumer subscribes too often.
         """
         if topic.is_system:
             return
@@ -127,12 +127,12 @@ class SessionAdmission:
             raise
 
     def accepted(self, stream: Stream) -> None:
-        """The broker has let it in."""
+        """Record that the broker has accepted the stream."""
         for place in self._places.get(stream, ()):
             place.accepted()
 
     def close(self, stream: Stream) -> None:
-        """It is over, however it ended."""
+        """Give back the places of a stream that is over, however it ended."""
         self._leave(stream)
 
     def _asked_by(self, stream: Stream) -> Iterator[Asked]:
@@ -155,11 +155,11 @@ class SessionAdmission:
             self._places[who] = places
 
     def _of_connections(self) -> tuple[What, ...]:
-        """The bounds of connections that are in force."""
+        """Return the bounds of connections that are in force."""
         raise NotImplementedError
 
     def _admit(self, asked: Iterable[Asked], topic: TopicName | None = None) -> tuple[Slot, ...]:
-        """Ask whoever counts; see `Admission.admit`."""
+        """Ask the process that counts; see `Admission.admit`."""
         raise NotImplementedError
 
     def _leave(self, who: Stream | None) -> None:
@@ -168,11 +168,11 @@ class SessionAdmission:
 
 
 class LocalAdmission(SessionAdmission):
-    """Asks this process, and has the answer at once.
+    """Session admission that asks this process and has the answer at once.
 
     Args:
         admission: The bounds.
-        connection: Whose session it is.
+        connection: The session's client connection.
         rejects: Told of lookups and streams that are refused.
     """
 

@@ -1,4 +1,4 @@
-"""The data path of a session: one `DataPath` for each direction, from what is read to what is written.
+"""The data path of a session: one `DataPath` for each direction, from the bytes read to the bytes written.
 
     chunk ─▶ scan ─▶ all fits ───────────────────────────────────────▶ written as it came          (fast path)
                └───▶ else cut:
@@ -9,7 +9,7 @@
                        command ─▶ handler ───────────────────────────▶ written as it came, changed, or not at all
                        a pause begins ─▶ the rest is set aside ─ the pause ends ─▶ cut
 
-Frames come in parts. Whatever becomes of the first one, becomes of the others.
+A frame may come in parts. What is decided for its first part applies to the others.
 """
 
 from collections.abc import Callable
@@ -32,31 +32,31 @@ from proxy.session.responses import Rejections
 from proxy.session.transport import Bytes, Cause, PeerTransport, Receiver, SocketWriter, Throttled
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
-"""(type, BaseCommand, whole frame) to the frame that goes on: the same, another, or None."""
+"""Maps (type, BaseCommand, whole frame) to the frame that is passed on: the same, another, or None."""
 
 MOST_REPLIES = 100
-"""Answers of the proxy's own that wait for the end of a broker's frame which the broker does not end."""
+"""Most replies that wait for the end of a broker's frame before the client is no longer read."""
 _ANSWERS = frozenset({BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR})
 _COPIED: Final = 4096
-"""Bytes of which a copy costs less than a view."""
+"""Most bytes of which a copy costs less than a view."""
 _STRANGERS: Final = 16
-"""Ids of no stream for which tallies are kept: what has more of them is cut."""
+"""Most ids without a stream that a chunk on the fast path may name: a chunk with more is cut."""
 _COUNTED: Final = 4096
-"""Bytes of a command's beginning from which on they are counted: each chunk ends in some."""
+"""Bytes of an incomplete frame from which on they are counted: each chunk ends in some."""
 
 
 class PendingPublishes:
     """Publishes of one connection that the broker has not answered (maxPendingPublishRequestsPerConnection).
 
-    Counts what passes and what is answered, by producer: a closing producer takes what is never answered with it.
+    Passed and answered publishes are counted by producer: a producer that closes takes its unanswered ones with it.
 
-    Reading stops when `most` whole entries are pending, exactly, and goes on at half of it. An entry counts when all
-    of it has passed: the broker cannot answer half of one, so to stop inside of it would be to stop for ever. Of a
-    chunk that passes uncut the one at its end counts at once: `has_room` has left it room to end. What is held already
-    passes at its limit's pace all the same, and counts.
+    Reading stops when exactly `most` whole entries are pending, and goes on at half of that. An entry counts when all
+    of it has passed: the broker cannot answer half an entry, so a stop inside of one would last for ever. In a chunk
+    that passes uncut, the entry at its end counts at once: `has_room` has left it room to end. Entries that are already
+    held pass at their limit's pace all the same, and count.
 
     Args:
-        most: Entries.
+        most: Most pending entries.
         turned: Called with True when reading is to stop, and with False when it may go on.
     """
 
@@ -67,40 +67,40 @@ class PendingPublishes:
 
     @property
     def count(self) -> int:
-        """How many are pending."""
+        """Number of pending entries."""
         return self._budget.used
 
     def has_room(self, tallies: list[Tally], *, ends_mid_frame: bool) -> bool:
-        """Whether a chunk may pass uncut: reading need not stop inside of it, nor at an end inside a frame."""
+        """Return whether a chunk may pass uncut: reading need not stop within it, nor at an end inside a frame."""
         more = sum(tally.entries for tally in tallies) + (self._under_way is not None)
         return self.count + more + ends_mid_frame <= self._budget.limit
 
     def passed_uncut(self, tallies: list[Tally]) -> None:
-        """A chunk that has room passed; an entry at its end may go on in the next one, and counts already."""
+        """Count a chunk that had room and passed; an entry at its end that goes on in the next chunk counts already."""
         self.ended()
         for tally in tallies:
             self.passed(tally.owner, tally.entries)
 
     def passing(self, producer: int, *, whole: bool) -> None:
-        """An entry passed, or the first part of one; for that `ended` will be told."""
+        """Count an entry that passed, or note its first part; `ended` will be called for that."""
         if whole:
             self.passed(producer, 1)
         else:
             self._under_way = producer
 
     def ended(self) -> None:
-        """The end of a frame passed, be it of an entry or of anything."""
+        """Record that the end of a frame passed, be it an entry or a command."""
         if self._under_way is not None:
             producer, self._under_way = self._under_way, None
             self.passed(producer, 1)
 
     def passed(self, producer: int, entries: int) -> None:
-        """So many whole entries passed."""
+        """Count whole entries that passed."""
         self._by_producer[producer] = self._by_producer.get(producer, 0) + entries
         self._budget.take(entries)
 
     def answered(self, producer: int, entries: int) -> None:
-        """So many were answered. Answers that nobody waits for, as of a producer that was closed, do not count."""
+        """Count answers; those to nothing pending, as of a producer that was closed, do not count."""
         pending = self._by_producer.get(producer, 0)
         entries = min(entries, pending)
         if entries == 0:
@@ -112,30 +112,30 @@ class PendingPublishes:
         self._budget.give(entries)
 
     def answered_in_chunk(self, receipts: list[Tally]) -> None:
-        """These receipts passed with a chunk that was not cut."""
+        """Count the receipts of a chunk that passed uncut."""
         for tally in receipts:
             self.answered(tally.owner, tally.entries)
 
     def closed(self, producer: int) -> None:
-        """The producer is over; what it has pending will not be answered, or need not be waited for."""
+        """Forget the pending entries of a producer that is over: they will not be answered, or need not be."""
         if self._under_way == producer:
             self._under_way = None
         self.answered(producer, self._by_producer.get(producer, 0))
 
     def hear(self, kind: int, command: bytes) -> None:
-        """A command of the broker's that came by itself; answers count, be they receipts or errors."""
+        """Count a broker's command if it answers a publish, be it a receipt or an error."""
         if kind in _ANSWERS:
             _kind, producer, _sequence = read_command(command, 0, len(command), kind)
             self.answered(producer, 1)
 
 
 class HeldMemory:
-    """What is held of one direction of a session, counted twice: for the connection, and for its tenant in the process.
+    """Memory of one direction's held entries, counted twice: for the connection, and for its tenant in the process.
 
     Args:
-        own: This direction's budget.
-        share: This direction's part of the process's budget.
-        memory: What may be kept for the client.
+        own: The budget of this direction.
+        share: The part of this direction in the process's budget.
+        memory: The memory that may be kept for the client.
     """
 
     def __init__(self, own: Budget, share: Share, memory: Claim) -> None:
@@ -147,29 +147,29 @@ class HeldMemory:
 
     @property
     def is_any(self) -> bool:
-        """Whether something is held."""
+        """True while something is held."""
         return self._own.used > 0
 
     def take(self, tenant: str, memory: int) -> None:
-        """So many bytes more are held of this tenant; may pause the reading."""
+        """Count more bytes as held for this tenant; may pause reading."""
         self._own.take(memory)
         self._share.take(tenant, memory)
 
     def keep_answers(self, tenant: str, more: int) -> None:
-        """So many bytes more (less: negative) of errors wait to be told to this tenant's producers."""
+        """Count `more` bytes (negative: fewer) of errors that wait to be sent to this tenant's producers."""
         if more > 0:
             self._share.take(tenant, more)
         else:
             self._share.give(tenant, -more)
 
     def set_aside(self, more: int) -> None:
-        """So many bytes more (less: negative) wait for a pause to end."""
+        """Count `more` bytes (negative: fewer) that wait for a pause to end."""
         self._share.set_aside(more)
 
     def keep_unfinished(self, more: int) -> None:
-        """So many bytes more (less: negative) are of a frame that has not come whole, and cannot go on in parts.
+        """Count `more` bytes (negative: fewer) of a frame that is not complete, and cannot go on in parts.
 
-        Not to read it on would not do: then it never ends. So the connection ends.
+        Beyond the bound the connection ends. Not to read on would not do: the frame would then never end.
 
         Raises:
             TooMuchUnfinishedError: If no more may be kept for this client.
@@ -181,14 +181,14 @@ class HeldMemory:
         self._share.set_aside(more)
 
     def give(self, tenant: str, memory: int) -> None:
-        """So many bytes are no longer held; may end a pause, and lead back here before it returns."""
+        """Count bytes as no longer held; may end a pause, and so lead back here before it returns."""
         self._own.give(memory)
         self._share.give(tenant, memory)
 
     def sent(self, tenant: str, memory: int) -> None:
-        """The same, of what was written.
+        """Count bytes that were held and are written now.
 
-        Whoever is to read it may not take it: then it takes up memory as before, and is its tenant's until it does.
+        If the peer takes nothing, they take up memory as before, and count for their tenant until it does.
         """
         self._own.give(memory)
         if self._is_stuck:
@@ -197,7 +197,7 @@ class HeldMemory:
             self._share.give(tenant, memory)
 
     def stuck(self, is_stuck: bool) -> None:  # noqa: FBT001 - the new state
-        """Whoever reads what is written takes no more, or does again."""
+        """Record that the peer takes no more of what is written, or does again."""
         self._is_stuck = is_stuck
         if not is_stuck:
             unsent, self._unsent = self._unsent, {}
@@ -206,16 +206,17 @@ class HeldMemory:
 
 
 class PartialEntry:
-    """An entry that has to wait, of which not all parts have come.
+    """An entry that has to wait, and of which not all parts have come.
 
-    They are kept as one: a client may write two bytes at a time, and each kept by itself would take 60.
+    The parts are kept as one object: a client may write two bytes at a time, and each part kept by itself would take
+    60.
 
-    They count as memory of the client, and stop nobody: who is not read could never end the entry.
+    The parts count as memory of the client and pause nothing: a client that is not read could never end the entry.
 
     Args:
-        stream: Whose it is.
-        entry: With its first part.
-        memory: Where the parts count.
+        stream: The entry's stream.
+        entry: The entry with its first part.
+        memory: Counts the parts.
     """
 
     def __init__(self, stream: Stream, entry: Entry, memory: HeldMemory) -> None:
@@ -226,7 +227,7 @@ class PartialEntry:
         memory.keep_unfinished(len(self._kept))
 
     def add(self, part: bytes) -> None:
-        """The next part came.
+        """Append the next part.
 
         Raises:
             TooMuchUnfinishedError: If no more may be kept for this client.
@@ -235,25 +236,25 @@ class PartialEntry:
         self._kept += part
 
     def end(self) -> Entry:
-        """No more is collected; the entry with all that has come."""
+        """Return the entry with all parts that have come; no more are added."""
         self._memory.keep_unfinished(-len(self._kept))
         self.entry.frame = bytes(self._kept)
         return self.entry
 
 
 class FrameWriter:
-    """Writes frames to one peer: chunks passed on as they came, and whole frames between them, never inside of others.
+    """Writes frames to one peer: chunks passed on as they came, and whole frames between them, never inside others.
 
-    What the proxy itself says to a client are replies: answers to lookups, refusals, errors of blocks and of limits
-    that reject; and the broker's receipts where such errors have their place among them. A client that cannot have its
-    replies yet is not read, or it could make the proxy keep any number.
+    Replies are the frames that the proxy itself sends to a client: answers to lookups, refusals, errors of blocks and
+    of limits that reject. The broker's receipts are replies where such errors have their place among them. A client
+    that cannot be sent its replies yet is not read: else it could make the proxy keep any number of them.
 
     Attributes:
-        waiting: Whole frames, until the one under way has ended.
+        waiting: Whole frames that wait for the frame under way to end.
 
     Args:
-        writer: The peer's.
-        client: The client whom replies are for; None for the broker, to whom there are none.
+        writer: The peer's writer.
+        client: The client that replies are for; None for the broker, which gets none.
     """
 
     def __init__(self, writer: SocketWriter, client: PeerTransport | None = None) -> None:
@@ -264,7 +265,7 @@ class FrameWriter:
         self._is_taken = True
 
     def pass_on(self, chunk: Bytes, *, mid_frame: bool) -> None:
-        """Write a part of the passing stream, which ends inside a frame or at the end of one."""
+        """Write a part of the forwarded bytes, which ends inside a frame or at the end of one."""
         self._writer.write(chunk)
         self._passed(mid_frame=mid_frame)
 
@@ -281,13 +282,13 @@ class FrameWriter:
             self._writer.write_soon(frame)
 
     def reply(self, frame: bytes) -> None:
-        """Answer the client; it is not read while it takes no answers, or as many wait as may."""
+        """Send a reply; stop reading a client that takes none, or for which MOST_REPLIES frames wait."""
         self.insert(frame)
         if self._client is not None and (not self._is_taken or len(self.waiting) >= MOST_REPLIES):
             self._client.throttle(Cause.REPLIES)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """The peer's write buffer ran full, or has room again."""
+        """Record that the peer's write buffer is full, or has room again."""
         self._is_taken = is_writable
         self._look_at_replies()
 
@@ -308,29 +309,30 @@ class FrameWriter:
 
 
 class DataPath(Receiver):
-    """One direction of a session: meters, holds and forwards what one peer sends.
+    """One direction of a session: meters, holds and forwards the frames of one peer.
 
-    Of the streams in it, it is also the `Answering` of producers and the grantor of permits to consumers.
+    For its streams, a data path is also the `Answering` of producers, and grants permits to consumers.
 
     Attributes:
-        streams: Whose entries pass, by the peer's number for them.
-        backlog: What was read and waits for a pause to end.
+        streams: The streams whose entries pass here, by the peer's id.
+        backlog: Bytes that were read and wait for a pause to end.
         rejections: Answers producers whose messages a limit refuses; None towards the client.
 
     Args:
         payload_kind: SEND (client to broker) or MESSAGE (broker to client).
         max_frame: Most bytes of a frame.
-        source: Where it is read, and paused.
-        writer: Where it goes.
-        memory: Counts what is held.
-        rate_limiter: Decides what passes.
-        handle: Takes each command.
-        counters: Told of entries of no stream.
+        source: The connection that is read, and paused.
+        writer: Writes to the other peer.
+        memory: Counts the held memory.
+        rate_limiter: Decides which entries pass.
+        handle: Handles each command.
+        counters: Count entries of no stream.
         clock: Monotonic nanoseconds.
         rejections: As the attribute.
-        publishes: Told of each publish, or of each receipt, if they are counted.
-        most_messages: What an entry may say it holds; a publish beyond it is an error, a delivery counts as it.
-        oversized: Told how many messages a delivery beyond it said.
+        publishes: Counts publishes and receipts; None: there is no bound on pending ones.
+        most_messages: Most messages that an entry may declare. A publish that declares more is an error; a delivery
+            counts as this many.
+        oversized: Called with the number of messages that such a delivery declares.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -376,7 +378,7 @@ class DataPath(Receiver):
             self.scanner.heads.not_believed = partial(_overdraw, self.streams, most_messages, oversized)
 
     def feed(self, data: bytes, size: int) -> None:
-        """Take what was read: the first `size` bytes of `data`, which may be other ones afterwards.
+        """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.
 
         Raises:
             ProtocolError: If the peer broke the protocol; nothing more can be fed.
@@ -408,7 +410,7 @@ class DataPath(Receiver):
         self._count_kept(scanner.kept)
 
     def resume(self) -> None:
-        """Go on with what a pause left over."""
+        """Process the bytes that a pause left over."""
         chunk = self.backlog
         if chunk:
             self._set_aside(b"")
@@ -416,27 +418,27 @@ class DataPath(Receiver):
             self._count_kept(self.scanner.kept)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """The peer that gets what passes takes no more, or does again."""
+        """Record that the peer that is written to takes no more, or does again."""
         self.memory.stuck(not is_writable)
         self.writer.writable(is_writable)
 
     def limit_frames(self, most: int) -> None:
-        """Frames of more bytes break the protocol."""
+        """Set the most bytes of a frame; a longer one breaks the protocol."""
         self.scanner.heads.max_size = most
 
     def stop(self) -> None:
-        """The session has ended, perhaps because of a command that is being handled: nothing more is."""
+        """End the path with its session, perhaps from within the handling of a command: nothing more is processed."""
         self.is_over = True
         self._set_aside(b"")
         self._count_kept(0)
         self.memory.stuck(False)
 
     def let_go(self) -> None:
-        """Both connections are gone. The handler of commands knows this path: a search would have to find them."""
+        """Drop the command handler, which refers to this path, so that no reference cycle remains."""
         self._handle = _ignored
 
     def forget(self, stream: Stream) -> None:
-        """A stream is over."""
+        """Remove a stream that is over."""
         stream_id = stream.name.stream_id
         if self.streams.get(stream_id) is not stream:
             return
@@ -449,12 +451,12 @@ class DataPath(Receiver):
     # ---- the fast path
 
     def _begins_with_held(self, data: bytes, size: int) -> bool:
-        """Whether it cannot pass whole, which its first frame says: the others need not be looked at for that."""
+        """Return whether the first frame shows that the chunk cannot pass whole: its stream holds entries."""
         stream = self.streams.get(self.scanner.first_owner(data, size))
         return stream is not None and bool(stream.held)
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
-        """Charge the whole chunk, or nothing."""
+        """Charge the whole chunk, or nothing; return whether it was charged."""
         admitted: list[Stream] = []
         for tally in tallies:
             stream = self.streams.get(tally.owner)
@@ -494,7 +496,7 @@ class DataPath(Receiver):
 
     @property
     def keeps_the_rest(self) -> bool:
-        """Whether the frame under way does not go out: the rest of it must come here."""
+        """True while the frame under way is kept or skipped: the rest of it must not be passed on."""
         return self._partial is not None or self._is_skipping
 
     def _feed_cut(self, chunk: bytes, size: int, now: int) -> None:
@@ -518,10 +520,11 @@ class DataPath(Receiver):
             self._source.yield_turn()
 
     def _offer(self, data: bytes, piece: Piece, now: int) -> None:
-        """Pass an entry, or hold or refuse it.
+        """Pass, hold or refuse an entry.
 
-        One of no stream that the broker let in goes nowhere: nothing would meter it, or somebody who was not let in
-        would be charged, to the debt of others; and neither brokers nor clients do anything with it.
+        An entry of no stream, or of one that the broker has not accepted, is dropped. Nothing would meter it, or a
+        client that was not let in would be charged, to the debt of others. Neither brokers nor clients do anything with
+        such entries.
         """
         stream = self.streams.get(piece.owner)
         if stream is None or not stream.is_accepted:
@@ -538,7 +541,7 @@ class DataPath(Receiver):
             self._keep(stream, data, piece, now)
 
     def _go_on(self, part: bytes, *, whole: bool) -> None:
-        """The next part of the frame under way; `whole` with the last one."""
+        """Handle the next part of the frame under way; `whole` with the last one."""
         if self._is_skipping:
             self._is_skipping = not whole
             return
@@ -554,7 +557,7 @@ class DataPath(Receiver):
             self._hold(begun.stream, begun.end(), self._clock())
 
     def _command(self, data: bytes, piece: Piece, *, is_last: bool) -> None:
-        """Pass what the handler makes of a command; at once, if it is the last thing that was read."""
+        """Write the frame that the handler returns for a command; at once, if the command is the last thing read."""
         frame = data[piece.start : piece.stop]
         answer = self._handle(piece.kind, _command_of(data, piece), frame)
         if answer is None:
@@ -572,7 +575,7 @@ class DataPath(Receiver):
             self._sent.passing(piece.owner, whole=piece.whole)
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
-        """Tell the client if a limit refuses an entry that did not pass; else it is held and will be answered."""
+        """Refuse an entry that did not pass, if a limit rejects it; else note that it will be held and answered."""
         command, rejections, limiter = _command_of(data, piece), self.rejections, None
         if rejections is None:
             return False
@@ -601,23 +604,23 @@ class DataPath(Receiver):
     # ---- what is held
 
     def holds_any(self) -> bool:
-        """Whether something is held here.
+        """Return whether something is held here.
 
-        Then no frame may go out in parts: while its rest is missing, what the limits let pass could not leave, and
-        would leave at once with the rest, against the limit.
+        Then no frame may go out in parts. While its rest is missing, released entries could not leave; they would leave
+        at once with the rest, against the limit.
         """
         return self.memory.is_any
 
     def hold_behind(self, stream: Stream, frame: bytes) -> None:
-        """Let a command that refers to a held stream wait behind what is held."""
+        """Hold a command that refers to a stream behind the entries that the stream holds."""
         now = self._clock()
         self._hold(stream, Entry(frame, 0, 0, 0, now), now)
 
     def release(self, stream: Stream, entry: Entry) -> None:
-        """A held entry of this stream may pass.
+        """Write a held entry that may pass.
 
-        This may end a pause and so lead back into `resume`, and from there to the limits, before it returns; so
-        nothing here relies on what was so before.
+        This may end a pause and so lead back into `resume`, and from there to the limits, before it returns. So nothing
+        here relies on the state before.
         """
         self.writer.insert(entry.frame)
         if self._sent is not None and not entry.is_free:
@@ -625,7 +628,7 @@ class DataPath(Receiver):
         self.memory.sent(stream.name.tenant, entry.memory)
 
     def give_back(self, stream: Stream, dropped: list[Entry]) -> None:
-        """Entries of this stream are no longer held, and will not pass; commands among them go on."""
+        """Free the memory of entries that are no longer held and will not pass; commands among them go on."""
         for entry in dropped:
             if entry.is_free:
                 self.writer.insert(entry.frame)
@@ -633,7 +636,7 @@ class DataPath(Receiver):
             self.memory.give(stream.name.tenant, sum([entry.memory for entry in dropped]))
 
     def abandon(self) -> None:
-        """Its streams are over; a frame of which parts were kept goes nowhere, nor does the rest of it."""
+        """Drop a frame of which parts were kept, and skip the rest of it: its streams are over."""
         if self._partial is not None:
             stream, entry = self._partial.stream, self._partial.end()
             self._partial = None
@@ -652,16 +655,16 @@ class DataPath(Receiver):
     # Until then these are held; what is heard comes in their order, so the client's answers keep theirs.
 
     def may_refuse(self, entry: Entry) -> bool:
-        """Whether its client would give up this message alone, if it is refused."""
+        """Return whether the client would give up this message alone, if it is refused."""
         return self.rejections is not None and self.rejections.may_refuse(command_in(entry.frame))
 
     def accepted(self, stream: Stream, entry: Entry) -> None:
-        """A message that a limit might have refused is about to go on."""
+        """Record that a message which a limit might have refused is about to be passed on."""
         if self.rejections is not None:
             self.rejections.accepted(stream, command_in(entry.frame))
 
     def refused(self, stream: Stream, entry: Entry, reason: str) -> None:
-        """A limit refuses this message, which is not held any more."""
+        """Refuse this message to the client and stop holding it: it is over a limit."""
         self.give_back(stream, [entry])
         if self.rejections is not None:
             self.rejections.refused(stream, reason, command_in(entry.frame))
@@ -669,7 +672,7 @@ class DataPath(Receiver):
     # ---- FLOW: what a client asks for of its consumers' messages, and what of that is passed on to the broker
 
     def ask(self, command: bytes, frame: bytes) -> bytes | None:
-        """A FLOW of the client's, for a consumer in this path: the frame that goes on to the broker, or None."""
+        """Handle a client's FLOW for a consumer in this path; return the frame for the broker, or None."""
         consumer_id, permits = read_flow(command)
         if consumer_id >= 0:
             return frame if self._asks(consumer_id, permits) else None
@@ -677,18 +680,18 @@ class DataPath(Receiver):
         return encode(flow) if self._asks(flow.consumer_id, flow.message_permits) else None
 
     def grant(self, consumer_id: int, permits: int) -> None:
-        """Pass so many permits more, above 0, of a consumer on to the broker, which gets what goes in this path."""
+        """Grant a consumer `permits` more, above 0: send FLOWs to the broker, to which this path leads."""
         while permits > 0:
             portion = min(permits, MOST_PERMITS)
             self.writer.insert(flow_frame(consumer_id, portion))
             permits -= portion
 
     def _asks(self, consumer_id: int, permits: int) -> bool:
-        """Count what is asked for. Whether the FLOW goes on as it came; else it stays here, and others may go for it.
+        """Count the permits of a FLOW; return whether it goes on as it came, else others may go on for it.
 
         Brokers close the whole connection for a FLOW of 0, which stays here, and for one above MOST_PERMITS, which goes
-        in parts. One of a consumer that the broker has not let in stays, too, as brokers ignore it; and one of a
-        consumer that asked to be closed: what came for it would go nowhere.
+        in parts. A FLOW of a consumer that the broker has not accepted stays here, too, as brokers ignore it. So does
+        one of a consumer that asked to be closed: its entries would not be passed on.
         """
         stream = self.streams.get(consumer_id)
         if permits == 0 or stream is None or stream.permits is None or not stream.is_accepted:
@@ -698,7 +701,7 @@ class DataPath(Receiver):
     # ---- what is kept
 
     def _count_kept(self, kept: int) -> None:
-        """So many bytes of a frame that cannot be judged yet are kept back."""
+        """Count the bytes kept back of a frame that cannot be inspected yet."""
         counted = kept if kept >= _COUNTED and not self.is_over else 0
         if counted != self._kept:
             self.memory.keep_unfinished(counted - self._kept)
@@ -720,10 +723,10 @@ def _command_of(data: bytes, piece: Piece) -> bytes:
 def _overdraw(
     streams: dict[int, Stream], most: int, oversized: Callable[[int], None], consumer_id: int, messages: int
 ) -> None:
-    """A delivery says that it holds more messages than an entry may, and counts as `most`.
+    """Handle a delivery that declares more messages than an entry may hold, and counts as `most`.
 
-    Else one SEND of one message, whose metadata says two billion, would put limits of deliveries in debt for weeks. The
-    broker takes as many permits as the metadata say.
+    Otherwise one SEND of one message, whose metadata says two billion, would put dispatch limits in debt for weeks. The
+    broker takes as many permits as the metadata says.
     """
     oversized(messages)
     stream = streams.get(consumer_id)

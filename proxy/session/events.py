@@ -1,4 +1,4 @@
-"""Why a session ends, and what it reports: counters, access log, operator's log."""
+"""Close reasons of a session, and its reports: counters, access log, operator's log."""
 
 import time
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from proxy.observe.operator_log import ThrottledLog
 from proxy.session.transport import Cause
 
 MOST_DETAIL = 2000
-"""Characters that are told of why a session ended."""
+"""Most characters of the sentence that says why a session ended."""
 
 
 class CloseReason(StrEnum):
-    """A fixed word for each kind of end: a label of `sluice_connections_ended_total`, and a field of the access log."""
+    """The reason why a session ended: a label of `sluice_connections_ended_total`, and a field of the access log."""
 
     CLIENT_CLOSED = "client_closed"
     CLIENT_RESET = "client_reset"
@@ -35,34 +35,34 @@ class CloseReason(StrEnum):
     BROKER_UNREACHABLE = "broker_unreachable"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
-    """In all, or of one address; the operator's log has these, and the next, as a sum."""
+    """In all, or from one address; the operator's log has these, and the next, as a sum."""
     CONNECTION_RATE = "connection_rate"
-    """Too many of them were new."""
+    """Too many new connections, in all or from one address."""
     WRITE_TIMEOUT = "write_timeout"
     """The client took nothing of what was sent to it (`write_timeout`)."""
     OVER_BUDGET = "over_budget"
-    """More would have been kept for the client than may be (`client_memory`)."""
+    """The memory kept for the client would have exceeded its bound (`client_memory`)."""
     BLOCKED = "blocked"
     """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
 
     @property
     def is_trouble(self) -> bool:
-        """Whether an operator should hear of it."""
+        """True if the operator's log gets the end."""
         return self in _TROUBLE
 
     @property
     def error(self) -> ServerError:
-        """What the client is told, if it is told."""
+        """The error code that the client is told, if it is told."""
         return _ERRORS.get(self, ServiceNotReady)
 
     @property
     def is_at_once(self) -> bool:
-        """Whether nobody waits for the client to take what is left."""
+        """True if the connection closes at once, without waiting for the client to take the bytes left."""
         return self in _AT_ONCE
 
     @property
     def is_of_peer(self) -> bool:
-        """Whether a peer ended its connection itself."""
+        """True if a peer ended its connection itself."""
         return self in _OF_PEER
 
 
@@ -80,10 +80,10 @@ _ERRORS = {
 
 
 class SessionEnd:
-    """Why a session ended: a fixed word for metrics, and a sentence for people.
+    """The end of a session: its close reason for metrics, and a sentence for people.
 
-    The sentence may quote a peer. It goes into the operator's log, the access log, and from a worker to its supervisor:
-    so it is cut here, for all of them.
+    The sentence may quote a peer. It goes into the operator's log and the access log, and from a worker to its
+    supervisor. So it is cut here, for all of them.
     """
 
     __slots__ = ("cause", "detail")
@@ -107,39 +107,39 @@ _RESET = {"client": CloseReason.CLIENT_RESET, "broker": CloseReason.BROKER_RESET
 
 
 def end_by_peer(side: str, error: Exception | None) -> SessionEnd:
-    """The end when the connection of the `client` or the `broker` is gone, by an error or without one."""
+    """Return the end for a lost connection to the `client` or the `broker`, with or without an error."""
     return SessionEnd(_CLOSED[side]) if error is None else SessionEnd(_RESET[side], str(error))
 
 
 SHORTEST_LINE_NS = 50_000_000
-"""Shorter pauses are counted only: a thousand a second are ordinary where each entry or receipt may make one, and
-their lines would crowd out those of the streams."""
+"""Pauses shorter than this are only counted: a thousand a second are ordinary where each entry or receipt may make one,
+and their lines would crowd out those of the streams."""
 
 
 class Spans(Protocol):
-    """Who knows the time: `observe.intervals.Intervals`."""
+    """Makes time spans: `observe.intervals.Intervals`."""
 
     def span_since(self, started_at: int) -> Span:
-        """From a monotonic moment until now."""
+        """Return the span from a monotonic moment until now."""
 
 
 class Lines(Protocol):
-    """Who writes lines: `observe.access_log.AccessLog`."""
+    """Writes lines of the access log: `observe.access_log.AccessLog`."""
 
     def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
-        """A connection ended."""
+        """Write the line of a connection that ended."""
 
     def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
-        """A reason not to read ended."""
+        """Write the line of a reason not to read that ended."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # a worker's tells its supervisor
 class SessionLog:
-    """What sessions tell the world: counters, access log, and the operator's log. One of a process.
+    """Reports of the sessions of one process: counters, access log, and operator's log.
 
     Args:
-        counters: Read by the metrics.
-        intervals: Knows the time.
+        counters: The counters that the metrics read.
+        intervals: Makes time spans.
         access: Gets a line for each connection and each pause.
         clock: Monotonic nanoseconds.
     """
@@ -155,18 +155,18 @@ class SessionLog:
         self._pauses: dict[tuple[int, str, Cause], int] = {}
 
     def opened(self, connection: Connection) -> None:
-        """A client connected."""
+        """Count a client that connected."""
         self._counters.connections_accepted += 1
         self._counters.connections_open[connection.role] += 1
 
     def role_found(self, connection: Connection, role: str) -> None:
-        """Its CONNECT said what it is for."""
+        """Count a connection under the role that its CONNECT names."""
         self._counters.connections_open[connection.role] -= 1
         connection.role = role
         self._counters.connections_open[role] += 1
 
     def throttle_changed(self, connection: Connection, side: str, cause: Cause, *, is_raised: bool, now: int) -> None:
-        """Reading got a reason to stop, or lost it."""
+        """Count a reason not to read that was raised or ended; write a line when a long one ends."""
         key, label = (connection.connection_id, side, cause), f"{side} {cause}"
         if is_raised:
             self._counters.pauses[label] += 1
@@ -180,7 +180,7 @@ class SessionLog:
             self._access.throttle(self._intervals.span_since(started_at), connection, side, str(cause))
 
     def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
-        """A connection is over."""
+        """Count a connection that ended and write its line; tell the operator of trouble."""
         self._counters.connections_open[connection.role] -= 1
         self._counters.connections_ended[str(end.cause)] += 1
         from_client, from_broker = bytes_read
@@ -196,7 +196,7 @@ class SessionLog:
             self._tell_operator(connection, end)
 
     def _tell_operator(self, connection: Connection, end: SessionEnd) -> None:
-        """The first of an address in a while, and how many it had since; the access log has all of them."""
+        """Log the first end of an address in a while, with the number since; the access log has all."""
         connections = self._troubles.due(str(end.cause), connection.client_network)
         if connections:
             self._operator.warning(

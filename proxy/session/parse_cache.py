@@ -1,4 +1,4 @@
-"""What was read lately, by the very bytes that said it: what thousands say in the same words is read once."""
+"""Cache parsed frames by their bytes, so that a CONNECT that thousands of clients send alike is parsed once."""
 
 from collections.abc import Callable
 from hmac import compare_digest
@@ -7,26 +7,26 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MOST_KNOWN, LONGEST_KNOWN = 64, 2048
-"""Frames, and bytes of each: a CONNECT with a token has some 500. So a token stays in memory until 64 other clients
-have come; that of a client that is connected is there anyway."""
+"""Most frames that are cached, and most bytes of each: a CONNECT with a token has some 500. So a token stays in memory
+until 64 other clients have come; that of a connected client is there anyway."""
 
 
 class ParseCache(Generic[T]):
-    """Remembers what was parsed, by the very bytes: those that were said last.
+    """A cache of parse results, by the bytes parsed: the most recently used ones.
 
     Args:
-        read: Reads one; what cannot be read gives None or raises, and is not remembered.
+        read: Parses bytes. If it returns None or raises, nothing is remembered.
     """
 
     def __init__(self, read: Callable[[bytes], T | None]) -> None:
         self._read = read
         self._known: dict[bytes, T] = {}
-        """Who was asked for longest ago comes first."""
+        """In order of use, the least recently used first."""
         self._last_said = b""
         self._last: T | None = None
 
     def find(self, said: bytes | bytearray) -> T | None:
-        """What these bytes say, if they were read lately; of what is too long to be known, nothing is looked at."""
+        """Return the cached result for these bytes, or None; bytes longer than LONGEST_KNOWN are not looked up."""
         if len(said) > LONGEST_KNOWN:
             return None
         if compare_digest(said, self._last_said):  # how long that takes tells nobody how much of a token was right
@@ -38,7 +38,7 @@ class ParseCache(Generic[T]):
         return found
 
     def read(self, said: bytes) -> T | None:
-        """What these bytes say."""
+        """Return the result for these bytes, from the cache or else parsed now."""
         found = self.find(said)
         if found is not None:
             return found

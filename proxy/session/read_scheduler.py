@@ -1,4 +1,4 @@
-"""Which connection is read when: fair among client addresses, and one resumed connection per turn of the loop."""
+"""Schedule reading: fair among client addresses, and one resumed connection per turn of the loop."""
 
 import asyncio
 import select
@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from proxy.observe.counters import Counters
 
 MANY: Final = 32
-"""Connections of one address up to which it is not looked after: they cannot make a turn long."""
+"""Connections of one address up to which it is not watched: they cannot make a turn long."""
 SLICE_NS: Final = 100_000
 """Nanoseconds of a turn that the crowded addresses get together while they are read in turns. What is sent for them at
 the end of the turn comes on top, about as much again; and so does the slice of sessions whose broker is there."""
@@ -25,31 +25,31 @@ _READABLE_ONCE: Final = getattr(select, "EPOLLIN", 0) | getattr(select, "EPOLLON
 
 
 class Reader(Protocol):
-    """One connection of a session, to its client or to its broker."""
+    """A connection of a session, to its client or to its broker, as the read scheduler sees it."""
 
     def descriptor(self) -> int:
-        """The socket's descriptor; -1 if there is none, or if its readability does not show there."""
+        """Return the socket's descriptor; -1 if there is none, or if it does not show what can be read."""
 
     def may_be_read(self) -> bool:
-        """Whether it is connected, has more to say, and no reason is against reading it."""
+        """Return whether the peer is connected, has not ended its side, and no reason not to read exists."""
 
     def start_reading(self) -> None:
-        """Have the loop read it."""
+        """Have the loop read this connection."""
 
     def stop_reading(self) -> None:
-        """Have the loop leave it alone."""
+        """Have the loop stop reading this connection."""
 
 
 @mypyc_attr(acyclic=True)
 class AddressGroup:
-    """All connections of the sessions of one client address.
+    """The connections of all sessions of one client address.
 
     Args:
-        scheduler: Knows the other addresses.
-        address: As which clients are counted (`limiter.levels.counted_as`).
+        scheduler: The scheduler of all addresses.
+        address: The address or network that clients are counted as (`limiter.levels.counted_as`).
 
     Attributes:
-        is_crowded: Whether the time that reading takes is measured, with `begin` before and `end` after each read.
+        is_crowded: Whether reading time is measured, with `begin` before and `end` after each read.
         clock: Monotonic nanoseconds.
     """
 
@@ -63,20 +63,20 @@ class AddressGroup:
         """Nanoseconds that the connections have taken in this turn of the loop."""
         self._number_read = 0
         self._epoll: Any = None
-        """There while the address is read in turns."""
+        """Set while the address is read in turns."""
         self._by_descriptor: dict[int, Reader] = {}
         self._descriptors: dict[Reader, int] = {}
         self._admitted: dict[Reader, None] = {}
-        """Those that the loop reads next."""
+        """Connections that the loop reads next."""
         self._left_over: list[Reader] = []
-        """Those that it was to read when the slice was used up: the next turn's first."""
+        """Connections still to be read when the slice was used up: the first of the next turn."""
         self._batch = _FIRST_BATCH
         self._is_busy = False
         self._connected: deque[Callable[[], None]] = deque()
-        """What sessions do whose broker is there; never more than there are sessions."""
+        """Continuations of sessions whose broker is connected; never more than there are sessions."""
 
     def join(self, reader: Reader) -> None:
-        """A connection begins; the loop reads it."""
+        """Add a connection that begins; the loop reads it."""
         self._readers.add(reader)
         self._count()
         if self._epoll is not None:
@@ -84,7 +84,7 @@ class AddressGroup:
             self._await(reader)
 
     def leave(self, reader: Reader) -> None:
-        """A connection ends; its descriptor is still open."""
+        """Remove a connection that ends; its descriptor is still open."""
         self._readers.discard(reader)
         self._admitted.pop(reader, None)
         self._count()
@@ -98,20 +98,20 @@ class AddressGroup:
             self._read_all()
 
     def begin(self, reader: Reader) -> int:
-        """A connection has been read. Returns the time, for `end`."""
+        """Begin to measure a connection that has been read, and return the time, for `end`."""
         if self._epoll is not None:
             self._admitted.pop(reader, None)
             reader.stop_reading()
         return self.clock()
 
     def end(self, reader: Reader, began: int) -> None:
-        """What was read is passed on."""
+        """End the measurement: the bytes read are passed on."""
         self._number_read += 1
         self.resume(reader)
         self.charge(self.clock() - began)
 
     def charge(self, spent: int) -> None:
-        """So many nanoseconds were spent on a connection: on reading it, or on its beginning or end."""
+        """Add nanoseconds spent on a connection: on reading it, or on its beginning or end."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._next_turn)
         self._spent += max(1, spent)
@@ -119,7 +119,7 @@ class AddressGroup:
             self._overrun()
 
     def resume(self, reader: Reader) -> bool:
-        """Read the connection in its turn, if the address is read in turns; whether it is."""
+        """Read the connection in its turn, if the address is read in turns; return whether it is."""
         if self._epoll is None:
             return False
         if reader.may_be_read():
@@ -128,11 +128,11 @@ class AddressGroup:
 
     @property
     def is_in_turns(self) -> bool:
-        """Whether the address is read in turns."""
+        """True while the address is read in turns."""
         return self._epoll is not None
 
     def go_on_later(self, go_on: Callable[[], None]) -> None:
-        """A session of the address has its broker: it goes on in its turn, as many in one as fit into the slice."""
+        """Schedule a session whose broker is connected: in each turn as many go on as fit into the slice."""
         if not self._connected:
             asyncio.get_running_loop().call_soon(self._go_on)
         self._connected.append(go_on)
@@ -152,7 +152,7 @@ class AddressGroup:
         self.is_crowded = self._epoll is not None or len(self._readers) > 2 * MANY
 
     def _overrun(self) -> None:
-        """The slice is used up: whoever else was to be read in this turn waits for one of the next."""
+        """Handle a used-up slice: connections still to be read in this turn wait for one of the next."""
         if self._epoll is None:
             self._read_in_turns()
             return
@@ -193,7 +193,7 @@ class AddressGroup:
                 self._await(reader)
 
     def _await(self, reader: Reader) -> None:
-        """Have the epoll tell once when there is something to be read."""
+        """Have the epoll report once when the connection can be read."""
         descriptor = self._descriptors.get(reader, -1)
         if descriptor >= 0:
             self._epoll.modify(descriptor, _READABLE_ONCE)
@@ -207,7 +207,7 @@ class AddressGroup:
         self._by_descriptor[descriptor] = reader
 
     def _admit_some(self) -> None:
-        """Called by the loop once in a turn when connections are readable: the next turn reads the first of them."""
+        """Admit readable connections to the next turn; the loop calls this once in a turn when there are any."""
         room = self._batch - len(self._left_over)
         if room <= 0:
             return
@@ -248,24 +248,25 @@ class AddressGroup:
 
 
 class ReadScheduler:
-    """Fair reading among client addresses: a crowded one gets a slice of each turn of the loop while others are there.
+    """Fair reading among client addresses: while others are there, a crowded one gets a slice of each loop turn.
 
-    The loop serves every readable connection before it looks again who else has become readable. A thousand connections
-    that speak at once make such a turn as long as their thousand chunks, and everybody else waits for its end. So:
+    The loop serves every readable connection before it polls again. A thousand connections that speak at once make such
+    a turn as long as their thousand chunks, and all others wait for its end. So:
 
         turn shorter than the slice   all are read by the loop itself; nothing is done for fairness
         longer, and other addresses   the address is read in turns: its connections wait in an epoll of its own, and
                                       each turn of the loop reads as many of them as fit into the slice
         calm for a second             all are read by the loop itself again
 
-    The epoll gives those that became readable first, so no connection of the address starves another. One of a process.
+    The epoll returns the connections that became readable first, so no connection of the address starves another. There
+    is one scheduler in a process.
 
     Args:
-        counters: Where it is counted how often an address begins to be read in turns.
+        counters: Count how often an address begins to be read in turns.
         clock: Monotonic nanoseconds.
 
     Attributes:
-        in_turns: How many addresses are read in turns.
+        in_turns: Number of addresses that are read in turns.
     """
 
     def __init__(self, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
@@ -276,45 +277,45 @@ class ReadScheduler:
 
     @property
     def has_others(self) -> bool:
-        """Whether clients of several addresses are connected."""
+        """True if clients of several addresses are connected."""
         return len(self._groups) > 1
 
     @property
     def slice_ns(self) -> int:
-        """What each address may take of a turn: of those read in turns an equal part."""
+        """Nanoseconds of a turn for each address: an equal part of SLICE_NS for those read in turns."""
         return SLICE_NS // max(1, self.in_turns)
 
     def group(self, address: str) -> AddressGroup:
-        """All connections of one address; each is to `join`."""
+        """Return the group of one address; each of its connections is to `join` it."""
         found = self._groups.get(address)
         if found is None:
             found = self._groups[address] = AddressGroup(self, address)
         return found
 
     def forget(self, address: str) -> None:
-        """The last connection of an address has ended."""
+        """Forget an address whose last connection has ended."""
         self._groups.pop(address, None)
 
 
 class Resumed(Protocol):
-    """Who stands in line."""
+    """A connection that waits in a `ResumeQueue`."""
 
     def turn_came(self) -> bool:
-        """Read on, if nothing else is against it by now. Whether it did."""
+        """Read on if no other reason not to read exists by now; return whether reading goes on."""
 
 
 class ResumeQueue:
-    """Resumes connections, one in each turn of the loop, where many may be read again at the same moment.
+    """Resumes connections one in each turn of the loop, where many may be read again at the same moment.
 
-    One of a process. When a tenant has room again, all its connections may be read on. Each read gives up to 256 KiB,
-    up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself: were all of them read in
-    the same turn, no timer would fire meanwhile, and most of what they bring would have no room after all.
+    There is one queue in a process. When a tenant has room again, all its connections may be read on. Each read gives
+    up to 256 KiB, up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself. If all
+    connections were read in the same turn, no timer would fire meanwhile, and most of their bytes would find no room.
 
         reasons gone ─▶ nobody in line ─▶ read on at once
                     └─▶ else in line, at the place that it had ─▶ its turn ─▶ read on, its place is given up
                                                                          └─▶ stopped again: it keeps its place
 
-    So the connection that was told last is not always the one for which nothing is left.
+    So the last connection in line is not always the one for which no room is left.
     """
 
     def __init__(self) -> None:
@@ -325,7 +326,7 @@ class ResumeQueue:
         self._is_busy = False
 
     def goes_first(self, reader: Resumed) -> bool:
-        """Whether it may read on now, as nobody is before it. Else it stands in line from now on."""
+        """Return whether the connection may read on now, as none is before it; else it joins the line."""
         if self._is_busy or self._places:
             self.join(reader)
             return False
@@ -333,7 +334,7 @@ class ResumeQueue:
         return True
 
     def join(self, reader: Resumed) -> None:
-        """Stand in line: behind all others, or at the place where it stood when it was stopped."""
+        """Put a connection in line: behind all others, or at the place that it had when it was stopped."""
         if reader not in self._places:
             self._last += 1
             self._places[reader] = self._last
@@ -344,7 +345,7 @@ class ResumeQueue:
             self._begin_turn()
 
     def leave(self, reader: Resumed) -> None:
-        """It will not be read again."""
+        """Remove a connection that will not be read again."""
         self._places.pop(reader, None)
 
     def _begin_turn(self) -> None:
@@ -360,7 +361,7 @@ class ResumeQueue:
             pass
 
     def _has_its_turn(self) -> bool:
-        """Whether the first could use its turn; who is stopped again, or has left, does not cost others theirs."""
+        """Return whether the first in line used its turn; one that is stopped again, or gone, costs others none."""
         _, reader = heappop(self._row)
         self._in_row.discard(reader)
         place = self._places.pop(reader, None)

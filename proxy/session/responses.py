@@ -1,4 +1,4 @@
-"""Responses that a connection awaits: the broker's to requests, and the order of receipts and errors of producers."""
+"""Responses that a connection awaits: the broker's to requests, and the receipts and errors of producers in order."""
 
 from collections import deque
 from collections.abc import Callable
@@ -33,13 +33,13 @@ from proxy.observe.counters import Counters
 from proxy.refusals import TOO_MUCH_KEPT, RefusedError
 
 MOST_REQUESTS = 10_000
-"""Requests of one connection that are without an answer."""
+"""Most requests of one connection without an answer."""
 REQUEST_MEMORY = 1024
-"""Bytes that one takes beside what of its command is kept."""
+"""Bytes that a pending request takes beside what is kept of its command."""
 
 Answered = Callable[[Any], Message | None]
-"""Called with the broker's answer, be it an error: what the client is to hear of it, or None. Of a producer that waits
-(not `producer_ready`) another answer follows."""
+"""Called with the broker's answer, be it an error; returns the client's answer, or None. For a producer that waits (not
+`producer_ready`) another answer follows."""
 
 _ANSWERS = {
     CommandProducer: BaseCommand.PRODUCER_SUCCESS,
@@ -50,12 +50,12 @@ _ANSWERS = {
     CommandGetSchema: BaseCommand.GET_SCHEMA_RESPONSE,
     CommandGetOrCreateSchema: BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE,
 }
-"""All other commands that are asked here are answered by SUCCESS. ERROR may answer any."""
+"""The type of answer to each request. All other requests are answered by SUCCESS. ERROR may answer any."""
 _BITS = 61
 
 
 class UnexpectedAnswerError(ProtocolError):
-    """A broker answers a request with what can be no answer to it."""
+    """A broker answers a request with a command that cannot answer it."""
 
     cause = "unexpected_answer"
 
@@ -71,18 +71,18 @@ class _Request:
 
 
 class Requests:
-    """Requests of one connection without an answer: each has an id of the proxy's own at the broker.
+    """The pending requests of one connection. At the broker each has a request id of the proxy's own.
 
         client ──PRODUCER(request 5)──▶ proxy ──PRODUCER(request 7·10¹⁸)──▶ broker
                ◀──SUCCESS(request 5)───       ◀──SUCCESS(request 7·10¹⁸)──
 
-    Clients may use an id twice, for commands that the proxy does not know, too; then brokers answer twice with the same
-    id, and no one could tell which command was refused. No client can guess an id of the proxy's. What goes on is
-    encoded anew: bytes that decoders read differently do not reach the broker.
+    Clients may use an id twice, for commands that the proxy does not know, too. Brokers would answer twice with the
+    same id, and which command was refused could not be told. No client can guess an id of the proxy's. Requests are
+    encoded anew, so bytes that decoders read differently do not reach the broker.
 
     Args:
-        memory: Counts what is kept for them.
-        counters: Told of answers that nobody waits for.
+        memory: Counts the memory that pending requests take.
+        counters: Count answers to no pending request.
     """
 
     __slots__ = ("_counters", "_first", "_memory", "_next", "_under_way")
@@ -95,15 +95,15 @@ class Requests:
         self._first = self._next = (1 << _BITS) + randbits(_BITS)
 
     def forward(self, command: Any, act: Answered, keeps: int = 0) -> bytes:
-        """A client's request, as it goes to the broker.
+        """Register a client's request, and return its frame for the broker.
 
         Args:
-            command: The request; its id is another one afterwards.
-            act: Told the answer.
+            command: The request; its id is replaced.
+            act: Called with the answer.
             keeps: Bytes of the command that `act` keeps.
 
         Raises:
-            RefusedError: If too many are under way, or too much is kept for this client.
+            RefusedError: If too many requests are pending, or too much is kept for this client.
         """
         memory = REQUEST_MEMORY + keeps
         if len(self._under_way) >= MOST_REQUESTS:
@@ -113,57 +113,57 @@ class Requests:
         return self._sent(command, command.request_id, act, memory)
 
     def forward_close(self, command: Any, act: Answered) -> bytes:
-        """A client's request to close what is open: it is never refused, and there is one for each stream at most."""
+        """Register a client's CLOSE, and return its frame; it is never refused, as each stream has one at most."""
         self._memory.add(REQUEST_MEMORY)
         return self._sent(command, command.request_id, act, REQUEST_MEMORY)
 
     def own(self, command: Any, act: Answered) -> bytes:
-        """A request of the proxy's own, as it goes to the broker; its client hears nothing of it."""
+        """Register a request of the proxy's own, and return its frame; the client does not see the answer."""
         self._memory.add(REQUEST_MEMORY)
         return self._sent(command, None, act, REQUEST_MEMORY)
 
     def forget(self, request_id: int) -> None:
-        """No answer is awaited any more; one that comes all the same goes nowhere."""
+        """Stop waiting for an answer; if it comes all the same, it is ignored."""
         request = self._under_way.pop(request_id, None)
         if request is not None:
             self._memory.add(-request.memory)
 
     def disown(self, request_id: int, act: Answered, keeps: int) -> None:
-        """The client hears nothing of the answer, which may still come: `act`, which keeps so much, is told of it."""
+        """Keep the answer from the client; when it comes, `act`, which keeps `keeps` bytes, is called with it."""
         request = self._under_way[request_id]
         request.client_id, request.act = None, act
         request.memory += keeps
         self._memory.add(keeps)
 
     def let_go(self) -> None:
-        """The connection is gone: nobody acts on an answer any more."""
+        """Forget all requests: the connection is gone, and no answer is acted on any more."""
         self._under_way.clear()
 
     @property
     def last_id(self) -> int:
-        """The id under which the last one went."""
+        """The request id that was given last."""
         return self._next - 1
 
     def is_own(self, request_id: int) -> bool:
-        """Whether the proxy gave this id."""
+        """Return whether the proxy gave this request id."""
         return self._first <= request_id < self._next
 
     def waits_for(self, request_id: int) -> bool:
-        """Whether an answer to the request of this id is awaited; if not, it is counted as ignored."""
+        """Return whether an answer to this request id is awaited; if not, count it as ignored."""
         if request_id in self._under_way:
             return True
         self._counters.answers_ignored += 1
         return False
 
     def client_id(self, request_id: int) -> int | None:
-        """The client's own id of a request that waits; None if it is the proxy's."""
+        """Return the client's own id of a pending request; None if the request is the proxy's."""
         return self._under_way[request_id].client_id
 
     def answered(self, kind: int, answer: Any) -> bytes | None:
-        """The answer to a request that waits came: the frame that the client is to hear, or None.
+        """Act on the answer to a pending request; return the frame for the client, or None.
 
         Raises:
-            UnexpectedAnswerError: If it is none to that request.
+            UnexpectedAnswerError: If this kind of command cannot answer that request.
         """
         request = self._under_way[answer.request_id]
         if kind not in {request.answer, BaseCommand.ERROR}:
@@ -186,24 +186,24 @@ class Requests:
 
 
 MOST_WAITING = 20_000
-"""Errors of one connection that wait for receipts: then it is not read, until half of them have gone.
+"""Errors that wait for receipts at which a connection is not read, until half of them have gone.
 
-In a worker those of messages that wait there to be judged come on top.
+In a worker, the errors of messages that wait for the supervisor's decision come on top.
 """
 
 Mark = tuple[int, int]
-"""A sequence id, and how many messages of that id there were: chunks of one message share it."""
+"""A sequence id, and the number of messages with that id: chunks of one message share it."""
 
 
 def error_for(client_version: str) -> ServerError | None:
-    """The error by which a client gives up one message and no other; None if it knows none: then nothing is refused.
+    """Return the error by which a client gives up one message and no other; None, to refuse nothing, if it knows none.
 
-    A C++ client does so only for ChecksumError: for any other it makes a new connection and sends everything again that
-    has no answer, the refused message too. A Go client does the same for any but NotAllowedError, and for that one it
-    hears no answer to this producer any more.
+    A C++ client gives up one message only for ChecksumError. For any other error it makes a new connection and sends
+    again all messages without an answer, the refused one too. A Go client does the same for any error but
+    NotAllowedError, and after that one it ignores all answers to this producer.
 
     Args:
-        client_version: As the client names itself in CONNECT; Python, Node and others are C++ clients.
+        client_version: The client_version of CONNECT; Python, Node and others are C++ clients.
     """
     if client_version.startswith("Pulsar-CPP-"):
         return ChecksumError
@@ -212,7 +212,7 @@ def error_for(client_version: str) -> ServerError | None:
 
 @dataclass(slots=True)
 class _Answers:
-    """What one producer awaits: the last message that went on or will, the last receipt, and errors between them."""
+    """The answers that a producer awaits: the last accepted message, the last receipt, and errors between them."""
 
     tenant: str
     accepted: Mark | None = None
@@ -220,15 +220,16 @@ class _Answers:
     waiting: deque[tuple[Mark | None, bytes]] = field(default_factory=deque)
 
     def is_due(self, behind: Mark | None) -> bool:
-        """Whether the receipt of `behind` has come; sequence ids of a producer only grow."""
+        """Return whether the receipt of `behind` has come; sequence ids of a producer only grow."""
         return behind is None or (self.received is not None and self.received >= behind)
 
 
 class Rejections:
-    """Errors of limits in mode `reject`: a client hears them in the order in which it awaits answers.
+    """Errors of limits in mode `reject`, sent to the client in the order in which it awaits answers.
 
-    Measured: clients take an error only for the message whose answer is next; after any other they close their
-    connection and send again what has long been stored. So an error goes behind the receipts of what was sent before.
+    Measured: clients accept an error only for the message whose answer is next. After any other they close their
+    connection and send again messages that have long been stored. So an error goes behind the receipts of all messages
+    sent before.
 
         SEND 1 accepted, SEND 2 refused, SEND 3 refused ─▶ RECEIPT 1, ERROR 2, ERROR 3
 
@@ -237,9 +238,9 @@ class Rejections:
 
     Args:
         reply: Sends a frame to the client.
-        hear: Called before anything is accepted whose receipt must be heard.
-        error: What its client is told (`error_for`).
-        turned: Called with True when as many errors wait as may, and with False when half of them have gone.
+        hear: Called before a message is accepted whose receipt the proxy must see.
+        error: The error code for this client (`error_for`); None: nothing is refused.
+        turned: Called with True when MOST_WAITING errors wait, and with False when half of them have gone.
         keep: Called with a tenant and the bytes of memory that its errors take while they wait; below 0 when they go.
     """
 
@@ -261,22 +262,23 @@ class Rejections:
         self._waiting = Budget(MOST_WAITING, turned)
 
     def is_ready_for(self, stream: Stream) -> bool:
-        """Whether it is known what is under way of a producer.
+        """Return whether it is known which messages of a producer are pending.
 
-        It is not if its limit rejects only since a moment ago: what is over it then is held, and from its receipt on
-        everything is known.
+        It is not known if the producer's limit rejects only since a moment ago. Messages over it are then held, and
+        from their first receipt on everything is known.
         """
         return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
 
     def may_refuse(self, command: bytes) -> bool:
-        """Whether the client would give up a SEND that is refused, and no other.
+        """Return whether the client would give up a refused SEND, and no other.
 
-        It does not give up a part of a message: the C++ client reports as sent what lacks any chunk but the last.
+        It does not give up a part of a message: the C++ client reports a message as sent that lacks any chunk but the
+        last.
         """
         return self._error is not None and not _send(command).is_chunk
 
     def accepted(self, stream: Stream, command: bytes) -> None:
-        """A SEND that some limit might have refused goes on, now or later."""
+        """Record that a SEND which a limit might have refused goes on, now or later."""
         if self._error is None:
             return
         self._hear()
@@ -284,10 +286,10 @@ class Rejections:
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
     def refused(self, stream: Stream, reason: str, command: bytes) -> None:
-        """A SEND that may be refused is over a limit, as `reason` says.
+        """Tell the client, in order, that a SEND is over a limit, as `reason` says.
 
-        Of a batch the Java client awaits a receipt by its lowest sequence id, and an error by its highest, which it
-        says; clients that do not say it await both by the only one they say.
+        For a batch, the Java client awaits a receipt with its lowest sequence id, and an error with its highest, which
+        it sends. Clients that do not send the highest await both with the only one that they send.
         """
         send, answers = _send(command), self._of(stream)
         error = CommandSendError(
@@ -305,7 +307,7 @@ class Rejections:
         self._waiting.take(1)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
-        """Pass on the broker's answer and what waits behind it. False if the caller is to pass it on."""
+        """Pass on the broker's answer and the errors behind it; return False if the caller is to pass it on."""
         answers = self._answers.get(command.producer_id)
         if answers is None:
             return False
@@ -315,7 +317,7 @@ class Rejections:
         return True
 
     def closed(self, stream: Stream) -> None:
-        """A producer is over; nobody awaits anything of it."""
+        """Forget a producer that is over; its client awaits no answers of it."""
         answers = self._answers.pop(stream.name.stream_id, None)
         if answers is not None and answers.waiting:
             self._keep(answers.tenant, -sum(_memory(frame) for _behind, frame in answers.waiting))
@@ -328,7 +330,10 @@ class Rejections:
         return answers
 
     def _send_due(self, answers: _Answers) -> None:
-        """To give back room may lead to what was read before a pause, and from there to `refused`: behind these."""
+        """Send the errors whose turn has come.
+
+        To give back room may resume reading, and from there lead to `refused`: new errors go behind these.
+        """
         while answers.waiting and answers.is_due(answers.waiting[0][0]):
             _behind, frame = answers.waiting.popleft()
             self._reply(frame)

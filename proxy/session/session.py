@@ -1,12 +1,12 @@
-"""One client connection and its one broker connection, from the first byte to the last.
+"""The state machine of one client connection and its broker connection, from the first byte to the last.
 
     GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         └─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
 
-A connection on which nothing is said but CONNECT, CONNECTED, PING and PONG is nothing more: what it takes to meter and
-to follow commands (`Forwarding`) is made for the first byte that is something else. So thousands that come at once, as
-when a broker comes back, are let in sooner, and those that only exist stay small.
+A session on which only CONNECT, CONNECTED, PING and PONG have passed stays small: the objects that meter entries and
+follow commands (`Forwarding`) are made for the first byte of anything else. So thousands of connections that come at
+once, as when a broker comes back, are let in sooner, and idle ones take little memory.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from proxy.session.transport import Cause, PeerTransport, TransportOwner
 
 _PONG = encode(CommandPong())
 _SIGNS_OF_LIFE = frozenset({encode(CommandPing()), _PONG})
-"""Clients and brokers of idle connections ask for them in turns, each 30 to 60 s."""
+"""Clients and brokers of idle connections send them in turns, each 30 to 60 s."""
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
-"""Until the broker says what it takes."""
+"""Most bytes of a frame until the broker names its largest message."""
 
 
 class State(Enum):
-    """Where a session stands."""
+    """The state of a session."""
 
     GREETING = "greeting"
     DIALLING = "dialling"
@@ -72,26 +72,26 @@ def _nothing_held() -> bool:
 
 
 INTERVAL_S = 5.0
-"""Between two signs while something is held. Clients need one in 30 s; but a client that was killed with bytes under
-way cannot even say that it has gone, until something is written to it."""
+"""Seconds between two signs while something is held. Clients need one in 30 s. A client that was killed with bytes
+under way cannot even report that it has gone, until something is written to it."""
 SELDOM_S = 20.0
-"""Between two signs while nothing is: a client that has closed its connection, and whose last bytes are still under
-way, answers a sign with a reset, which throws them away; and nothing of it takes up memory here."""
+"""Seconds between two signs while nothing is held: a client that has closed its connection, and whose last bytes are
+still under way, answers a sign with a reset, which discards them; and nothing of it takes up memory here."""
 LOOK_S = 0.5
-"""Between two looks whether the peer that is not read has left: what is held of it is to be given back soon."""
+"""Seconds between two checks whether a peer that is not read has left: its held memory is to be given back soon."""
 
 
 class KeepAlive:
-    """Signs of life for both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
+    """Sends signs of life to both peers while one of them is not read: its PINGs and PONGs lie unread in the socket.
 
-    Sends and looks in short enough intervals while it is switched on; no timer runs while it is off. Measured: C++ and
-    Python clients close a connection that sends them nothing but PINGs for 60 s; every client and the broker take a
-    PONG that they did not ask for.
+    A timer sends and looks while this is switched on; none runs while it is off. Measured: C++ and Python clients close
+    a connection that sends them nothing but PINGs for 60 s. Every client and the broker accept a PONG that they did not
+    ask for.
 
     Args:
         send: Sends a PONG to both peers.
-        look: Finds out whether the client has left; called while something is held.
-        holds: Whether something is.
+        look: Checks whether the client has left; called while something is held.
+        holds: Returns whether something is held.
     """
 
     __slots__ = ("_holds", "_look", "_looks", "_send", "_timer")
@@ -104,19 +104,19 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """A peer is no longer read."""
+        """Begin to send signs of life: a peer is no longer read."""
         if self._timer is None:
             self._looks = 0
             self._set_timer()
 
     def stop(self) -> None:
-        """Both are read again, or gone."""
+        """Stop sending signs of life: both peers are read again, or gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def let_go(self) -> None:
-        """Both are gone: whom it called, it does not know any more (no search for it)."""
+        """Drop the callbacks, so that no reference cycle remains: both peers are gone."""
         self._send = self._look = _nothing
         self._holds = _nothing_held
 
@@ -135,17 +135,17 @@ class KeepAlive:
 
 
 class GracefulClose:
-    """The end of a session whose client sends no more: what may pass goes on, the rest is dropped, answers may come.
+    """Ends a session whose client sends no more: entries that may pass go on, the rest is dropped, answers may come.
 
     Args:
-        streams: The client's.
-        tell_broker: Tells the broker that no more comes.
-        tasks: Where somebody waits for the broker's last answers.
-        patience: Seconds that this may take.
+        streams: The client's streams.
+        tell_broker: Half-closes the connection to the broker.
+        tasks: The tasks of the session; one waits for the broker's last answers.
+        patience: Most seconds that the close may take.
         finish: Ends the session.
 
     Attributes:
-        end: Why the session ends, whichever connection goes first from now on.
+        end: The end to report, whichever connection goes first from now on.
     """
 
     __slots__ = ("_finish", "_patience", "_streams", "_tasks", "_tell_broker", "end")
@@ -166,11 +166,11 @@ class GracefulClose:
         self._finish = finish
 
     def half_closed(self) -> None:
-        """The client may still read."""
+        """Begin to close: the client sends no more, but may still read."""
         self._begin(SessionEnd(CloseReason.CLIENT_CLOSED), self._close_streams)
 
     def lost(self, end: SessionEnd) -> None:
-        """The client's connection is gone."""
+        """Begin to close: the client's connection is gone."""
         self._begin(end, partial(self._finish, end))
 
     def _begin(self, end: SessionEnd, then: Callable[[], None]) -> None:
@@ -189,20 +189,20 @@ class GracefulClose:
 
 
 class Forwarding:
-    """Traffic between a client and its broker behind their greetings: two data paths, and what follows commands.
+    """Forwards between a client and its broker after their greetings: two data paths, and the handling of commands.
 
     Args:
-        session: Whose it is.
-        engine: What it shares with others.
-        admittance: What the session asks whether it may.
-        memory: Counts what is kept for the client.
-        greeting: The client's CONNECT as it went to the broker; redirects are followed with it.
+        session: The session.
+        engine: The objects that all sessions share.
+        admittance: The session's admission of lookups and streams.
+        memory: Counts the memory kept for the client.
+        greeting: The client's CONNECT as it was sent to the broker; also sent when a redirect is followed.
 
     Attributes:
         to_broker, to_client: The data paths.
-        blocks: What is blocked of its streams.
-        graceful_close: Ends it in order when the client has left.
-        keep_alive: On while one of the two is not read.
+        blocks: Applies rules to the session's streams.
+        graceful_close: Ends the session in order when the client has left.
+        keep_alive: Switched on while one of the two peers is not read.
     """
 
     __slots__ = (
@@ -289,7 +289,7 @@ class Forwarding:
         self._from_broker = BrokerCommands(streams, self._requests, client, to_broker, session.greeted, counters)
 
     def stop(self) -> None:
-        """The session ends: streams are over, and nothing more is handled."""
+        """End all streams and tasks, and handle no more: the session ends."""
         self.keep_alive.stop()
         self._streams.close_all()
         self._tasks.cancel()
@@ -298,14 +298,14 @@ class Forwarding:
         self.to_client.stop()
 
     def let_go(self) -> None:
-        """Both connections are gone. Its parts do not know each other any more, so that no search has to find them."""
+        """Drop the references between the parts, so that no reference cycle remains: both connections are gone."""
         self.keep_alive.let_go()
         self._requests.let_go()
         self.to_broker.let_go()
         self.to_client.let_go()
 
     def writable(self, is_writable: bool, *, to_client: bool) -> None:  # noqa: FBT001 - the new state
-        """One of the two takes no more of what is written, or does again."""
+        """Record that a peer's write buffer is full, or has room again."""
         if is_writable:
             self._heap.freed()
         (self.to_client if to_client else self.to_broker).writable(is_writable)
@@ -313,7 +313,7 @@ class Forwarding:
     # ---- commands
 
     def _client_said(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
-        """A command of the client's. FLOWs come as long as messages do, and belong to their data path."""
+        """Handle a client's command; FLOWs, which come as long as messages do, go to their data path."""
         if kind == FLOW:
             return self.to_client.ask(command, frame)
         return self._from_client.handle(kind, command, frame)
@@ -332,7 +332,10 @@ class Forwarding:
                 path.writer.insert(_PONG)
 
     def _look_for_client(self) -> None:
-        """Nobody waits for what is held of a client that has left. One that is read says so itself, behind all else."""
+        """Close the streams of a client that has left and is not read: nothing held of it is awaited.
+
+        A client that is read reports its end itself, behind all else.
+        """
         if self._client.is_stopped() and self._client.has_left():
             self._streams.close_all()
 
@@ -341,9 +344,9 @@ class Forwarding:
 
 
 def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMemory:
-    """The budgets for what is read here and held.
+    """Return the budgets for entries that are read from `source` and held.
 
-    Of producers, in mode `pause`, one entry fills the connection's: PIP-322's way.
+    For producers, in mode `pause`, one entry fills the connection's budget: PIP-322's way.
     """
     publish = engine.config.publish
     if source.side == "client" and publish.mode == "pause":
@@ -354,17 +357,17 @@ def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMe
 
 
 class Session(TransportOwner):
-    """Serves one client. The loop calls it through its transports.
+    """Serves one client. The loop calls the session through its transports.
 
     Args:
-        engine: What it shares with others.
-        connection_id: Its number.
-        log: Where its end and its pauses are written.
-        finished: Called when both of its connections are gone.
+        engine: The objects that all sessions share.
+        connection_id: The connection's number in logs.
+        log: Gets the session's end and its pauses.
+        finished: Called when both connections are gone.
 
     Attributes:
         max_frame: Bytes of the longest frame that either side may send.
-        forwarding: What goes between client and broker; None as long as that is their greetings only.
+        forwarding: The data paths and command handlers; None as long as only greetings and signs of life have passed.
     """
 
     def __init__(
@@ -380,23 +383,23 @@ class Session(TransportOwner):
         self._finished = finished
         self._greeting = bytearray()
         self._connect = b""
-        """What the client greeted with, as it goes to the broker."""
+        """The client's CONNECT, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
         self._is_over = False
         self._last_word: SessionEnd | None = None
-        """Why it ends, whichever connection goes first."""
+        """The end to report, whichever connection goes first."""
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
         self._admittance = engine.admittance(self.connection, self.client)
         self._memory: Claim | None = None
-        """What is kept for the client; there is one once that is more than of all others."""
+        """Memory kept for the client; set once that is more than every session takes."""
         self._greeting_kept = 0
         self._unsent_kept = 0
 
     # ---- what the transports say
 
     def opened(self, transport: PeerTransport) -> None:
-        """A transport is connected."""
+        """Handle a transport that is connected."""
         if transport is self.broker:
             transport.join(self.client.group)
             group = self.client.group
@@ -415,7 +418,7 @@ class Session(TransportOwner):
             self._admittance.connect(self.not_connected)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
-        """Bytes were read, and the transport has no receiver: none yet, or none any more."""
+        """Handle bytes of a transport that has no receiver: none yet, or none any more."""
         try:
             if transport is self.broker:
                 self._turn_came()
@@ -429,16 +432,16 @@ class Session(TransportOwner):
             self.broke_protocol(transport, error)
 
     def broke_protocol(self, transport: PeerTransport, error: ProtocolError) -> None:
-        """One side sent what nobody can take."""
+        """End the session: one side broke the protocol."""
         self._engine.counters.frame_errors[f"{transport.side} {error.cause}"] += 1
         self.finish(
             SessionEnd(CloseReason.FRAME_ERROR, f"{transport.side} {transport.address}: {error.cause}: {error}")
         )
 
     def half_closed(self, transport: PeerTransport) -> None:
-        """One side will send no more: what passed goes on, what is held is dropped, then the other side is told.
+        """Handle the end of what one side sends: what passed goes on, what is held is dropped, the other side is told.
 
-        Without traffic there is nothing that anybody could wait for.
+        Without traffic there is nothing to wait for.
         """
         if transport is self.broker:
             self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
@@ -448,7 +451,7 @@ class Session(TransportOwner):
             self.finish(SessionEnd(CloseReason.CLIENT_CLOSED))
 
     def not_taken(self, transport: PeerTransport, unsent: int, seconds: float) -> None:
-        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        """Bound the bytes that the client does not take: `unsent` bytes for `seconds`; both 0 if it took some."""
         if seconds >= self._engine.config.write_timeout:
             self.finish(
                 SessionEnd(
@@ -461,7 +464,7 @@ class Session(TransportOwner):
             self._unsent_kept = unsent
 
     def lost(self, transport: PeerTransport, error: Exception | None) -> None:
-        """A transport is gone."""
+        """Handle a transport that is gone."""
         end = end_by_peer(transport.side, error)
         if transport is self.client and self.state is _RELAYING and self.forwarding is not None:
             self.forwarding.graceful_close.lost(end)
@@ -470,13 +473,13 @@ class Session(TransportOwner):
         self._look_whether_it_is_over()
 
     def writable(self, transport: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """Backpressure: while a peer takes no bytes, the other one is not read."""
+        """Apply backpressure: while a peer takes no bytes, the other one is not read."""
         if self.forwarding is not None:
             self.forwarding.writable(is_writable, to_client=transport is self.client)
         (self.broker if transport is self.client else self.client).set_throttle(Cause.WRITE_BUFFER, on=not is_writable)
 
     def throttle_changed(self, transport: PeerTransport, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
-        """A reason not to read came or went."""
+        """Report a reason not to read that came or went, and keep both peers alive meanwhile."""
         if cause is not Cause.CONNECTING:
             self._log.throttle_changed(
                 self.connection, transport.side, cause, is_raised=is_raised, now=self._engine.clock()
@@ -488,7 +491,7 @@ class Session(TransportOwner):
                 self.forwarding.keep_alive.stop()
 
     def read_on(self, transport: PeerTransport) -> None:
-        """The throttle count is 0: first what was left over from before the pause, then the socket."""
+        """Handle the end of a pause: first the bytes left over from before it, then the socket."""
         try:
             if self.state is _RELAYING and self.forwarding is not None:
                 (self.forwarding.to_broker if transport is self.client else self.forwarding.to_client).resume()
@@ -501,7 +504,7 @@ class Session(TransportOwner):
         transport.resume_reading()
 
     def rule_added(self, rule: Rule) -> Ended:
-        """Something is blocked from now on; a client that has not said yet who it is, is judged when it does."""
+        """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is judged when it does."""
         if not rule.key.kind.is_of_connections:
             return Ended(0, 0 if self.forwarding is None else self.forwarding.blocks.end_streams(rule))
         if self.state not in {_DIALLING, _RELAYING}:
@@ -516,7 +519,7 @@ class Session(TransportOwner):
     # ---- handshake
 
     def greeted(self, max_frame: int) -> None:
-        """The broker accepted the client; its frame size, if it says one (else 0), holds on both legs."""
+        """Record that the broker accepted the client; its frame size, if it names one (else 0), holds on both legs."""
         self._engine.connector.finish(self)
         if max_frame > 0:
             self.max_frame = max_frame
@@ -525,7 +528,7 @@ class Session(TransportOwner):
                 self.forwarding.to_client.limit_frames(max_frame)
 
     def _keep(self, more: int) -> bool:
-        """So much more (less: negative) is kept for the client. Whether it may be."""
+        """Count `more` bytes (negative: fewer) as kept for the client; return whether they may be kept."""
         if more > 0:
             return self._kept().take(more)
         if more < 0:
@@ -538,7 +541,7 @@ class Session(TransportOwner):
         return self._memory
 
     def _keep_greeting(self) -> bool:
-        """What of it is kept is counted, where it is longer than others'. Whether it may be kept."""
+        """Count what is kept of a greeting that is longer than usual; return whether it may be kept."""
         kept = len(self._greeting) + len(self._connect)
         if kept <= LONGEST_KNOWN and not self._greeting_kept:
             return True
@@ -578,35 +581,35 @@ class Session(TransportOwner):
         self._wait_for_broker()
 
     def _wait_for_broker(self) -> None:
-        """Who says more before it has an answer is not read until there is somebody to say it to."""
+        """Stop reading a client that says more before the broker is there."""
         if self._greeting:
             self.client.throttle(Cause.CONNECTING)
 
     def _turn_away(self, end: SessionEnd) -> None:
-        """The client may stay for as long as a handshake may take."""
+        """Keep a blocked client for as long as a handshake may take."""
         self.state, self._last_word = State.TURNED_AWAY, end
         reply = self._forward().to_client.writer.reply
         self._turned_away = BlockedClientResponder(self._connect, self._blocked_by, reply, partial(self.finish, end))
         self._refuse(self._take_rest())
 
     def _blocked_by(self) -> Rule | None:
-        """The rule that keeps this client out right now: its address, or what it authenticates as."""
+        """Return the rule that blocks this client now, by its address or its role, or None."""
         rules = self._engine.blocklist.rules
         return rules.of_client(self.connection.client_host, self.connection.client_role) if rules else None
 
     def _refuse(self, chunk: bytes) -> None:
-        """What a blocked client asks; of one that asks much, some in each turn of the loop."""
+        """Answer a blocked client's requests; if there are many, some in each turn of the loop."""
         if self._turned_away is not None and self._turned_away.feed(chunk):
             self.client.yield_turn()
 
     def _take_rest(self) -> bytes:
-        """What the client said behind its greeting; nobody keeps it any longer, as that may be a whole read."""
+        """Return the bytes behind the client's greeting, and keep them no longer: they may be a whole read."""
         rest, self._greeting = bytes(self._greeting), bytearray()
         self._keep_greeting()
         return rest
 
     def _turn_came(self) -> None:
-        """The session goes on, unless it has ended, or a broker that spoke first has made it go on."""
+        """Begin to relay, unless the session has ended, or a broker that spoke first has begun it."""
         if self.state is _DIALLING:
             self._start_relaying()
 
@@ -623,7 +626,7 @@ class Session(TransportOwner):
         self.client.unthrottle(Cause.CONNECTING)
 
     def _hear_first(self, transport: PeerTransport, chunk: bytes) -> None:
-        """Both are there, and there is no traffic yet; nor for the broker's greeting, or for signs of life."""
+        """Handle bytes before there is forwarding: the broker's greeting and signs of life need none."""
         max_frame = WELCOMES.read(chunk) if transport is self.broker else None
         if max_frame is not None:
             self.greeted(max_frame)
@@ -635,7 +638,7 @@ class Session(TransportOwner):
             transport.take(chunk, len(chunk))
 
     def _forward(self) -> Forwarding:
-        """What goes between the two, from now on; what is read goes there if the broker is there."""
+        """Return the forwarding, made if there is none; if the broker is there, it receives all that is read."""
         if self.forwarding is None:
             self.forwarding = Forwarding(self, self._engine, self._admittance, self._kept(), self._connect)
         if self.state is _RELAYING:
@@ -645,14 +648,14 @@ class Session(TransportOwner):
     # ---- the end
 
     def shut_down(self) -> None:
-        """The process ends."""
+        """End the session: the process ends."""
         if self.state is _GREETING and not self.client.is_connected:
             self.state = _ENDING  # the loop has accepted the client and says so next: it is closed then
             return
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
     def not_connected(self, end: SessionEnd) -> None:
-        """It may not stay, or there is no broker for it: end, and tell the client why."""
+        """Tell the client why it may not stay, or that there is no broker for it, and end the session."""
         refusal = request_refused(NO_REQUEST, end.cause.error, f"{end.cause}: {end.detail}")
         if self.forwarding is None:
             self.client.writer.write_soon(refusal)

@@ -1,15 +1,15 @@
-"""The producers and consumers of one session, as streams with limits.
+"""Producers and consumers of one session and their states at the broker, as streams with limits.
 
-What the proxy believes of an id must be what the broker does with it, or a client could be charged as another one:
+The state of an id here must equal its state at the broker, or a client could be charged as another one:
 
     (free) ──PRODUCER, SUBSCRIBE──▶ opening ──SUCCESS──▶ open ──the client's CLOSE──▶ closing ──SUCCESS──▶ (free)
                                        │                   ├── UNSUBSCRIBE's SUCCESS ──▶ (free)
                                        ├──ERROR──▶ (free)  │
                                        └─ the broker's CLOSE, a block ──▶ the proxy's own CLOSE ──SUCCESS──▶ (free)
 
-An id that is not free is refused to another command. Only what is open passes entries. A broker's CLOSE may be of the
-stream that had the id before, written late: so the proxy closes what may be there. So it does where a PRODUCER is let
-in whose CLOSE has been answered before (`GivenUp`).
+A command for an id that is not free is refused. Only open streams pass entries. A broker's CLOSE may be of the stream
+that had the id before, written late: so the proxy closes the stream that may be there. It does so, too, where the
+broker accepts a PRODUCER whose CLOSE has been answered before (`GivenUp`).
 
 Source: org.apache.pulsar.broker.service.ServerCnx
 """
@@ -52,15 +52,15 @@ from proxy.session.engine import Engine
 from proxy.session.responses import Requests
 
 MOST_GIVEN_UP = 1000
-"""Of one connection; the oldest is forgotten, and its late answer ends the connection."""
+"""Most PRODUCERs of one connection that are kept; the oldest is forgotten, and its late answer ends the connection."""
 
 
 class GivenUp:
-    """PRODUCERs of one connection whose CLOSE was answered before they were themselves.
+    """PRODUCERs of one connection whose CLOSE was answered before the PRODUCER itself.
 
-    Brokers authorize a PRODUCER before they give it its id, and may let it in long after its CLOSE: an honest client
-    closes what took longer to open than it would wait. So a producer may still come, and no other topic may have its
-    id. Another name may: with each answer the broker says the name that its producer has.
+    Brokers authorize a PRODUCER before they give it its id, and may accept it long after its CLOSE. An honest client
+    closes a producer that took longer to open than it would wait. So the producer may still come, and its id must not
+    be used for another topic. Another producer name may use it: each answer of the broker has the name of its producer.
 
         PRODUCER(id 1, topic A) ─▶ authorizes …           CLOSE(id 1) ─▶ SUCCESS: nobody has the id
                                    … PRODUCER_SUCCESS: the broker has id 1 on topic A
@@ -72,12 +72,12 @@ class GivenUp:
 
     def __init__(self) -> None:
         self._topics: dict[int, dict[int, str]] = {}
-        """By request id, by producer id."""
+        """Topics by request id, by producer id."""
         self._order: deque[tuple[int, int]] = deque()
         """Producer and request ids, some of which have been answered since."""
 
     def add(self, producer_id: int, topic: str, request_id: int) -> int | None:
-        """Keep one more; gives the request that is forgotten for it, if there is one."""
+        """Keep one more; return the request that is forgotten for it, or None."""
         self._topics.setdefault(producer_id, {})[request_id] = topic
         self._order.append((producer_id, request_id))
         if len(self._order) <= MOST_GIVEN_UP:
@@ -86,7 +86,7 @@ class GivenUp:
         return oldest if self.answered(whose, oldest) else None
 
     def answered(self, producer_id: int, request_id: int) -> bool:
-        """The broker answered one, or it is forgotten. Whether it was kept."""
+        """Forget a request, which the broker has answered or which is the oldest; return whether it was kept."""
         topics = self._topics.get(producer_id, {})
         was_kept = topics.pop(request_id, None) is not None
         if was_kept and not topics:
@@ -94,22 +94,22 @@ class GivenUp:
         return was_kept
 
     def forbids(self, producer_id: int, topic: str) -> bool:
-        """Whether a producer of another topic may still come under this id."""
+        """Return whether a producer of another topic may still come under this id."""
         return any(one != topic for one in self._topics.get(producer_id, {}).values())
 
 
 MOST_STREAMS = 65_536
-"""Producers and consumers of one connection."""
+"""Most producers, and most consumers, of one connection."""
 STREAM_MEMORY = 3 * 1024
 """Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/registry.py`)."""
 _COPIES = 4
-"""Times that a name is kept: as the stream's, in what finds it, and in what is to be told of it."""
+"""Times that a name is kept: in the stream, in indexes, and in what is to be reported."""
 BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND
-"""What is held of a consumer is dropped for a redelivery at most so often."""
+"""Shortest time between two redeliveries for which a consumer's held entries are dropped."""
 
 
 class NameTooLongError(ProtocolError):
-    """A broker gives a producer a name that no client could have chosen."""
+    """A broker names a producer by a name that no client could have chosen."""
 
     cause = "name_too_long"
 
@@ -118,15 +118,15 @@ Opening = CommandProducer | CommandSubscribe
 
 
 class Streams:
-    """Opens and closes streams as the commands of a session say.
+    """Opens and closes streams as the commands of a session ask.
 
     Args:
-        engine: Where their limits are.
-        connection: Whose they are.
-        admittance: Says whether there are too many.
-        paths: In which producers pass, and in which consumers do.
-        requests: Where the answers to the proxy's own requests are awaited.
-        memory: Counts what is kept of them.
+        engine: Has the limits of the streams.
+        connection: The client's connection.
+        admittance: Bounds the number of streams and the rate of subscribing.
+        paths: The data path of producers, and that of consumers.
+        requests: The pending requests, for those of the proxy's own.
+        memory: Counts the memory of the streams.
         reply: Sends a frame to the client.
     """
 
@@ -167,21 +167,21 @@ class Streams:
         self._admittance = admittance
         # As sets they would be three times as large in a connection that has none.
         self._opening: dict[Stream, tuple[int, int]] = {}
-        """With the request ids, the proxy's and the client's, that the broker has not answered."""
+        """The request ids, the proxy's and the client's, of openings that the broker has not answered."""
         self._closing: dict[Stream, None] = {}
         self._expelled: dict[tuple[str, int], None] = {}
         """The ids that the proxy itself closes at the broker, which has not answered yet."""
         self._given_up: GivenUp | None = None
         """None as long as there was none: few sessions have any."""
         self._drops_from: dict[Stream, int] | None = None
-        """From when on what is held of a consumer may be dropped again for a redelivery; None likewise."""
+        """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
 
     @staticmethod
     def name_of(command: Opening) -> tuple[StreamName, TopicName]:
-        """How a PRODUCER or SUBSCRIBE names its stream, and its topic.
+        """Return the names of the stream that a PRODUCER or SUBSCRIBE opens, and its topic.
 
         Raises:
-            RefusedError: If its topic has no valid name, or some name is too long.
+            RefusedError: If the topic's name is invalid, or some name is too long.
         """
         try:
             topic = parse_topic(command.topic)
@@ -209,11 +209,11 @@ class Streams:
         return name, topic
 
     def open(self, name: StreamName, topic: TopicName) -> Stream:
-        """Begin with a stream that is about to be asked of the broker; `asked` follows.
+        """Return a new stream, which the broker is about to be asked for; `asked` follows.
 
         Raises:
-            RefusedError: If its id is not free, or if there are too many for the connection, for what may be kept, or
-                for a bound of `admission`.
+            RefusedError: If the id is not free, or there are too many streams for the connection, the memory of the
+                client, or a bound of `admission`.
         """
         path = self._to_broker if name.direction == "publish" else self._to_client
         if name.stream_id in path.streams or not self._is_free(name):
@@ -247,19 +247,19 @@ class Streams:
         return stream
 
     def asked(self, stream: Stream, request_id: int, client_id: int) -> None:
-        """The broker is asked for it, under the proxy's request id and the client's."""
+        """Record that the broker is asked for the stream, under the proxy's request id and the client's."""
         self._opening[stream] = request_id, client_id
 
     def is_closing(self, stream: Stream) -> bool:
-        """Whether the client asked to close it, and has no answer yet."""
+        """Return whether the client asked to close the stream, and has no answer yet."""
         return stream in self._closing
 
     def closing(self, stream: Stream) -> None:
-        """The client asked to close it; its id is free when the broker has answered."""
+        """Record that the client asked to close the stream; its id is free when the broker has answered."""
         self._closing[stream] = None
 
     def close(self, stream: Stream) -> None:
-        """The stream is over, and what it held is dropped; commands among it go on, as somebody awaits their answer."""
+        """End a stream and drop its held entries; commands among them go on, as their answers are awaited."""
         if not stream.is_open:
             return
         self._closing.pop(stream, None)
@@ -273,12 +273,12 @@ class Streams:
         path.give_back(stream, self._engine.registry.close(stream, self._engine.clock()))
 
     def expel(self, stream: Stream) -> None:
-        """Close a stream here, and at the broker by a CLOSE of the proxy's own, whose SUCCESS makes its id free."""
+        """End a stream, and close it at the broker by a CLOSE of the proxy's own, whose SUCCESS frees its id."""
         self.close(stream)
         self._close_at_broker(stream.name)
 
     def _close_at_broker(self, name: StreamName, *, or_is_gone: bool = False) -> None:
-        """Its id is free when that is done; `or_is_gone`: also when the broker has none to close."""
+        """Close a stream at the broker, which frees its id; `or_is_gone`: an error frees the id, too."""
         key = name.direction, name.stream_id
         self._expelled[key] = None
 
@@ -289,7 +289,7 @@ class Streams:
         self._to_broker.writer.insert(self._requests.own(_close_of(name), answered))
 
     def _is_free(self, name: StreamName) -> bool:
-        """Whether the broker has let go of an id that no stream has here."""
+        """Return whether the broker has let go of an id that no stream has here."""
         if (name.direction, name.stream_id) in self._expelled:
             return False
         if self._given_up is None or name.direction == "dispatch":
@@ -297,7 +297,10 @@ class Streams:
         return not self._given_up.forbids(name.stream_id, name.topic)
 
     def _give_up(self, stream: Stream) -> None:
-        """Its opening may not be answered any more. A consumer's is not: its id is taken before it is authorized."""
+        """Handle the end of a stream whose opening is not answered yet, if so.
+
+        A consumer's opening will not be answered: its id is taken before it is authorized. A producer's may be.
+        """
         name, opening = stream.name, self._opening.pop(stream, None)
         if opening is None:
             return
@@ -312,10 +315,10 @@ class Streams:
             self._requests.forget(forgotten)
 
     def _answered_late(self, name: StreamName, request_id: int, answer: Message) -> None:
-        """A producer that was given up is there after all, or is refused.
+        """Handle the late answer to a producer that was given up: it is there after all, or refused.
 
-        Who has its id by now is on the same topic; but while that is opening it may be refused, and the former stays.
-        What the proxy closes by now was there before it did.
+        A stream that has its id by now is on the same topic. While that one is opening, it may be refused and the
+        former one stay. If the proxy is closing the id, the late producer was there before that.
         """
         if isinstance(answer, CommandProducerSuccess) and not answer.producer_ready:
             return
@@ -330,9 +333,9 @@ class Streams:
             self.closed_by_broker(stream)
 
     def closed_by_broker(self, stream: Stream) -> None:
-        """The broker closed the stream of this id, or perhaps the one before it: who has it now is not said.
+        """Handle a broker's CLOSE of this stream, or perhaps of the one before it: the CLOSE does not say which.
 
-        Older brokers refuse a CLOSE of what they have closed already.
+        Older brokers refuse a CLOSE of a stream that they have closed already.
         """
         opening = self._opening.get(stream)
         if opening is None:
@@ -343,13 +346,13 @@ class Streams:
         self._reply(request_refused(opening[1], ServiceNotReady, "the broker closed it while it was being opened"))
 
     def drop_held(self, stream: Stream, *, ask_again: bool) -> None:
-        """Forget what is held of a consumer, because the broker will deliver it again.
+        """Drop the held entries of a consumer, because the broker will deliver them again.
 
-        What the broker said about the consumer and waits among it goes on: that is not said twice.
+        Commands of the broker's that wait among them go on: the broker does not repeat these.
 
         Args:
             stream: The consumer.
-            ask_again: The client still counts on the permits of what is dropped.
+            ask_again: The client still counts on the permits of the dropped entries.
         """
         dropped = self._engine.rate_limiter.drop_held(stream, self._engine.clock())
         # First the permits: afterwards more may be read, and a judge would take it for part of what is dropped.
@@ -360,9 +363,9 @@ class Streams:
         self._path_of(stream).give_back(stream, dropped)
 
     def leave(self, stream: Stream) -> None:
-        """A consumer is about to end: the broker delivers to others what it has not got, and so nothing more comes.
+        """Drop the held entries of a consumer that is about to end: the broker delivers them to others.
 
-        What is on its way still would come before what is dropped here.
+        No more entries are passed on: those on their way still would come before the entries that are dropped here.
         """
         self._forgo(stream)
         self.drop_held(stream, ask_again=False)
@@ -370,24 +373,25 @@ class Streams:
 
     @staticmethod
     def rewound(stream: Stream) -> None:
-        """The broker is asked to deliver to a consumer what it has got already."""
+        """Record that the broker is asked to deliver again what a consumer has got already."""
         if stream.permits is not None:
             stream.permits.rewound()
 
     @property
     def tells_backlogs_apart(self) -> bool:
-        """Whether subscriptions with a backlog are treated in another way."""
+        """True if subscriptions without a backlog are not limited."""
         return self._engine.dispatch_rules.spares_caught_up
 
     def redeliver(self, stream: Stream, frame: bytes) -> bool:
-        """Ask the broker for all that a consumer has not acknowledged, in place of what is held of it.
+        """Ask the broker for all that a consumer has not acknowledged, in place of its held entries.
 
-        The permits of that follow behind: before, the broker would use them for what nobody wants any more. They are
-        for entries that limits have not counted. So what is held is dropped once in a second: else a limited consumer
-        could have the broker deliver as much as it likes to the proxy, for 20 bytes a time.
+        The permits of the held entries follow behind: before, the broker would use them for entries that are not wanted
+        any more. These permits are for entries that limits have not counted. So held entries are dropped once in a
+        second: else a limited consumer could have the broker deliver as much as it likes to the proxy, for 20 bytes a
+        time.
 
         Returns:
-            Whether it was done; else the command is to go on, and what is held stays.
+            Whether it was done; else the caller passes the command on, and the held entries stay.
         """
         if stream.held:
             now = self._engine.clock()
@@ -400,12 +404,12 @@ class Streams:
         return True
 
     def answered(self, answer: Message, stream: Stream) -> None:
-        """The broker accepted a producer, and perhaps named it, or a consumer; or refused it.
+        """Handle the broker's answer to an opening: it accepted the stream, and perhaps named the producer, or refused.
 
-        A consumer that asked to be closed meanwhile is let in no more.
+        A consumer that asked to be closed meanwhile is not accepted.
 
         Raises:
-            NameTooLongError: If it names a producer so.
+            NameTooLongError: If the broker gives the producer too long a name.
         """
         self._opening.pop(stream, None)
         if isinstance(answer, CommandError):
@@ -424,71 +428,77 @@ class Streams:
             self._admittance.accepted(stream)
 
     def waits(self, stream: Stream) -> None:
-        """The broker has let a producer in, which waits there until others have gone; another answer follows."""
+        """Record that the broker has let a producer in that waits until others have gone; another answer follows."""
         self._admittance.accepted(stream)
 
     def close_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
-        """The broker answered a CLOSE.
+        """Handle the broker's answer to a CLOSE.
 
-        A consumer is over even if that was refused: clients give theirs up whatever the answer (C++'s, Go's and Java's
-        do), and brokers refuse only where they have none to close. A producer goes on as it was.
+        A consumer is over even if the CLOSE was refused: clients give theirs up whatever the answer (C++'s, Go's and
+        Java's do), and brokers refuse only where they have none to close. A producer whose CLOSE was refused stays
+        open.
         """
         self._closing.pop(stream, None)
         if isinstance(answer, CommandSuccess) or stream.name.direction == "dispatch":
             self.close(stream)
 
     def unsubscribe_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
-        """The broker answered an UNSUBSCRIBE.
+        """Handle the broker's answer to an UNSUBSCRIBE.
 
-        It refuses while the subscription has other consumers: then this one goes on, with what is held and asked for.
+        The broker refuses it while the subscription has other consumers. The consumer then stays open, with its held
+        entries and its permits.
         """
         if isinstance(answer, CommandSuccess):
             self.close(stream)
 
     def sought(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
-        """The broker answered a SEEK: what is still held is from before, and will come again if it is wanted.
+        """Handle the broker's answer to a SEEK: held entries are from before, and will come again if they are wanted.
 
-        Mostly it has closed the consumer before. If not, the client still counts on what it had asked for.
+        Mostly the broker has closed the consumer before. If not, the client still counts on the permits that it asked
+        for.
         """
         if isinstance(answer, CommandSuccess) and stream.is_open:
             self.rewound(stream)
             self.drop_held(stream, ask_again=not self.is_closing(stream))
 
     def accepted(self) -> list[Stream]:
-        """Those that the broker has accepted and that are not over."""
+        """Return the streams that the broker has accepted and that are not over."""
         paths = (self._to_broker, self._to_client)
         return [stream for path in paths for stream in path.streams.values() if stream not in self._opening]
 
     def send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
-        """The broker answered a SEND. Whether its answer has been passed on, because refusals may wait behind it."""
+        """Handle the broker's answer to a SEND; return whether it was passed on, as refusals may wait behind it."""
         rejections = self._to_broker.rejections
         return rejections is not None and rejections.answered(command, frame)
 
     def producer(self, producer_id: int) -> Stream | None:
-        """The open producer of this id."""
+        """Return the open producer of this id, or None."""
         return self._to_broker.streams.get(producer_id)
 
     def consumer(self, consumer_id: int) -> Stream | None:
-        """The open consumer of this id."""
+        """Return the open consumer of this id, or None."""
         return self._to_client.streams.get(consumer_id)
 
     def hold_behind(self, stream: Stream, frame: bytes) -> bool:
-        """Let a command wait behind what its stream holds. False if it holds nothing, so that the command may go."""
+        """Let a command wait behind its stream's held entries; return False if none are held and it may go on."""
         if not stream.held:
             return False
         self._path_of(stream).hold_behind(stream, frame)
         return True
 
     def pass_on(self, frame: bytes) -> None:
-        """A command that had to wait for an answer of the proxy's goes on to the broker."""
+        """Pass a command on to the broker that had to wait for an answer to the proxy."""
         self._to_broker.writer.insert(frame)
 
     def when_decided(self, then: Callable[[], None]) -> None:
-        """Call `then` when what is held of producers is held by a limit."""
+        """Call `then` when all held entries of producers are held by a limit, and none awaits a decision."""
         self._engine.registry.when_decided(list(self._to_broker.streams.values()), then)
 
     def close_all(self) -> None:
-        """The session ends. No consumer wants anything any more: or one that is closed would make room for the next."""
+        """Close all streams: the session ends.
+
+        First all permits are given up: else each closed consumer would make room that the next one takes.
+        """
         for consumer in self._to_client.streams.values():
             self._forgo(consumer)
         for path in (self._to_broker, self._to_client):
@@ -506,10 +516,10 @@ class Streams:
 
 
 def _bounded(what: str, name: str | bytes) -> str:
-    """A name that is the same here and at the broker.
+    """Return a name, checked to be read alike here and at the broker.
 
     Raises:
-        RefusedError: If it is too long, or no UTF-8: of that, decoders make different text.
+        RefusedError: If the name is too long, or not valid UTF-8, which decoders turn into different texts.
     """
     if not isinstance(name, str):  # protobuf hands out a string field that is not UTF-8 as bytes
         raise RefusedError(NotAllowedError, f"the {what}'s name is not UTF-8")
@@ -520,13 +530,13 @@ def _bounded(what: str, name: str | bytes) -> str:
 
 
 def _memory_of(name: StreamName) -> int:
-    """Bytes that its stream takes."""
+    """Return the bytes of memory that the stream of this name takes."""
     names = name.topic, name.producer_name, name.subscription, name.consumer_name
     return STREAM_MEMORY + _COPIES * sum(map(_size_of, names))
 
 
 def _size_of(name: str) -> int:
-    """Bytes of a text: one character above the first 65,536 makes all of it as wide as it is, four bytes each."""
+    """Return the most bytes of a text in memory: a character beyond 65,535 makes all characters four bytes wide."""
     return len(name) if name.isascii() else 4 * len(name)
 
 
@@ -537,7 +547,7 @@ def _close_of(name: StreamName) -> CommandCloseProducer | CommandCloseConsumer:
 
 
 def close_told(name: StreamName) -> bytes:
-    """The frame by which a broker tells a client that it closed a stream."""
+    """Return the frame by which a broker tells a client that it closed a stream."""
     command = _close_of(name)
     command.request_id = NO_REQUEST
     return encode(command)

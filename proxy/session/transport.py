@@ -1,8 +1,8 @@
-"""One TCP connection of a session, to its client or to its broker: reading, writing, pausing, half-close.
+"""The TCP connection of a session to its client or to its broker: reading, writing, pausing, half-close.
 
-Reading goes into memory that all connections share (`ReadBuffer`), is paused while there are reasons (`Throttled`), and
-reaches the connection's `Receiver`. Writing goes to the kernel at once as long as it takes it (`SocketWriter`); small
-frames of one turn of the loop leave in one system call (`WriteCoalescer`).
+Bytes are read into memory that all connections share (`ReadBuffer`), and go to the connection's `Receiver`. Reading is
+paused while there are reasons (`Throttled`). Bytes are written to the kernel at once as long as it takes them
+(`SocketWriter`). Small frames of one turn of the loop leave in one system call (`WriteCoalescer`).
 """
 
 import asyncio
@@ -25,30 +25,29 @@ from proxy.session.read_scheduler import AddressGroup, ReadScheduler, ResumeQueu
 
 LEAST_READ: Final = 256 * 1024
 STEPS: Final = 2
-"""How often it doubles."""
+"""Number of times that the size of a read doubles."""
 MOST_READ: Final = LEAST_READ << STEPS
 _WRITABLE: Final = 0x200  # PyBUF_WRITE
 
 
 class ReadBuffer:
-    """Where all connections of a process are read into: one piece of memory, walked over in place and used again.
+    """The memory that all connections of a process read into: one buffer, scanned in place and used again.
 
-    The loop's own way takes new memory for each read and copies into it what it has read into memory of its own. Here
-    the kernel's copy is the only one, as long as what was read goes on at once.
+    The loop's own reading takes new memory for each read, and copies the bytes into it from a buffer of its own. Here
+    the kernel's copy is the only one, as long as the bytes go on at once.
 
-    How much is read at a time grows with what there is, and begins anew where something is held (`PeerTransport`):
-    large reads cost less, above all in a virtual machine, where to wake those at both ends is dear; small ones bring
-    less that has no room.
+    The size of reads grows with the bytes that come, and begins anew where something is held (`PeerTransport`). Large
+    reads cost less, above all in a virtual machine, where waking both ends is dear. Small reads bring fewer bytes for
+    which there is no room.
 
-    Source: the C interface of Python: what PyBytes_FromStringAndSize gives without a string is filled by whoever made
-    it.
+    Source: the C interface of Python. The caller of PyBytes_FromStringAndSize without a string may fill the new object.
 
-    It is `bytes`, because only of these do compiled modules read without a call; so nobody may keep `data` itself, but
-    slices, which are copies: it is longer than the longest that is read.
+    The buffer is `bytes`, because compiled modules read only these without a call. So `data` itself must not be kept,
+    only slices, which are copies: `data` is longer than the longest read.
 
     Attributes:
-        data: What was read, at its beginning.
-        views: The same memory, to be written to: LEAST_READ bytes of it, then twice as many each, up to MOST_READ.
+        data: The buffer; the bytes read are at its beginning.
+        views: Writable views of the same memory: LEAST_READ bytes of it, then twice as many each, up to MOST_READ.
     """
 
     __slots__ = ("data", "views")
@@ -71,14 +70,14 @@ _view_of.restype = ctypes.py_object
 
 
 class Cause(StrEnum):
-    """Why a leg is not read; each is a label of `sluice_pauses_total`."""
+    """The reason why a connection is not read; each is a label of `sluice_pauses_total`."""
 
     __hash__ = str.__hash__  # an enumeration's own is a call of Python
 
     CONNECTING = "connecting"
     """The broker's side is not there yet."""
     ADMISSION = "admission"
-    """Whether something may come in is asked where it is counted for all workers."""
+    """The supervisor, which counts for all workers, has not yet decided on an admission."""
     HOLD_CONNECTION = "hold_connection"
     """This connection holds as many bytes as one may."""
     HOLD_PROCESS = "hold_process"
@@ -93,7 +92,7 @@ class Cause(StrEnum):
     WRITE_BUFFER = "write_buffer"
     """The other leg does not take what was read."""
     TURN = "turn"
-    """It sent many small frames, or many bytes in a row, or is one of many that may be read on: others go first."""
+    """The peer sent many small frames or many bytes in a row, or many may be read on at once: others go first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
 
@@ -113,13 +112,13 @@ class Pausable(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Throttled:
-    """What may not be read while there are reasons: reading stops at the first, and goes on without the last.
+    """A connection with reasons not to read: reading stops at the first one, and resumes when the last is gone.
 
-    A flag would not do: two reasons overlap, and the first to end would open the tap. A base and no part: each idle
-    connection has two of them, and what a part calls back would be four objects more.
+    A flag would not do: two reasons may overlap, and the first to end would resume reading. This is a base class and
+    not a part: each idle connection has two transports, and the callbacks of a part would be four objects more.
 
     Attributes:
-        causes: The reasons there are.
+        causes: The present reasons not to read.
 
     Source: org.apache.pulsar.broker.service.ServerCnxThrottleTracker (PIP-322, PIP-434)
     """
@@ -128,11 +127,11 @@ class Throttled:
         self.causes: frozenset[Cause] = _NONE  # shared: an empty set is as large as all else here together
 
     def is_throttled(self) -> bool:
-        """Whether there is a reason not to read."""
+        """Return whether there is a reason not to read."""
         return bool(self.causes)
 
     def raise_cause(self, cause: Cause, transport: Pausable) -> None:
-        """There is a reason, and something to pause; telling it twice changes nothing."""
+        """Add a reason, and pause the transport at the first; adding a reason twice changes nothing."""
         if cause in self.causes:
             return
         self.causes |= {cause}
@@ -141,7 +140,7 @@ class Throttled:
         self.cause_changed(cause, True)
 
     def end_cause(self, cause: Cause) -> None:
-        """A reason is gone."""
+        """Remove a reason; if it was the last one, call `causes_ended`."""
         if cause not in self.causes:
             return
         self.causes -= {cause}
@@ -150,21 +149,21 @@ class Throttled:
             self.causes_ended(cause)
 
     def end_all_causes(self) -> None:
-        """The connection ends: every reason is gone, and nothing is to be read."""
+        """Remove all reasons without reading on: the connection ends."""
         for cause in self.causes:
             self.causes -= {cause}
             self.cause_changed(cause, False)
 
     def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
-        """A reason came or went."""
+        """Handle a reason that came or went."""
         raise NotImplementedError
 
     def yield_turn(self) -> None:
-        """Read on when the loop has looked after everybody else."""
+        """Read on when the loop has served all other connections."""
         raise NotImplementedError
 
     def causes_ended(self, last: Cause) -> None:
-        """Nothing is against reading any more; `last` went last. There may be work to do before it is resumed."""
+        """Handle the end of the last reason, `last`; there may be work to do before reading resumes."""
         raise NotImplementedError
 
 
@@ -178,7 +177,7 @@ def address_of(peername: object) -> str:
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:
-    """Where bytes can be written as they are to go; -1 where they cannot, as with a transport that is no socket."""
+    """Return the descriptor for plain writes; -1 if there is none, as with TLS or a transport that is no socket."""
     connection = transport.get_extra_info("socket")
     if connection is None or transport.get_extra_info("sslcontext") is not None:
         return -1
@@ -187,7 +186,7 @@ def descriptor_of(transport: asyncio.BaseTransport) -> int:
 
 
 def has_left(transport: asyncio.BaseTransport) -> bool:
-    """Whether the peer has closed or reset the connection. Known on Linux only; elsewhere always False."""
+    """Return whether the peer has closed or reset the connection. Known on Linux only; elsewhere always False."""
     connection = transport.get_extra_info("socket")
     if connection is None or not hasattr(socket, "TCP_INFO"):
         return False
@@ -198,9 +197,9 @@ def has_left(transport: asyncio.BaseTransport) -> bool:
 
 
 class WriteCoalescer:
-    """What waits for the end of the loop's turn: one call for all who have gathered what they send.
+    """Flushes at the end of the loop's turn, with one call, all writers that have gathered frames.
 
-    One of a process: to ask the loop for a call costs more than the call, and many gather in one turn.
+    There is one in a process: scheduling a call costs more than the call itself, and many writers gather in one turn.
     """
 
     def __init__(self) -> None:
@@ -208,13 +207,13 @@ class WriteCoalescer:
         self._is_asked = False
 
     def await_by(self, gatherer: "SocketWriter") -> None:
-        """This one is flushed when the turn ends, in the order in which they came."""
+        """Flush this writer when the turn ends; writers are flushed in the order in which they came."""
         self._gatherers.append(gatherer)
         if not self._is_asked:
             self._call_soon()
 
     def _flush(self) -> None:
-        """Who gathers meanwhile is flushed in the next turn."""
+        """Flush all writers; those that gather meanwhile are flushed in the next turn."""
         self._is_asked = False
         try:
             for _ in range(len(self._gatherers)):
@@ -230,29 +229,29 @@ class WriteCoalescer:
 
 LOOK_S: Final = 2.0
 _AT_ONCE: Final = 500
-"""Clients that are looked at in one turn of the loop."""
+"""Most clients that are looked at in one turn of the loop."""
 
 
 class UnsentWatch:
-    """Clients that do not take what is sent to them: each look finds who took nothing since the one before.
+    """Finds clients that do not take what is sent to them: those that took nothing since the last look.
 
-    One of a process. A look comes two seconds after something was sent, and again as long as anybody has something
-    left: nothing wakes a process in which nothing is sent.
+    There is one in a process. It looks two seconds after something was sent, and again as long as any client has bytes
+    left. Nothing wakes a process in which nothing is sent.
     """
 
     def __init__(self) -> None:
         self._sent_lately: deque[SocketWriter] = deque()
         self._waiting: dict[SocketWriter, tuple[int, float]] = {}
-        """Who has something left: what it had taken when it last took something, and when that was seen."""
+        """Writers with bytes left: the bytes taken when some were last taken, and when that was seen."""
         self._is_armed = False
 
     @property
     def size(self) -> int:
-        """Bytes that were sent and that are not taken yet, of all who had some left at the last look."""
+        """Bytes that were sent and are not taken yet, of all clients that had some left at the last look."""
         return sum(sending.unsent() for sending in self._waiting)
 
     def watch(self, sending: "SocketWriter") -> None:
-        """It sends something, for the first time since it was at rest."""
+        """Watch a writer that sends something for the first time since all was taken."""
         self._sent_lately.append(sending)
         self._arm()
 
@@ -298,26 +297,26 @@ WRITE_BUFFER_HIGH: Final = 512 * 1024
 WRITE_BUFFER_LOW: Final = 128 * 1024
 """Bytes waiting for a slow reader at which the other leg is no longer read, and is read again."""
 MOST_PIECES: Final = 4096
-"""Pieces, of however few bytes, after which the other leg is not read until all of them are taken: each takes up to 200
+"""Waiting pieces, of however few bytes, at which the other leg is not read until all are taken. Each takes up to 200
 bytes of the transport's beside its own, and a peer may send byte by byte."""
 GATHER_MOST: Final = 256 * 1024
-"""Bytes that wait for the end of the loop's turn, to be sent in one call."""
+"""Gathered bytes at which a writer is flushed before the end of the loop's turn."""
 _UNKNOWN: Final = -2
 _COPIED_AT_ONCE: Final = 64 * 1024
-"""Bytes of a copy. From `runtime.LARGE` on, each would be new memory of the system, which costs for every page."""
+"""Most bytes of a copy. From `runtime.LARGE` on, each would be new memory of the system, which costs for every page."""
 _LONG_PART: Final = 4096
-"""Parts of so many bytes, on the average, are not joined: the kernel is told of all of them."""
+"""Mean bytes of a part from which on parts are not joined, but given to the kernel in one `writev`."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)  # tests put others in its place; `shut` ends all cycles
 class SocketWriter:
-    """What one transport sends, in order: to the kernel as long as it takes it, the rest is kept by the loop.
+    """Sends the bytes of one transport in order: to the kernel as long as it takes them, the rest through the loop.
 
-    While there is no connection, or none that takes more, it swallows what it is given.
+    While there is no connection, or none that takes more, bytes to be written are discarded.
 
     Args:
-        coalescer: Flushes it.
-        unsent: Looks whether what is sent is taken; None for one that may take as long as it likes.
+        coalescer: Flushes this writer at the end of a turn.
+        unsent: Watches whether the peer takes what is sent; None for a peer that may take as long as it likes.
     """
 
     __slots__ = (
@@ -344,24 +343,24 @@ class SocketWriter:
         self._gathered_size = 0
 
     def open(self, transport: asyncio.Transport) -> None:
-        """There is a connection."""
+        """Begin to write to a connection."""
         self._transport = transport
         self._descriptor = _UNKNOWN
 
     def shut(self) -> None:
-        """It takes no more."""
+        """Discard all further bytes."""
         self._transport = None
 
     def write_little(self, frame: bytes) -> None:
-        """Send, in this turn of the loop, for who says little: nothing is set up for more.
+        """Send a frame in this turn of the loop, without setting anything up for more.
 
-        What goes to thousands who come at once goes to several in a row, so that those they are sent to, if they share
-        these cores, are woken once for several.
+        Frames that go to thousands of connections that come at once go to several in a row. So receivers that share
+        these cores are woken once for several.
         """
         self._gather(frame)
 
     def write(self, part: Bytes) -> None:
-        """Send bytes at once. A view may show other bytes after this."""
+        """Send bytes at once. The memory of a view may change after this."""
         if self._descriptor == _UNKNOWN and self._transport is not None:
             self._begin(self._transport)
         if self._gathered:
@@ -375,9 +374,9 @@ class SocketWriter:
                 self._send(self._transport, [part], len(part))
 
     def write_soon(self, part: bytes) -> None:
-        """Send bytes together with what else is to be sent in this turn of the loop; they are kept until then.
+        """Send bytes together with the others of this turn of the loop; they are kept until then.
 
-        Each write is a call of the system, which costs more than all else that is done for a frame.
+        Each write is a system call, which costs more than all other work for a frame.
         """
         if self._descriptor == _UNKNOWN and self._transport is not None:
             self._begin(self._transport)
@@ -386,7 +385,7 @@ class SocketWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Send now what was to go soon."""
+        """Send the gathered bytes now."""
         if not self._gathered:
             return
         parts, self._gathered = self._gathered, []
@@ -395,10 +394,10 @@ class SocketWriter:
             self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
 
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
-        """Send the parts, `size` bytes in all; what the kernel does not take at once is the transport's.
+        """Send the parts, `size` bytes in all; the transport keeps what the kernel does not take at once.
 
-        It gets whole `bytes` as they are, and all else as copies. Of one `bytes` it (uvloop's) asks the kernel at once,
-        too, with less ado.
+        The transport gets whole `bytes` objects as they are, and all else as copies. For a single `bytes` object it
+        (uvloop's) asks the kernel at once, too, at a lower cost.
         """
         self._count(size)
         only = parts[0] if len(parts) == 1 else None
@@ -417,25 +416,25 @@ class SocketWriter:
             sent = max(0, sent - len(part))
 
     def resumed(self) -> None:
-        """So much was taken that more may wait."""
+        """Record that the transport has taken so much that more may wait."""
         if self._pieces >= MOST_PIECES and self._transport is not None:
             self._pieces = 0
             _set_limits(self._transport)
 
     def rest(self) -> None:
-        """All that was sent is taken: it is watched again when more is."""
+        """Stop watching, as all bytes sent are taken; the next write begins it again."""
         self._is_watched = False
 
     def unsent(self) -> int:
-        """Bytes that were sent and that the kernel has not taken."""
+        """Return the bytes that were sent and that the kernel has not taken."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def taken(self) -> int:
-        """Bytes that it has taken, in all."""
+        """Return the bytes that the kernel has taken, in all."""
         return self._sent - self.unsent()
 
     def tell(self, unsent: int, seconds: float) -> None:
-        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        """Report that the peer has taken nothing of `unsent` bytes for `seconds`; 0 of both if it took something."""
         if self._transport is not None:
             self._transport.get_protocol().not_taken(unsent, seconds)  # type: ignore[attr-defined] # it is the leg
 
@@ -450,7 +449,7 @@ class SocketWriter:
                 self._unsent.watch(self)
 
     def _look_at_pieces(self) -> None:
-        """Many may wait, or all are taken and nobody has looked."""
+        """Reset the number of pieces if all are taken; else stop reading the other leg until they are."""
         if self.unsent() == 0:
             self._pieces = 0
         elif self._transport is not None:
@@ -463,7 +462,7 @@ class SocketWriter:
         self._gathered_size += len(part)
 
     def _begin(self, transport: asyncio.Transport) -> None:
-        """There is traffic: from now on it matters how much may wait, and where the kernel takes it from."""
+        """Prepare for traffic: set the bounds on waiting bytes, and find the socket's descriptor."""
         self._descriptor = descriptor_of(transport)
         _set_limits(transport)
 
@@ -473,7 +472,7 @@ def _set_limits(transport: asyncio.Transport) -> None:
 
 
 def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
-    """Give the transport what is left of a part; whole `bytes` as they are."""
+    """Write the rest of a part to the transport; whole `bytes` objects as they are."""
     if isinstance(part, bytes) and not sent:
         transport.write(part)
         return
@@ -482,18 +481,18 @@ def _copy(transport: asyncio.Transport, part: Bytes, sent: int) -> None:
 
 
 class TransportContext:
-    """What all connections of a process have in common, as one loop serves them.
+    """The objects that all connections of a process share, as one loop serves them.
 
     Args:
-        counters: What it counts into.
+        counters: The counters of the process.
 
     Attributes:
         heap: Told when much comes free.
-        line: Where they wait for their turn to be read.
-        buffer: What they are read into.
+        line: The queue of connections that wait to be read on.
+        buffer: The memory that all connections read into.
         reads: Shares the turns of the loop among the addresses of clients.
-        coalescer: When what they gather is sent.
-        unsent: Looks whether clients take what is sent to them.
+        coalescer: Sends gathered frames at the end of a turn.
+        unsent: Watches whether clients take what is sent to them.
     """
 
     __slots__ = ("buffer", "coalescer", "heap", "line", "reads", "unsent")
@@ -516,17 +515,17 @@ _OF_MANY = frozenset({Cause.HOLD_CONNECTION, Cause.HOLD_PROCESS})
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # base classes and no `Protocol`s: of these, compiled code asks by name
 class Receiver:
-    """Takes what one transport reads.
+    """Takes the bytes that one transport reads.
 
     Attributes:
-        passes: Whether what was fed last went on at once, as it came.
+        passes: Whether the bytes fed last went on at once, as they came.
     """
 
     def __init__(self) -> None:
         self.passes = False
 
     def feed(self, data: bytes, size: int) -> None:
-        """Take what was read: the first `size` bytes of `data`, which may be other ones afterwards.
+        """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.
 
         Raises:
             ProtocolError: If the peer broke the protocol; nothing more can be fed.
@@ -536,56 +535,56 @@ class Receiver:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TransportOwner:
-    """Is told what happens on its transports; this one, which owns those of sessions that are over, does nothing."""
+    """The owner of transports, told of their events; this base class, the owner after a session's end, does nothing."""
 
     def arrived(self, transport: "PeerTransport", chunk: bytes) -> None:
-        """Bytes came, and there is no receiver."""
+        """Handle bytes that came while there is no receiver."""
 
     def broke_protocol(self, transport: "PeerTransport", error: ProtocolError) -> None:
-        """The receiver cannot take what came."""
+        """Handle bytes that break the protocol."""
 
     def writable(self, transport: "PeerTransport", is_writable: bool) -> None:  # noqa: FBT001 - the new state
-        """The write buffer ran full or has room again."""
+        """Handle a write buffer that is full, or has room again."""
 
     def opened(self, transport: "PeerTransport") -> None:
-        """The connection is there."""
+        """Handle a connection that was made."""
         transport.disown()
 
     def half_closed(self, transport: "PeerTransport") -> None:
-        """The peer will send no more."""
+        """Handle the end of what the peer sends."""
 
     def not_taken(self, transport: "PeerTransport", unsent: int, seconds: float) -> None:
-        """For so long the client has taken nothing of so many bytes; of none, if it took something."""
+        """Handle a client that has taken nothing of `unsent` bytes for `seconds`; 0 of both if it took something."""
 
     def lost(self, transport: "PeerTransport", error: Exception | None) -> None:
-        """The connection is gone."""
+        """Handle a connection that is gone."""
 
     def throttle_changed(self, transport: "PeerTransport", cause: Cause, is_raised: bool) -> None:  # noqa: FBT001
-        """A reason not to read came or went."""
+        """Handle a reason not to read that came or went."""
 
     def read_on(self, transport: "PeerTransport") -> None:
-        """No reason is left."""
+        """Handle the end of the last reason not to read."""
 
 
 _NOBODY = TransportOwner()
 
 
 class PeerTransport(Throttled):
-    """Gives what is read to its receiver, or else to its owner, and counts the reasons not to read.
+    """Passes the bytes read to the receiver, or else to the owner, and keeps the reasons not to read.
 
-    It is an `asyncio.BufferedProtocol` without the name, which compiled classes cannot inherit from; uvloop looks for
-    `get_buffer`, not for the name.
+    This is an `asyncio.BufferedProtocol` without the base class, which compiled classes cannot inherit from; uvloop
+    looks for `get_buffer`, not for the base.
 
     Attributes:
-        owner: Told of everything.
-        group: All connections for clients of the same address; None before it is connected, and behind its end.
-        receiver: Takes what is read, in place of the owner, while there is one.
-        writer: What is to be sent goes there.
+        owner: Told of all events.
+        group: The connections of clients of the same address; None before this one is connected, and after its end.
+        receiver: If set, takes the bytes read, in place of the owner.
+        writer: Sends bytes to the peer.
 
     Args:
         side: `client` or `broker`, for people.
         owner: The session.
-        shared: What it has in common with all others.
+        shared: The objects that all connections share.
     """
 
     __slots__ = (
@@ -621,21 +620,21 @@ class PeerTransport(Throttled):
         self._abort_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Called by the loop when the connection is made."""
         self._transport = cast("asyncio.Transport", transport)
         self.writer.open(self._transport)
         self.owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Not called by the loop, as there is a buffer; but it asks for the name, and not to find it costs it more."""
+        """Not called, as there is a buffer; but the loop looks the name up, and a failed look-up costs it more."""
         raise NotImplementedError
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Called by the loop, which reads into it."""
+        """Called by the loop: return the memory to read into."""
         return self._buffer.views[self._step]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the loop, which has read so much."""
+        """Called by the loop when it has read `nbytes` bytes."""
         group = self.group
         is_measured = group is not None and group.is_crowded
         began = group.begin(self) if group is not None and is_measured else 0
@@ -654,7 +653,7 @@ class PeerTransport(Throttled):
             group.end(self, began)
 
     def _was_full(self, receiver: Receiver) -> None:
-        """As much came as could be read at once."""
+        """Handle a read of as many bytes as could be read at once."""
         if receiver.passes and self._step < STEPS:
             self._step += 1
         else:
@@ -666,7 +665,7 @@ class PeerTransport(Throttled):
             self._step = 0
 
     def take(self, data: bytes, size: int) -> None:
-        """Pass on what was read, now or before there was a receiver: the first `size` bytes of `data`."""
+        """Pass on the first `size` bytes of `data`, read now or before there was a receiver."""
         if self.receiver is None:
             self.owner.arrived(self, data[:size])
             return
@@ -676,26 +675,26 @@ class PeerTransport(Throttled):
             self.owner.broke_protocol(self, error)
 
     def pause_writing(self) -> None:
-        """Called by the loop."""
+        """Called by the loop when the write buffer is full."""
         self.owner.writable(self, False)
 
     def resume_writing(self) -> None:
-        """Called by the loop."""
+        """Called by the loop when the write buffer has room again."""
         self.writer.resumed()
         self.owner.writable(self, True)
 
     def not_taken(self, unsent: int, seconds: float) -> None:
-        """Called when its sender is looked at; see `TransportOwner`."""
+        """Called when the writer is looked at; see `TransportOwner`."""
         self.owner.not_taken(self, unsent, seconds)
 
     def eof_received(self) -> bool:
-        """Called by the loop; the other direction stays open."""
+        """Called by the loop when the peer sends no more; the other direction stays open."""
         self._is_at_end = True
         self.owner.half_closed(self)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
+        """Called by the loop when the connection is gone."""
         group = self.group
         began = group.clock() if group is not None else 0
         self._leave_group()
@@ -710,94 +709,94 @@ class PeerTransport(Throttled):
 
     @property
     def address(self) -> str:
-        """Of the peer, as `host:port`; empty if there is no connection. To ask costs two calls of the system."""
+        """The peer's `host:port`; empty without a connection. Reading it costs two system calls."""
         return address_of(self._transport.get_extra_info("peername")) if self._transport is not None else ""
 
     @property
     def protocol(self) -> asyncio.BaseProtocol:
-        """This leg, as the loop wants it."""
+        """This transport's protocol object, for the loop."""
         return cast("asyncio.BaseProtocol", self)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, be it an ending one."""
+        """True while there is a connection, be it an ending one."""
         return self._transport is not None
 
     def write_eof(self) -> None:
-        """Send what is written, then say that no more will come."""
+        """Send all gathered bytes, then end this direction."""
         self.writer.flush()
         if self._transport is not None and not self._transport.is_closing():
             self.writer.shut()
             self._transport.write_eof()
 
     def is_stopped(self) -> bool:
-        """Whether there is one that ends only when something has happened: not that it is the others' turn."""
+        """Return whether reading is stopped for a reason that ends only with an event, so not only for `TURN`."""
         return bool(self.causes) and self.causes != _TURN
 
     def set_throttle(self, cause: Cause, *, on: bool) -> None:
-        """A reason not to read comes or goes."""
+        """Add or remove a reason not to read."""
         if on:
             self.throttle(cause)
         else:
             self.unthrottle(cause)
 
     def throttled_for(self, cause: Cause) -> Callable[[bool], None]:
-        """What a budget is to call when it becomes full (True), and when it has room (False)."""
+        """Return the function that a budget calls when it becomes full (True), and when it has room (False)."""
         return partial(self._set_throttle, cause)
 
     def throttle(self, cause: Cause) -> None:
-        """Do not read, for this reason."""
+        """Stop reading, for this reason."""
         if self._transport is not None and not self._transport.is_closing():
             self.raise_cause(cause, self._transport)
 
     def unthrottle(self, cause: Cause) -> None:
-        """This reason is gone."""
+        """Remove a reason not to read."""
         self.end_cause(cause)
 
     def yield_turn(self) -> None:
-        """Read on when the loop has looked after everybody else."""
+        """Read on when the loop has served all other connections."""
         self.throttle(Cause.TURN)
         self._line.join(self)
 
     def turn_came(self) -> bool:
-        """Read on, if nothing else is against it by now. Whether it did."""
+        """Read on if no other reason not to read exists by now; return whether reading goes on."""
         is_stopped = len(self.causes) > 1
         self.unthrottle(Cause.TURN)
         return not is_stopped
 
     def has_left(self) -> bool:
-        """Whether the peer has closed or reset the connection; while it is not read, nobody else tells."""
+        """Return whether the peer has closed or reset the connection; without reading, only this tells."""
         return self._transport is not None and has_left(self._transport)
 
     def resume_reading(self) -> None:
-        """Read again, if there is still no reason against it; who has nothing more to say says so again."""
+        """Read again, if there is still no reason not to; at the end of the stream, the loop reports it again."""
         if self._transport is None or self._transport.is_closing() or self.causes:
             return
         if self._is_at_end or self.group is None or not self.group.resume(self):
             self.start_reading()
 
     def join(self, group: AddressGroup | None) -> None:
-        """From now on it is read as one of the connections of its client's address."""
+        """Read this connection from now on as one of its client's address."""
         self.group = group
         if group is not None:
             group.join(self)
 
     def descriptor(self) -> int:
-        """The socket's descriptor; -1 if there is none, or if its readability does not show there."""
+        """Return the socket's descriptor; -1 if there is none, or if it does not show what can be read."""
         return descriptor_of(self._transport) if self._transport is not None else -1
 
     def may_be_read(self) -> bool:
-        """Whether it is connected, has more to say, and no reason is against reading it."""
+        """Return whether the peer is connected, has not ended its side, and no reason not to read exists."""
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self.causes and not self._is_at_end
 
     def start_reading(self) -> None:
-        """Have the loop read it."""
+        """Have the loop read this connection."""
         if self._transport is not None:
             self._transport.resume_reading()
 
     def stop_reading(self) -> None:
-        """Have the loop leave it alone."""
+        """Have the loop stop reading this connection."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -807,7 +806,7 @@ class PeerTransport(Throttled):
             group.leave(self)
 
     def close(self, patience: float) -> None:
-        """Send what is written, then close; give up on a peer that does not take it within `patience` seconds."""
+        """Send all gathered bytes, then close; abort if the peer does not take them within `patience` seconds."""
         self.writer.flush()
         self._line.leave(self)
         self.receiver = None
@@ -817,7 +816,7 @@ class PeerTransport(Throttled):
             self._abort_timer = asyncio.get_running_loop().call_later(patience, transport.abort)
 
     def disown(self) -> None:
-        """Drop a connection that came after its dial was cancelled; the loop may never say that it is gone."""
+        """Drop a connection that was made after its dial was cancelled; the loop may never report its end."""
         self._leave_group()
         transport, self._transport = self._transport, None
         self.writer.shut()
@@ -825,18 +824,18 @@ class PeerTransport(Throttled):
             transport.abort()
 
     def let_go_of_owner(self) -> None:
-        """All is over. Two that know each other are gone only when Python searches for such; now they do not."""
+        """Drop the owner, so that no reference cycle remains for Python's search: the session is over."""
         self.owner = _NOBODY
 
     def _set_throttle(self, cause: Cause, on: bool) -> None:  # noqa: FBT001 - as a budget tells it
         self.set_throttle(cause, on=on)
 
     def cause_changed(self, cause: Cause, is_raised: bool) -> None:  # noqa: FBT001 - the new state
-        """A reason not to read came or went."""
+        """Tell the owner of a reason not to read that came or went."""
         self.owner.throttle_changed(self, cause, is_raised)
 
     def causes_ended(self, last: Cause) -> None:
-        """Read on, unless many want to at once."""
+        """Read on, unless many connections may do so at once."""
         if last not in _OF_MANY:
             self._line.leave(self)
         elif not self._line.goes_first(self):

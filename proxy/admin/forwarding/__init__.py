@@ -1,1 +1,1 @@
-"""Passes on to the broker's own admin what Sluice does not serve."""
+"""Forwarding of requests that Sluice does not serve to the broker's own admin."""

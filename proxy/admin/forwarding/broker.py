@@ -1,7 +1,7 @@
-"""The client of brokers' own admin addresses, which follows redirects to those that the operator allows.
+"""The client of brokers' own admin addresses; it follows redirects to addresses that the operator allows.
 
-A request's body goes to the broker in parts, bounded in size and time, so that memory is bounded, too. A broker may do
-nothing for so long, except while it waits for the client.
+A request's body goes to the broker in parts, bounded in size and time, so that memory is bounded, too. The time in
+which a broker does nothing is bounded, except while the broker waits for the client.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from proxy.files import reopenable, token_in
 
 
 class Outcome(StrEnum):
-    """Counted on `/metrics`."""
+    """The outcome of a forwarded request, counted on `/metrics`."""
 
     DONE = "done"
-    """The broker did what it was asked."""
+    """The broker answered with a status below 400."""
     REFUSED = "refused"
-    """It answered with a status of 4xx."""
+    """The broker answered with a status of 4xx."""
     FAILED = "failed"
-    """It answered with a status of 5xx."""
+    """The broker answered with a status of 5xx."""
     UNREACHABLE = "unreachable"
-    """It cannot be reached, or gave no answer of HTTP."""
+    """The broker cannot be reached, or gave no answer of HTTP."""
     SLOW = "slow"
     BROKEN_OFF = "broken_off"
-    """Its answer ended too early."""
+    """The broker's answer ended too early."""
     REDIRECT = "redirect"
-    """It sent the request on to where it may not go."""
+    """The broker redirected the request to where it may not go."""
     TOKEN = "token"  # noqa: S105 - the name of an outcome
-    """It does not take the token that Sluice shows, or there is none to show."""
+    """The broker does not accept Sluice's token, or there is none to send."""
     BUSY = "busy"
-    """As many requests as may be are there already."""
+    """The bound on requests in flight is reached."""
     CLIENT = "client"
     """The client hung up, or its body was too large, too slow or broke off when some of it had gone on."""
 
@@ -60,12 +60,12 @@ def outcome_of(status: int) -> Outcome:
 
 
 class ForwardError(Exception):
-    """A request cannot be passed on, or what comes back cannot be handed on.
+    """A request that cannot be passed on, or an answer that cannot be passed back.
 
     Args:
-        status: Of HTTP.
-        outcome: What is counted.
-        reason: What the caller is told: what is wrong, with its key of the configuration, and what to do.
+        status: The HTTP status.
+        outcome: The outcome to count.
+        reason: The reason for the caller: the error, with its key of the configuration, and the remedy.
     """
 
     def __init__(self, status: int, outcome: Outcome, reason: str) -> None:
@@ -75,7 +75,7 @@ class ForwardError(Exception):
 
 
 def allowed_targets(config: Config) -> Targets:
-    """The url's, those of `brokers`, and at the url's port the hosts that clients may be connected to."""
+    """Return the allowed addresses: the url's, those of `brokers`, and clients' allowed brokers at the url's port."""
     section = config.admin_forward
     assert section.url is not None
     hosts = (each.host for each in (config.broker, *config.allowed_brokers))
@@ -89,10 +89,10 @@ def endpoint_of(url: URL) -> Endpoint:
 
 
 def connector(section: AdminForward, targets: Targets) -> Callable[[], aiohttp.TCPConnector]:
-    """Makes what connects. Each request has a connection of its own: one that the broker just closes would cost it.
+    """Return a factory of connectors. Each request has its own connection, as a broker may just close an idle one.
 
     Raises:
-        ConfigError: If the authority's file cannot be used.
+        ConfigError: If the file of the certificate authority cannot be used.
     """
     context = _context(section.ca) if section.has_tls else True
     scheme = "https" if section.has_tls else "http"
@@ -117,7 +117,7 @@ def broker_token(file: Path) -> str:
 
 
 class _Resolver(AbstractResolver):
-    """Names lead to addresses that were checked, and to no others."""
+    """Resolves names to addresses that were checked, and to no others."""
 
     def __init__(self, scheme: str, targets: Targets) -> None:
         self._scheme = scheme
@@ -129,7 +129,7 @@ class _Resolver(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - of aiohttp's; a broker has what it has
     ) -> list[ResolveResult]:
-        """Those of a broker."""
+        """Return the allowed addresses of a broker."""
         try:
             found = await self._targets.resolve(Endpoint(self._scheme, host, port))
         except TargetRefusedError as error:
@@ -137,7 +137,7 @@ class _Resolver(AbstractResolver):
         return [_result(host, each.host, each.port) for each in found]
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def _result(name: str, host: str, port: int) -> ResolveResult:
@@ -161,15 +161,15 @@ def _context(ca: Path | None) -> ssl.SSLContext:
 MOST_REDIRECTS = 5
 _AS_IT_WAS = frozenset({307, 308})
 _AS_ANOTHER = frozenset({301, 302, 303})
-"""No broker's: Jetty says so of what is not the admin, with whatever method then asks for it."""
+"""Statuses that no broker sends: Jetty sends them outside of the admin, and the next request's method may differ."""
 _LONGEST_SHOWN = 200
 
 
 def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
-    """The next address to ask; None if the answer is one already.
+    """Return the next address to ask; None if the answer is final.
 
     Raises:
-        ForwardError: If it may not be asked: the request carries Sluice's own token.
+        ForwardError: If that address may not be asked: the request carries Sluice's own token.
     """
     location = answer.headers.get("Location")
     if answer.status not in _AS_IT_WAS | _AS_ANOTHER:
@@ -188,7 +188,7 @@ def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
 
 
 def redirected(how: str) -> ForwardError:
-    """Of a request that the broker sent on to where it cannot go."""
+    """Return the error of a request that the broker redirected to where it cannot go."""
     return ForwardError(502, Outcome.REDIRECT, f"the broker sent the request on {how}")
 
 
@@ -202,15 +202,15 @@ def _joined(url: URL, location: str) -> URL | None:
 
 
 PART = 1024 * 1024
-"""Bytes that are read before the broker gets any. A body that is no longer can be sent again where a broker says so."""
+"""Bytes that are read before the broker gets any. A body that is no longer can be sent again after a redirect."""
 
 
 class BodyRefusedError(Exception):
     """A body does not come in time, is too large, or breaks off.
 
     Args:
-        status: Of HTTP.
-        reason: What the caller is told.
+        status: The HTTP status.
+        reason: The reason for the caller.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -222,9 +222,9 @@ class ClientBody:
     """A request's body. Each part has as much time as a whole request has that is not passed on.
 
     Args:
-        request: Whose.
-        most: Bytes that it may have.
-        patience_s: For each part.
+        request: The request.
+        most: Most bytes of the body.
+        patience_s: Seconds for each part.
     """
 
     def __init__(self, request: web.Request, most: int, patience_s: float) -> None:
@@ -236,15 +236,15 @@ class ClientBody:
         self._is_sent_on = False
         self.first = b""
         self.is_whole = False
-        """Whether the first part is all of it."""
+        """Whether the first part is the whole body."""
         self.problem: BodyRefusedError | None = None
-        """Why it ended too early, if it did; the broker then has some of it."""
+        """The error if the body ended too early; the broker then has some of it."""
 
     async def begin(self) -> None:
         """Read the first part.
 
         Raises:
-            BodyRefusedError: If it cannot be had.
+            BodyRefusedError: If the part is too large, too slow, or breaks off.
         """
         declared = self._request.content_length
         if declared is not None and declared > self._most:
@@ -259,7 +259,7 @@ class ClientBody:
         """The body to send: once, or as often as wanted if it is whole.
 
         Args:
-            when: Told whether it is the client's turn (True) or the broker's.
+            when: Called with True when the client's turn begins, and with False when the broker's does.
         """
         if self.is_whole:
             return self.first or None
@@ -302,10 +302,10 @@ class ClientBody:
 
 
 class ForwardTimeouts:
-    """Ends what runs in it when the broker has had its turn for too long: to connect, to take a part, to answer.
+    """Ends an exchange when the broker's turn takes too long: to connect, to take a part, to answer.
 
     Args:
-        seconds: For each.
+        seconds: The bound on each of these.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -314,10 +314,10 @@ class ForwardTimeouts:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Within this.
+        """Bound the broker's turns while the block runs.
 
         Raises:
-            TimeoutError: If it took too long.
+            TimeoutError: If a turn took too long.
         """
         try:
             async with asyncio.timeout(self._seconds) as self._timeout:
@@ -326,13 +326,16 @@ class ForwardTimeouts:
             self._timeout = None
 
     def is_the_client_s(self, turn: bool) -> None:  # noqa: FBT001 - the two turns there are
-        """Whose turn it is. A broker may answer before it has all of the body: then nobody waits here any more."""
+        """Begin the client's or the broker's turn.
+
+        A broker may answer before it has all of the body: then the bound has ended, and this does nothing.
+        """
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(None if turn else asyncio.get_running_loop().time() + self._seconds)
 
 
 _LONGEST_HEADER = 64 * 1024
-"""A peeked message's properties are in headers."""
+"""Most bytes of a header: a peeked message's properties are in headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,10 +343,10 @@ class Question:
     """A request to a broker.
 
     Args:
-        method: Of HTTP.
+        method: The HTTP method.
         target: Path and query, byte for byte.
-        headers: Without credentials.
-        body: What is sent, if anything.
+        headers: The headers, without credentials.
+        body: The body, if any.
     """
 
     method: str
@@ -353,13 +356,13 @@ class Question:
 
 
 class BrokerAdmin:
-    """The broker's admin, and those of the brokers that it sends requests on to.
+    """A client of the broker's admin, and of the brokers that it redirects to.
 
     Args:
-        config: Of which `admin_forward.url` is given.
+        config: The configuration; it has `admin_forward.url`.
 
     Raises:
-        ConfigError: If a file that it names cannot be used.
+        ConfigError: If a file that the configuration names cannot be used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -373,7 +376,7 @@ class BrokerAdmin:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        """Within this, brokers can be asked."""
+        """Keep an HTTP session, in which brokers can be asked, while the block runs."""
         self._session = aiohttp.ClientSession(
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -389,11 +392,11 @@ class BrokerAdmin:
 
     @asynccontextmanager
     async def ask(self, question: Question) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer's head; its body is still to be read, and what is unread at the end is not waited for.
+        """Yield the head of the answer; the caller reads its body, and an unread rest is not waited for.
 
         Raises:
-            ForwardError: If there is none that could be handed on.
-            BodyRefusedError: If the body that is to be sent ends too early.
+            ForwardError: If there is no answer that could be passed back.
+            BodyRefusedError: If the request's body ends too early.
         """
         url = URL(self._base + question.target, encoded=True)
         for _ in range(MOST_REDIRECTS + 1):
@@ -442,7 +445,7 @@ class BrokerAdmin:
         return headers
 
     def _check_answer(self, answer: aiohttp.ClientResponse) -> None:
-        """Not an upgrade, nor a 401: Sluice has let the caller in, who would look for the mistake in his own token."""
+        """Refuse an upgrade and a 401: Sluice has let the caller in, so its own token is not at fault."""
         if answer.status < 200:
             what = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
             raise ForwardError(502, Outcome.FAILED, f"{answer.url.origin()}: {what}")

@@ -1,7 +1,7 @@
-"""Passes requests on to the broker's admin, and its answers back: bounded, counted, and each change told.
+"""Forward requests to the broker's admin, and its answers back: bounded, counted, and each change logged.
 
-Headers pass by name, so that nothing passes that means something else on the other side: neither credentials nor what
-belongs to one connection; nor X-Original-Principal, by which a broker lets proxies speak for others; nor Location and
+Only listed headers pass, so that none passes that means something else on the other side. Not passed are credentials;
+headers of one connection; X-Original-Principal, by which a broker lets proxies speak for others; and Location and
 Access-Control, by which an answer would lead clients and browsers around Sluice.
 """
 
@@ -49,16 +49,16 @@ _ANSWERING = frozenset(
     {"content-type", "content-encoding", "content-disposition", "retry-after", "cache-control", "vary"}
 )
 _OF_MESSAGES = "x-pulsar-"
-"""Peeked messages have their metadata in these."""
+"""Prefix of the headers with a peeked message's metadata."""
 
 
 def asking(came: Mapping[str, str]) -> CIMultiDict[str]:
-    """Those of a request that the broker gets."""
+    """Return the headers of a request that the broker gets."""
     return CIMultiDict((name, came[name]) for name in _ASKING if name in came)
 
 
 def answering(came: Mapping[str, str]) -> CIMultiDict[str]:
-    """Those of the broker's answer that the caller gets."""
+    """Return the headers of the broker's answer that the caller gets."""
     return CIMultiDict((name, value) for name, value in came.items() if _passes(name.lower()))
 
 
@@ -68,7 +68,7 @@ def _passes(name: str) -> bool:
 
 T = TypeVar("T")
 _MOST_JSON = 4 * 1024**2
-"""Bytes of an answer that is read here."""
+"""Most bytes of an answer that is decoded here."""
 
 
 class _NotTakenError(Exception):
@@ -78,12 +78,12 @@ class _NotTakenError(Exception):
 async def hand_on(
     answer: aiohttp.ClientResponse, request: web.Request, patience_s: float
 ) -> tuple[web.StreamResponse, Outcome]:
-    """Give the caller what the broker says, as it comes.
+    """Pass the broker's answer to the caller, as it comes.
 
     Args:
-        answer: The broker's.
-        request: The caller's.
-        patience_s: How long the caller may take none of it.
+        answer: The broker's answer.
+        request: The caller's request.
+        patience_s: Seconds in which the caller may take nothing.
     """
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=answering(answer.headers))
     response.content_length = answer.content_length
@@ -111,7 +111,7 @@ async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
     """Read an answer as JSON.
 
     Raises:
-        ForwardError: If it is an error, breaks off, is too long, or not what it should be.
+        ForwardError: If the answer is an error, breaks off, is too long, or is not of this type.
     """
     try:
         text = await _all_of(answer)
@@ -145,24 +145,24 @@ async def _write(response: web.StreamResponse, piece: bytes, patience_s: float) 
 
 
 def _abort(request: web.Request) -> None:
-    """The answer's head is gone: only the end of the connection tells that the rest is missing."""
+    """Abort the connection: the answer's head is sent, so only this tells that the rest is missing."""
     if request.transport is not None:
         request.transport.abort()
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_PATH = 1000
-"""Characters of it in a line of the log."""
+"""Most characters of a path in a line of the log."""
 _WHY = {408: Rejection.TIME, 413: Rejection.SIZE}
 
 
 class Forwarder:
-    """Between the callers of the admin address, who have been authenticated, and the broker's admin.
+    """Forwards requests of authenticated callers to the broker's admin.
 
     Args:
-        config: Of which `admin_forward.url` is given.
-        counters: Told of outcomes.
-        refused: Told of bodies and callers that are refused here.
+        config: The configuration; it has `admin_forward.url`.
+        counters: Count outcomes.
+        refused: Counts and logs bodies and callers that are refused here.
 
     Raises:
         ConfigError: If a file that `admin_forward` names cannot be used.
@@ -179,17 +179,17 @@ class Forwarder:
 
     @classmethod
     def of(cls, config: Config, counters: Counters, refused: RejectionLog) -> Self | None:
-        """None where nothing is passed on."""
+        """Return a forwarder; None if nothing is to be forwarded."""
         return cls(config, counters, refused) if config.admin_forward.url else None
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
-        """For `cleanup_ctx` of the application."""
+        """Keep the session with the broker; for `cleanup_ctx` of the application."""
         async with self._broker.connected():
             yield
 
     @web.middleware
     async def unless_served(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass on what nothing here serves. It stands before the bounds of bodies, having its own."""
+        """Forward requests that Sluice does not serve. This precedes the bounds of bodies, having its own."""
         if is_for_broker(request):
             return await self.pass_on(request)
         response = await handler(request)
@@ -202,7 +202,7 @@ class Forwarder:
             return _refusal(request, error.status, str(error))
 
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Let the broker answer."""
+        """Forward a request, and return the broker's answer."""
         body = ClientBody(request, self._section.max_body, self._patience_s)
         try:
             if refused := await self._why_refused(request):
@@ -213,7 +213,7 @@ class Forwarder:
         return await self._exchanged(request, body)
 
     async def _told(self, request: web.Request, kind: type[T]) -> T:
-        """What the broker says at the same path."""
+        """Return the broker's answer at the same path."""
         outcome = Outcome.CLIENT
         try:
             async with self._asked(request, "GET", request.path, None) as answer:

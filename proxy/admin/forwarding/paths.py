@@ -1,8 +1,8 @@
 """The paths that the broker may get, those that change something there, and those that Sluice answers in part.
 
-A broker decodes `%2F` before it picks what answers, and what stands between may, too: `/admin/v2%2F..%2F../metrics` is
-the broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But `%2F` within
-the name of a topic, a subscription or a role is what pulsar-admin writes.
+A broker decodes `%2F` before it picks a resource, and proxies in between may, too. So `/admin/v2%2F..%2F../metrics` is
+the broker's `/metrics`, and `namespaces/acme/shop%2FpublishRate` may be a limit that Sluice serves. But pulsar-admin
+itself writes `%2F` within the name of a topic, a subscription or a role.
 
 Source: org.eclipse.jetty.util.URIUtil.decodePath and canonicalPath of Jetty 9.4; the @GET, @Path and @DefaultValue
 annotations in org.apache.pulsar.broker.admin of 4.0.8
@@ -40,12 +40,12 @@ def is_broker_s_part(request: web.Request) -> bool:
 
 
 def list_of_both(request: web.Request) -> Any | None:
-    """What the JSON is that shows dynamic configuration of Sluice and broker together; None for any other path."""
+    """Return the JSON type of a list that Sluice and the broker answer together; None for any other path."""
     return _LISTS.get(request.path) if request.method in READING else None
 
 
 def together(ours: str | None, theirs: Any) -> web.Response:
-    """Names of both, or values of both. Keys of Sluice's are told as they are set here."""
+    """Return the names, or the values, of both. Keys of Sluice's have the values that are set here."""
     own = msgspec.json.decode(ours or "null", type=type(theirs))
     if isinstance(theirs, dict):
         others = [(name, value) for name, value in theirs.items() if name not in DYNAMIC_KEYS]
@@ -58,7 +58,7 @@ def together(ours: str | None, theirs: Any) -> web.Response:
 _MOST_DECODINGS = 4
 _NOT_DECODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_VARIABLE = re.compile(r"[{}]")
-"""Variables of routes stand for anything but these and `/`; at a broker, for these, too."""
+"""Characters that variables of routes do not match (besides `/`); at a broker they match them, too."""
 _NOWHERE = frozenset({"", ".", ".."})
 
 
@@ -66,7 +66,7 @@ def misread(path: str) -> str | None:
     """Say what is wrong with a path that somebody may take for another one; None if nothing is.
 
     Args:
-        path: As it came, in ASCII, without its query.
+        path: The path as it came, in ASCII, without its query.
     """
     if _NOT_DECODED.search(path):
         return "write % as %25"
@@ -82,7 +82,7 @@ def misread(path: str) -> str | None:
 
 
 async def is_served_decoded(request: web.Request) -> bool:
-    """Whether decoding makes of its path one that Sluice serves, and that it is not without."""
+    """Return whether a decoded form of the path is one that Sluice serves, unlike the path itself."""
     for reading in _readings(request.raw_path.partition("?")[0]):
         url = _as_url(reading)
         if url.path_safe == request.rel_url.path_safe:
@@ -95,13 +95,13 @@ async def is_served_decoded(request: web.Request) -> bool:
 
 
 def last_part(path: str) -> str:
-    """The last of a path, as far as it can be decoded."""
+    """Return the last part of a path, decoded as far as possible."""
     *_, decoded = _readings(path)
     return decoded.rpartition("/")[2].partition(";")[0]
 
 
 def _readings(path: str) -> Iterator[str]:
-    """As it is, and after each decoding until nothing changes."""
+    """Yield a path as it is, and after each decoding, until nothing changes."""
     for _ in range(_MOST_DECODINGS + 1):
         yield path
         if (decoded := unquote(path)) == path:
@@ -110,7 +110,7 @@ def _readings(path: str) -> Iterator[str]:
 
 
 def _as_url(reading: str) -> URL:
-    """What is still encoded stays so: the router, too, takes `%2F` for a part of a name."""
+    """Return a reading as URL. Encoded characters stay so: the router, too, takes `%2F` for a part of a name."""
     parts = (_NO_VARIABLE.sub("_", part.partition(";")[0]) for part in reading.split("/"))
     return URL.build(path=quote(_NOT_DECODED.sub("%25", "/".join(parts)), safe="/%"), encoded=True)
 
@@ -121,7 +121,7 @@ def _is_same(found: web.UrlMappingMatchInfo, came: web.UrlMappingMatchInfo) -> b
 
 
 PREFIXES = ("/admin/", "/lookup/")
-"""All that pulsar-admin asks for begins so."""
+"""Prefixes of all paths that pulsar-admin uses."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 _NEW_PATHS = ("/admin/v2/", "/admin/v3/", "/lookup/")
@@ -142,7 +142,7 @@ def why_not(target: str) -> str | None:
     """Say what is wrong with a path as it came, with its query; None if nothing is.
 
     A broker takes `publishRate/`, `x/../publishRate` and `publishRate;a=b` for the `publishRate` that Sluice serves:
-    who writes so would set a limit at the broker.
+    such a request would set a limit at the broker.
     """
     path = target.partition("?")[0]
     if ";" in path or "#" in target or _OUTSIDE_ASCII.search(target):
@@ -162,5 +162,8 @@ def changes_something(request: web.Request) -> bool:
 
 
 def is_of_a_page(request: web.Request) -> bool:
-    """Whether a browser sends it. Reading, pages may; the browser guard lets them, not knowing of those two GETs."""
+    """Return whether a browser sends the request for a page.
+
+    The browser guard lets pages read, as it does not know of the two kinds of GET that change something.
+    """
     return "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") != "none"

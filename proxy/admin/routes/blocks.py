@@ -1,4 +1,4 @@
-"""`/sluice/blocks`: who is blocked, and the way to block and unblock at run time."""
+"""`/sluice/blocks`: list blocks, and block and unblock at run time."""
 
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
@@ -34,7 +34,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownBlock(TypedDict):
-    """A rule; `hits` is how often it refused or ended somebody."""
+    """A rule; `hits` counts the connections and streams that it refused or ended."""
 
     kind: str
     name: str
@@ -78,8 +78,8 @@ class BlockRest:
     """Serves the rules of this process.
 
     Args:
-        desk: Sets them and takes them back.
-        lasts: Whether what is set outlives the process.
+        desk: Sets and removes rules.
+        lasts: Whether rules that are set outlive the process.
     """
 
     def __init__(self, desk: BlockDesk, *, lasts: bool) -> None:
@@ -88,7 +88,7 @@ class BlockRest:
         self._note = _STANDS_IN_FILE if lasts else _UNTIL_START
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [
             web.get(_PATH, self.get),
             web.post(_PATH, explaining(self.post)),
@@ -104,7 +104,7 @@ class BlockRest:
 
     @described({200: Blocked}, body=Body)
     async def post(self, request: web.Request) -> web.Response:
-        """Block; saying it again changes nothing but the reason."""
+        """Block; doing it again changes nothing but the reason."""
         try:
             body = msgspec.json.decode(await request.read(), type=Body)
             key = read_key(body.kind, body.name, body.topic, body.namespace)
@@ -119,7 +119,7 @@ class BlockRest:
 
     @described({200: Unblocked}, query=_KEY)
     async def delete(self, request: web.Request) -> web.Response:
-        """Unblock; what is not blocked stays so."""
+        """Unblock; a key that is not blocked stays unblocked."""
         query = asked(request, _KEY)
         key = read_key(*(part.read(query) for part in _KEY))
         outcome = await self._desk.unblock(key, caller_of(request))

@@ -1,4 +1,4 @@
-"""`GET /sluice/explain?topic=…&subscription=…&producer=…&role=…&address=…`: which limits hold, and why."""
+"""`GET /sluice/explain?topic=…&subscription=…&producer=…&role=…&address=…`: the limits that hold, and why."""
 
 from ipaddress import ip_address
 from typing import TypedDict
@@ -22,7 +22,7 @@ _KEYS = (_TOPIC, _SUBSCRIPTION, _PRODUCER, _ROLE, _ADDRESS)
 
 
 class ExplainedLevel(TypedDict):
-    """A level, whether anything was looked for there, and every value that was written for it."""
+    """A level, whether values were looked up there, and every value that was written for it."""
 
     level: str
     asked: bool
@@ -41,22 +41,25 @@ class Explanation(TypedDict):
 
 
 class ExplainRest:
-    """Serves it.
+    """Serves explanations of limits.
 
     Args:
-        service: Where the limits are.
+        service: The policies.
     """
 
     def __init__(self, service: PolicyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get("/sluice/explain", explaining(self.get))]
 
     @described({200: Explanation}, query=_KEYS)
     async def get(self, request: web.Request) -> web.Response:
-        """A producer has no subscription and a consumer no producer's name, so each direction has its own client."""
+        """Explain the limits of a producer and of a consumer, each with its own names.
+
+        A producer has no subscription and a consumer no producer's name, so each direction has its own client.
+        """
         query = asked(request, _KEYS)
         topic = parse_topic(_TOPIC.read(query))
         role, address = _ROLE.read(query), _address(_ADDRESS.read(query))

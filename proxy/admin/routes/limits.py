@@ -1,4 +1,4 @@
-"""`/sluice/limits`: every limit in force, and one limit set, shown or taken back in Sluice's own form."""
+"""`/sluice/limits`: list all limits in force; set, show or remove one limit in Sluice's own form."""
 
 import heapq
 from dataclasses import replace
@@ -29,7 +29,7 @@ _PLACE = (replace(_DIRECTION, is_needed=True), replace(_SETTING, is_needed=True)
 
 
 class ShownLimit(TypedDict):
-    """A limit as the configuration writes it, for what it is set, and where it was written."""
+    """A limit as the configuration writes it, with its setting and name, and where it was written."""
 
     direction: About
     setting: str
@@ -60,17 +60,17 @@ class TakenBack(TypedDict):
 
 
 class LimitsRest:
-    """Serves them.
+    """Serves limits in Sluice's own form.
 
     Args:
-        service: Where they are.
+        service: The policies.
     """
 
     def __init__(self, service: PolicyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [
             web.get(_PATH, explaining(self.get)),
             web.put(_PATH, explaining(self.put)),
@@ -100,7 +100,7 @@ class LimitsRest:
 
     @described({200: TakenBack}, query=_PLACE)
     async def delete(self, request: web.Request) -> web.Response:
-        """Take back what was set here; what the file says holds again."""
+        """Remove a limit that was set here; the value of the file holds again."""
         place = _place(asked(request, _PLACE))
         changes = await self._service.rework(lambda: to_take_back(self._service, place), caller_of(request))
         value = self._service.layers.policies.put_under(place[0], place[1]).get(place[2])
@@ -132,13 +132,13 @@ class LimitsRest:
 
 
 async def json_text_or_null(request: web.Request) -> bytes:
-    """The body as it is; a browser cannot be made to say for another site that it is JSON."""
+    """Return the body as it is, checked to be JSON by its content type, which no other site's page can send."""
     await json_text(request)
     return await request.read()
 
 
 def _page(found: list[tuple[PolicyTarget, Value]], after: tuple[str, ...], most: int) -> bytes:
-    """In the order of their places; for all of 100,000 this takes a while, so it runs in a thread."""
+    """Return a page of limits in the order of their places; for 100,000 this takes a while, so it runs in a thread."""
     rest = [one for one in found if one[0] > after]
     shown = heapq.nsmallest(most, rest, key=lambda one: one[0])
     answer: LimitsPage = {
@@ -150,7 +150,7 @@ def _page(found: list[tuple[PolicyTarget, Value]], after: tuple[str, ...], most:
 
 
 def _after(text: str) -> tuple[str, ...]:
-    """The last place of the page before; it need not be there any more."""
+    """Return the last place of the page before, which need not exist any more."""
     return tuple(text.split(" ", 2)) if text else ()
 
 

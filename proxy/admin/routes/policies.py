@@ -1,6 +1,7 @@
-"""`/sluice/policies`: all limits in force as one set, and the way to make another set hold, all or nothing.
+"""`/sluice/policies`: return all limits in force as one set, and apply another set, all or nothing.
 
-`GET /sluice/audit?limit=100`: who changed what from what to what, the newest first.
+`GET /sluice/audit?limit=100`: return the audit log: each change with its principal, old and new value, the newest
+first.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ _FORMAT = Either(
 _DRY_RUN = Either(name="dry_run", meaning="1 tells what would change, and changes nothing", words=("0", "1"))
 _YAML = "application/yaml"
 MOST_TOLD = 1000
-"""Differences that an answer tells; the others are counted."""
+"""Most differences in an answer; the others are counted."""
 
 
 class WantedPolicies(BaseModel):
@@ -68,17 +69,17 @@ class Applied(Told):
 
 
 class PoliciesRest:
-    """Serves them.
+    """Serves all limits as one set.
 
     Args:
-        service: Where they are.
+        service: The policies.
     """
 
     def __init__(self, service: PolicyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get(_PATH, explaining(self.get)), web.put(_PATH, explaining(self.put))]
 
     @described({200: {_YAML: dict[str, Any], JSON: Exchanged}}, query=(_FORMAT,))
@@ -93,7 +94,7 @@ class PoliciesRest:
 
     @described({200: Applied}, query=(_DRY_RUN,), body=WantedPolicies, refuses=(415, 503))
     async def put(self, request: web.Request) -> web.Response:
-        """Make what the body says hold, and nothing else; with dry_run=1, only tell what would change."""
+        """Put the body's limits in force, and no others; with dry_run=1, only return what would change."""
         dry_run = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
         text, made, told = await json_text(request), ApplyPlan(), Told(changes=[], more_changes=0)
 
@@ -123,10 +124,10 @@ def _told(wanted: PolicySet, held: PolicySet) -> Told:
 
 
 def read_set(text: bytes) -> PolicySet:
-    """The set that a body wants to hold.
+    """Return the set of limits that a body wants in force.
 
     Raises:
-        BodyError: If it is none, with what is wrong.
+        BodyError: If the body is no such set, with every error.
     """
     try:
         written = msgspec.json.decode(text)
@@ -164,17 +165,17 @@ class AuditPage(TypedDict):
 
 
 class AuditRest:
-    """Serves it.
+    """Serves the audit log.
 
     Args:
-        store: Which remembers it.
+        store: The store that keeps the audit log.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get("/sluice/audit", explaining(self.get))]
 
     @described({200: AuditPage}, query=(LIMIT,))

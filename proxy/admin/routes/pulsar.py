@@ -1,8 +1,8 @@
 """The part of Pulsar's admin REST that `pulsar-admin` uses to set limits.
 
-These are publish, dispatch and subscribe rates of namespaces, topics and subscriptions, resource groups and what is
-attached to them, and the broker's dynamic configuration, as far as its keys are limits. Paths, bodies and answers are
-those of a 4.0.8 broker, seen at work; where Sluice answers otherwise, its test says why.
+Served are publish, dispatch and subscribe rates of namespaces, topics and subscriptions; resource groups and their
+attachments; and keys of the broker's dynamic configuration that are limits. Paths, bodies and answers are those of a
+4.0.8 broker, seen at work. Where Sluice answers otherwise, its test says why.
 
 Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
 """
@@ -57,12 +57,12 @@ _NAMES = (
     Text(name="value", meaning="a whole number; 0 and below mean no limit", longest=20, pattern="-?[0-9]{1,19}"),
 )
 PATH_NAMES = {name.name: name for name in _NAMES}
-"""What stands in the paths."""
+"""The variables of the paths."""
 _OF_A_PARTITION = "Not allowed to set/get topic policy for a partition"
 
 
 def namespace_in(request: web.Request) -> str:
-    """`tenant/namespace`.
+    """Return the path's `tenant/namespace`.
 
     Raises:
         RequestRefusedError: If Pulsar does not take such names.
@@ -74,10 +74,10 @@ def namespace_in(request: web.Request) -> str:
 
 
 def topic_in(request: web.Request) -> TopicName:
-    """A whole topic.
+    """Return the path's topic.
 
     Raises:
-        RequestRefusedError: If it is none, or one partition.
+        RequestRefusedError: If the name is invalid, or that of a partition.
     """
     namespace, local = namespace_in(request), request.match_info["topic"]
     _check_line("Topic", local)
@@ -91,25 +91,25 @@ def topic_in(request: web.Request) -> TopicName:
 
 
 def subscription_in(request: web.Request) -> str:
-    """A subscription.
+    """Return the path's subscription.
 
     Raises:
-        RequestRefusedError: If it is none.
+        RequestRefusedError: If the name is invalid.
     """
     return _check_line("Subscription", request.match_info["subscription"], MOST_NAME)
 
 
 def group_in(request: web.Request) -> str:
-    """A resource group; of its name a broker checks nothing at all.
+    """Return the path's resource group; a broker does not check its name at all.
 
     Raises:
-        RequestRefusedError: If it is none.
+        RequestRefusedError: If the name is invalid.
     """
     return _check_line("ResourceGroup", request.match_info["group"], MOST_NAME)
 
 
 def _check_line(what: str, name: str, most: int = LONGEST_PART) -> str:
-    """Names of subscriptions and groups are as long as the configuration takes them, so that all can be exported."""
+    """Check a name. Subscriptions and groups may be as long as in the configuration, so that all can be exported."""
     if len(name) > most or not name.isprintable():
         raise RequestRefusedError(412, f"{what} name is not valid: more than {most} characters, or not in one line")
     return name
@@ -126,7 +126,7 @@ _APPLIED = Either(name="applied", meaning="true: what is in force, wherever it w
 _GLOBAL = Either(name="isGlobal", meaning="true: the global value (of topics)", words=("false", "true"))
 _REFUSES = (404, 412)
 Candidates = tuple[PolicyTarget, ...]
-"""Where a value can be written that applies, the narrowest first. The first is the one that is set."""
+"""Places of values that may apply, the narrowest first. A request sets the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,10 @@ class Resource:
     """A path of Pulsar's REST, and what is behind it.
 
     Args:
-        path: Of the REST.
-        about: Which rate.
-        candidates: Of a request.
-        unset: Status of the answer where nothing is set, as a broker gives it.
+        path: The path of the REST.
+        about: The kind of rate.
+        candidates: Returns the places of a request.
+        unset: The status of the answer if nothing is set, as a broker gives it.
     """
 
     path: str
@@ -196,11 +196,11 @@ RESOURCES = (
 
 
 class RateRest:
-    """Serves one of them.
+    """Serves one resource of rates.
 
     Args:
-        service: Where the values are.
-        resource: Which one.
+        service: The policies.
+        resource: The resource.
     """
 
     def __init__(self, service: PolicyService, resource: Resource) -> None:
@@ -208,7 +208,7 @@ class RateRest:
         self._resource = resource
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         path, body = self._resource.path, _BODIES[self._resource.about]
         found = {self._resource.unset: NOTHING, 200: body}
         get = described(found, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
@@ -230,13 +230,13 @@ class RateRest:
         return self._answer(self._body(Layer.REST, candidates[0]) or self._body(Layer.FILE, candidates[0]))
 
     async def post(self, request: web.Request) -> web.Response:
-        """Set it, live; no body takes it back, as with Pulsar."""
+        """Set the rate, live; an empty body removes it, as with Pulsar."""
         place, text = self._resource.candidates(request)[0], await json_text(request)
         kept = kept_as_pulsar_s(read_body(text, _BODIES[self._resource.about])) if text else None
         return await self._change(request, place, kept)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Take back what was set here; the file's value, if there is one, holds again."""
+        """Remove the rate that was set here; the file's value, if there is one, holds again."""
         return await self._change(request, self._resource.candidates(request)[0], None)
 
     async def _change(self, request: web.Request, place: PolicyTarget, kept: str | None) -> web.Response:
@@ -248,7 +248,7 @@ class RateRest:
         return web.Response(status=self._resource.unset) if body is None else shown(body)
 
     def _applied(self, candidates: Candidates) -> msgspec.Struct | None:
-        """What limits here; where nothing does, the narrowest value that is set, as it was written."""
+        """Return the rate that limits here; if none does, the narrowest value that is set, as it was written."""
         values = [(place, self._service.layers.policies.get(*place)) for place in candidates]
         found = [(place, value) for place, value in values if value]
         for place, value in sorted(found, key=lambda one: not one[1].limit):
@@ -267,17 +267,17 @@ class RateRest:
         return _BODIES[self._resource.about].of(value.limit)
 
     def _nothing(self) -> msgspec.Struct | None:
-        """What a broker says applies where nothing is set anywhere: its own configuration's zeros."""
+        """Return what a broker says applies if nothing is set anywhere: the zeros of its own configuration."""
         return None if self._resource.about == "publish" else _BODIES[self._resource.about].of(Limit())
 
 
 def refuse_replication() -> list[web.RouteDef]:
-    """Rates of replication are the broker's: what replicates does not pass Sluice."""
+    """Return routes that refuse rates of replication: these are the broker's, as replication does not pass Sluice."""
 
     @described({}, refuses=_REFUSES)
     @answering
     async def refuse(_request: web.Request) -> web.Response:
-        """Not here: what replicates does not pass Sluice."""
+        """Refuse: replication does not pass Sluice."""
         raise RequestRefusedError(
             412, "replication does not pass Sluice: set this rate at the broker's own admin address"
         )
@@ -290,7 +290,7 @@ def refuse_replication() -> list[web.RouteDef]:
 
 
 def _flag(request: web.Request, key: Either) -> bool:
-    """Whatever is not true is false, as with Pulsar."""
+    """Return whether a flag is `true`; anything else is false, as with Pulsar."""
     return request.query.get(key.name, "").lower() == "true"
 
 
@@ -299,17 +299,17 @@ _OF_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
 
 
 class ResourceGroupRest:
-    """Serves them.
+    """Serves resource groups and their attachments.
 
     Args:
-        service: Where they are.
+        service: The policies.
     """
 
     def __init__(self, service: PolicyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         one, attached = f"{_GROUPS}/{{group}}", f"{_OF_NAMESPACE}/{{group}}"
         return [
             web.get(_GROUPS, answering(self.list)),
@@ -323,7 +323,7 @@ class ResourceGroupRest:
 
     @described({200: tuple[str, ...]})
     async def list(self, _request: web.Request) -> web.Response:
-        """The names of all."""
+        """Return the names of all resource groups."""
         return shown(sorted(self._service.groups()))
 
     @described({200: ResourceGroup}, refuses=(404, 412))
@@ -333,7 +333,7 @@ class ResourceGroupRest:
 
     @described({204: NOTHING}, body=ResourceGroup | None, refuses=(412, 415), needs_body=False)
     async def put(self, request: web.Request) -> web.Response:
-        """Make a group or change it: rates that the body leaves out stay as they are."""
+        """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
         body = read_body(await json_text(request) or b"{}", ResourceGroup)
         await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request))
@@ -341,20 +341,20 @@ class ResourceGroupRest:
 
     @described({204: NOTHING}, refuses=(404, 412))
     async def delete(self, request: web.Request) -> web.Response:
-        """End a group to which nothing is attached; where there is none, a broker answers 500."""
+        """Delete a group without attachments; if there is none, a broker answers 500."""
         name = group_in(request)
         await self._service.rework(lambda: self._to_end(name), caller_of(request))
         return web.Response(status=204)
 
     @described({200: str}, refuses=(412,))
     async def attached(self, request: web.Request) -> web.Response:
-        """The group that a namespace is attached to, without quotes; empty for none."""
+        """Return the group that a namespace is attached to, without quotes; empty for none."""
         group = self._service.layers.policies.groups_of_namespaces.get(namespace_in(request))
         return shown(group) if group else web.Response()
 
     @described({204: NOTHING}, refuses=(412,))
     async def attach(self, request: web.Request) -> web.Response:
-        """Attach a namespace, live."""
+        """Attach a namespace to a group, live."""
         key, name = _attachment(request), group_in(request)
 
         def to_attach() -> dict[PolicyKey, str | None]:
@@ -367,7 +367,7 @@ class ResourceGroupRest:
 
     @described({204: NOTHING}, refuses=(412,))
     async def detach(self, request: web.Request) -> web.Response:
-        """Take back an attachment; the file's, if there is one, holds again."""
+        """Remove the attachment of a namespace; the file's, if there is one, holds again."""
         await self._service.change({_attachment(request): None}, caller_of(request))
         return web.Response(status=204)
 
@@ -410,17 +410,17 @@ _CONFIGURATION = "/admin/v2/brokers/configuration"
 
 
 class DynamicConfigRest:
-    """Serves it.
+    """Serves the broker's dynamic configuration, as far as its keys are limits.
 
     Args:
-        service: Where the values are.
+        service: The policies.
     """
 
     def __init__(self, service: PolicyService) -> None:
         self._service = service
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [
             web.get(_CONFIGURATION, answering(self.names)),
             web.get(f"{_CONFIGURATION}/values", answering(self.values)),
@@ -435,12 +435,12 @@ class DynamicConfigRest:
 
     @described({200: dict[str, str]})
     async def values(self, _request: web.Request) -> web.Response:
-        """The keys that are set, each as it was written."""
+        """Return the keys that are set, each value as it was written."""
         return shown(dict(sorted(self._service.dynamic.items())))
 
     @described({200: NOTHING}, refuses=(412,))
     async def update(self, request: web.Request) -> web.Response:
-        """Set a key, live; unlike a broker, which takes any text and goes on as before, it wants a number."""
+        """Set a key, live. The value must be a number; a broker takes any text and goes on as before."""
         name, value = request.match_info["name"], request.match_info["value"]
         if name not in DYNAMIC_KEYS:
             raise RequestRefusedError(412, "Can't update non-dynamic configuration")
@@ -452,7 +452,7 @@ class DynamicConfigRest:
 
     @described({200: NOTHING}, refuses=(412,))
     async def delete(self, request: web.Request) -> web.Response:
-        """Take a key back; the file's value holds again."""
+        """Remove a key; the file's value holds again."""
         name = request.match_info["name"]
         if name not in DYNAMIC_KEYS:
             raise RequestRefusedError(412, "Can't delete non-dynamic configuration")
@@ -464,6 +464,6 @@ class DynamicConfigRest:
 
 
 def pulsar_routes(service: PolicyService) -> list[web.RouteDef]:
-    """The routes, for aiohttp; those of replication come before what they would look like."""
+    """Return the routes, for aiohttp; those of replication precede routes that would match them, too."""
     rates = [route for resource in RESOURCES for route in RateRest(service, resource).routes()]
     return [*refuse_replication(), *rates, *ResourceGroupRest(service).routes(), *DynamicConfigRest(service).routes()]

@@ -1,6 +1,6 @@
-"""`GET /sluice/status`: what runs, since when, by which configuration, and what is wrong with it.
+"""`GET /sluice/status`: return the version and run, the configuration in force, and errors of the last reload.
 
-`POST /sluice/reload`: read the configuration anew; what SIGHUP does, with an answer.
+`POST /sluice/reload`: reload the configuration, as SIGHUP does, with an answer.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ class Run:
     """A run of the proxy.
 
     Args:
-        proxy_id: Which proxy.
-        boot_id: Which run of it.
-        started_ns: Nanoseconds since 1970.
-        version: Of Sluice.
-        config_file: None if there is none.
-        policies_file: None if what is set by REST ends with the process.
+        proxy_id: The id of the proxy.
+        boot_id: The id of its run.
+        started_ns: When it started, nanoseconds since 1970.
+        version: The version of Sluice.
+        config_file: The configuration file; None if there is none.
+        policies_file: The policy store; None if what is set by REST ends with the process.
     """
 
     proxy_id: str
@@ -45,7 +45,7 @@ class Counts(TypedDict):
 class Reloaded(TypedDict):
     """The result of a reload; with problems, nothing of it is in force.
 
-    `cause` is `rest`, `SIGHUP` or `file changed`; who asked, and whence, is null but for the first.
+    `cause` is `rest`, `SIGHUP` or `file changed`; `who` and `address` are null but for `rest`.
     """
 
     at: str
@@ -70,12 +70,12 @@ class Status(Counts):
 
 
 class StatusRest:
-    """Serves both.
+    """Serves the status and reloads.
 
     Args:
-        run: What does not change.
-        reloader: Reads the configuration.
-        counts: Of what is there now.
+        run: The run of the proxy.
+        reloader: Reloads the configuration.
+        counts: Returns the present counts.
     """
 
     def __init__(self, run: Run, reloader: Reloader, counts: Callable[[], Counts]) -> None:
@@ -84,12 +84,12 @@ class StatusRest:
         self._counts = counts
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get("/sluice/status", self.get), web.post("/sluice/reload", self.reload)]
 
     @described({200: Status})
     async def get(self, _request: web.Request) -> web.Response:
-        """The state of the process."""
+        """Return the state of the process."""
         run, last = self._run, self._reloader.last
         answer: Status = {
             "version": run.version,
@@ -105,7 +105,7 @@ class StatusRest:
 
     @described({200: Reloaded, 409: Reloaded})
     async def reload(self, request: web.Request) -> web.Response:
-        """Read it anew; 409 if it cannot be used, and nothing has changed."""
+        """Reload the configuration; 409 if it cannot be used, and nothing has changed."""
         outcome = await self._reloader.reload("rest", caller_of(request))
         return web.json_response(_shown(outcome), status=409 if outcome.problems else 200)
 

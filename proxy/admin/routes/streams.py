@@ -1,6 +1,6 @@
-"""`GET /sluice/streams?held=1&topic=…&tenant=…&limit=…`: open streams, what they offered and passed, why they wait.
+"""`GET /sluice/streams?held=1&topic=…&tenant=…&limit=…`: open streams, their counts, and the limits they wait on.
 
-Rates are for the reader to make: counts of two answers, over the difference of their `monotonic_ms`.
+A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Totals(TypedDict):
 
 
 class Obstacle(TypedDict):
-    """The limit that something waits for, and for how long already."""
+    """The limit that a stream waits on, and for how long already."""
 
     level: str
     name: str
@@ -45,7 +45,7 @@ class Obstacle(TypedDict):
 
 
 class ShownStreamLimit(TypedDict):
-    """A limit in force; what it does not limit is null."""
+    """A limit in force; numbers that it does not limit are null."""
 
     level: str
     name: str
@@ -111,10 +111,10 @@ class Wanted:
     """The choice of streams that a query makes.
 
     Args:
-        held: Only those of which something is held.
-        topic: Full name, of a partitioned topic with or without partition; empty for all.
-        tenant: Empty for all.
-        most: How many.
+        held: Only streams that hold entries.
+        topic: A topic's full name, of a partitioned one with or without partition; empty for all.
+        tenant: A tenant; empty for all.
+        most: Most streams to show.
     """
 
     held: bool
@@ -133,10 +133,10 @@ class Wanted:
 
 
 class Choice:
-    """Picks what to show, some streams at a time: who holds most first, or would hold most, then the others.
+    """Picks the streams to show, some at a time: those that hold most come first, or would hold most, then the others.
 
     Args:
-        wanted: What somebody wants to see.
+        wanted: The filter.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -145,7 +145,7 @@ class Choice:
         self._others: list[Stream] = []
         self._numbers = count(0, -1)
         self.totals: Totals = {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
-        """Sums over all that are wanted, shown or not."""
+        """Sums over all streams that pass the filter, shown or not."""
 
     def look_at(self, streams: Iterable[Stream]) -> None:
         """Take more streams into account."""
@@ -264,18 +264,18 @@ def _burst(rate: Rate | None) -> int | None:
 
 _LOOKED_AT_ONCE = 5000
 _SHOWN_AT_ONCE = 250
-"""Streams dealt with in one go, some milliseconds; in between the proxy serves its clients."""
+"""Streams processed in one go, some milliseconds; in between the proxy serves its clients."""
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
 _TOPIC = Text(name="topic", meaning="only its streams; of a partitioned one, those of all partitions")
 _TENANT = Text(name="tenant", meaning="only streams of its topics")
 MOST_AT_ONCE = 4
-"""Answers under way; who comes then waits for as long as an answer may take to be taken."""
+"""Most answers under way; further requests wait for as long as an answer may take to be taken."""
 LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000, least=0)
 _KEYS = (_HELD, _TOPIC, _TENANT, LIMIT)
 
 
 class StreamsPage(TypedDict):
-    """Open streams, and sums over all that were asked for, shown or not; the clock is the counts' own."""
+    """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts."""
 
     monotonic_ms: float
     totals: Totals
@@ -286,10 +286,10 @@ class StreamsPage(TypedDict):
 class StreamRest:
     """Serves the view of the open streams, piece by piece: an answer may have 10,000 streams with names of 4 KiB.
 
-    Of an answer that is under way, some pieces are in memory, and the streams that are still to be shown, open or not.
+    While an answer is sent, some pieces of it are in memory, and the streams still to be shown, open or not.
 
     Args:
-        engine: Where they are.
+        engine: The engine with the streams.
     """
 
     def __init__(self, engine: NearEngine) -> None:
@@ -298,12 +298,12 @@ class StreamRest:
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes, for aiohttp."""
+        """Return the routes, for aiohttp."""
         return [web.get("/sluice/streams", explaining(self.get))]
 
     @described({200: StreamsPage}, query=_KEYS)
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """The streams, those who hold most first."""
+        """Return open streams, those that hold most first."""
         wanted, answer = read_wanted(asked(request, _KEYS)), web.StreamResponse()
         answer.content_type = "application/json"
         try:
