@@ -1,7 +1,7 @@
 """Parse topic names: `persistent://tenant/namespace/topic-partition-3` and their short forms."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 
 from protocol.limits import MOST_NAME_BYTES
@@ -61,6 +61,14 @@ class TopicName:
     def full(self) -> str:
         """The full name: `domain://tenant/namespace/local`."""
         return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local}"
+
+    @property
+    def in_other_domain(self) -> "TopicName":
+        """The non-persistent topic of a persistent one's name, and the other way round; Pulsar has one schema for both.
+
+        Source: org.apache.pulsar.common.naming.TopicName, getSchemaName
+        """
+        return replace(self, domain="non-persistent" if self.domain == "persistent" else "persistent")
 
     @property
     def namespace_name(self) -> str:

@@ -10,13 +10,11 @@ from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
     BaseCommand,
     CommandConnected,
-    CommandGetOrCreateSchema,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPong,
     CommandProducer,
-    InvalidTopicName,
     NotAllowedError,
     ProducerFenced,
     ServerError,
@@ -62,17 +60,15 @@ class SessionBlocks:
         """
         self._refuse(self._of_stream(name, topic), topic, error)
 
-    def check_schema(self, command: CommandGetOrCreateSchema) -> None:
-        """A topic is to have a schema: a broker stores it though nobody produces there.
+    def check_schema(self, topic: TopicName, producer_name: str, error: ServerError) -> None:
+        """A command brings a schema, which a broker stores for the persistent topic of a name and for the other one.
 
         Raises:
-            RefusedError: If a rule is against producing there, or if the topic has no valid name.
+            RefusedError: With `error`, if a rule is against producing on one of the two.
         """
-        try:
-            topic = parse_topic(command.topic)
-        except ValueError as error:
-            raise RefusedError(InvalidTopicName, str(error)) from None
-        self._refuse(self._blocklist.rules.of_producer(topic, command.producer_name), topic, NotAllowedError)
+        rules = self._blocklist.rules
+        for each in (topic, topic.in_other_domain) if rules else ():
+            self._refuse(rules.of_producer(each, producer_name), topic, error)
 
     def of_opened(self, stream: Stream) -> Rule | None:
         """The rule against a stream that the broker has just accepted, which it did not know of, or made by its name.

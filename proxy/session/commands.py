@@ -38,10 +38,12 @@ from protocol.pulsar_pb2 import (
     CommandUnsubscribe,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
+    InvalidTopicName,
     NotAllowedError,
     ServerError,
     ServiceNotReady,
 )
+from protocol.topic_name import parse_topic
 from protocol.walk import read_command, schema_data_in
 from proxy.observe.counters import Counters
 from proxy.refusals import (
@@ -55,7 +57,7 @@ from proxy.refusals import (
 from proxy.session.admission import UndecidedError
 from proxy.session.blocking import SessionBlocks, reopening_error
 from proxy.session.data_path import FrameWriter
-from proxy.session.handshake import longest_frame
+from proxy.session.handshake import longest_frame, offers_more
 from proxy.session.lookups import Question, SessionLookups
 from proxy.session.responses import Requests
 from proxy.session.streams import Streams
@@ -82,6 +84,12 @@ BETWEEN_BROKERS = frozenset({BaseCommand.END_TXN_ON_PARTITION, BaseCommand.END_T
 each writes a marker into the topic: an entry that no limit was charged and no block has stopped.
 
 Source: org.apache.pulsar.broker.service.ServerCnx.handleEndTxnOnPartition"""
+NOT_OFFERED = frozenset(range(BaseCommand.SCALABLE_TOPIC_LOOKUP, BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE + 1))
+"""Types of the commands for scalable topics and for the discovery of transaction coordinators, of Pulsar 5. Their answers
+name brokers' own addresses, and Sluice does not know their consumers. A CONNECTED goes on without the flags that offer
+them, so clients do without.
+
+Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto 5.0.0-M1"""
 _PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
 """Bytes of a command that is read, without that: of names, and what a proxy in front says of its client."""
@@ -94,6 +102,12 @@ class BrokersCommandError(ProtocolError):
     """A client says what only a broker says to another one."""
 
     cause = "brokers_command"
+
+
+class NotOfferedError(ProtocolError):
+    """A client asks for what its CONNECTED did not offer."""
+
+    cause = "not_offered"
 
 
 class ClientCommands:
@@ -132,12 +146,15 @@ class ClientCommands:
         Raises:
             FrameTooLarge: If it has more bytes than any client needs; to read them takes time.
             BrokersCommandError: If it is a broker's to another one.
+            NotOfferedError: If Sluice keeps its client from being offered it.
         """
         if kind not in self._HANDLERS:
             if kind in BETWEEN_BROKERS:
                 raise BrokersCommandError(
                     f"a client sent {BaseCommand.Type.Name(kind)}, which only brokers send to each other"
                 )
+            if kind in NOT_OFFERED:
+                raise NotOfferedError(f"a client sent {BaseCommand.Type.Name(kind)}, which its CONNECTED did not offer")
             return frame
         if len(command) > _MOST_ABOUT_ALL and kind == BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES:
             self._note_redelivery(command)
@@ -182,6 +199,8 @@ class ClientCommands:
     def _open(self, command: CommandProducer | CommandSubscribe, if_blocked: ServerError) -> bytes:
         name, topic = self._streams.name_of(command)
         self._blocks.check(name, topic, if_blocked)
+        if command.HasField("schema"):
+            self._blocks.check_schema(topic, name.producer_name, if_blocked)
         client_id, stream = command.request_id, self._streams.open(name, topic)
         try:
             frame = self._requests.forward(command, partial(self._opened, stream))
@@ -263,7 +282,11 @@ class ClientCommands:
         return self._lookups.asked_about(command)
 
     def _create_schema(self, command: CommandGetOrCreateSchema) -> bytes:
-        self._blocks.check_schema(command)
+        try:
+            topic = parse_topic(command.topic)
+        except ValueError as error:
+            raise RefusedError(InvalidTopicName, str(error)) from None
+        self._blocks.check_schema(topic, command.producer_name, NotAllowedError)
         return self._lookups.asked_about(command)
 
     def _watch(self, command: CommandWatchTopicList) -> bytes:
@@ -376,7 +399,12 @@ class BrokerCommands:
 
     def _connected(self, command: CommandConnected, frame: bytes) -> bytes:
         self._greeted(longest_frame(command))
-        return frame
+        if not offers_more(command):
+            return frame
+        self._counters.broker_urls_stripped += 1
+        command.feature_flags.ClearField("supports_scalable_topics")
+        command.feature_flags.ClearField("supports_tc_metadata_discovery")
+        return encode(command)
 
     def _send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bytes | None:
         return None if self._streams.send_answered(command, frame) else frame

@@ -124,7 +124,10 @@ def read_greeting(data: bytes | bytearray) -> Greeting | None:
 
 
 def read_welcome(chunk: bytes) -> int | None:
-    """What `longest_frame` says of the CONNECTED that a chunk is; None if it is anything else, less, or more."""
+    """What `longest_frame` says of the CONNECTED that a chunk is; None if it is anything else, less, or more.
+
+    None, too, if it offers more than clients may be offered (`offers_more`).
+    """
     if len(chunk) < SIZES.size:
         return None
     size, command_size = SIZES.unpack_from(chunk)
@@ -132,12 +135,20 @@ def read_welcome(chunk: bytes) -> int | None:
         return None
     envelope = decode(chunk[SIZES.size :])
     is_one = envelope.type == BaseCommand.CONNECTED and envelope.HasField("connected")
+    if is_one and offers_more(envelope.connected):
+        return None
     return longest_frame(envelope.connected) if is_one else None
 
 
 def longest_frame(welcome: CommandConnected) -> int:
     """Bytes of the longest frame that the broker takes; 0 if it does not say."""
     return max_frame_size(welcome.max_message_size) if welcome.max_message_size > 0 else 0
+
+
+def offers_more(welcome: CommandConnected) -> bool:
+    """Return whether a broker offers what would lead its clients around the proxy (`commands.NOT_OFFERED`)."""
+    flags = welcome.feature_flags
+    return bool(flags.supports_scalable_topics or flags.supports_tc_metadata_discovery)
 
 
 def _greeting(own: bytes) -> Greeting:

@@ -18,7 +18,7 @@ from protocol.pulsar_pb2 import BaseCommand, InvalidTopicName
 from protocol.scanner import FrameScanner
 from proxy.observe.counters import Counters
 from proxy.refusals import RefusedError
-from proxy.session.commands import BETWEEN_BROKERS, ClientCommands
+from proxy.session.commands import BETWEEN_BROKERS, NOT_OFFERED, ClientCommands
 from proxy.session.streams import Opening, Streams
 from tests.proxy.identity import commands as c
 from tests.proxy.identity.adversary import KINDS, WORDS, Said, fields_of
@@ -203,7 +203,9 @@ def test_what_sluice_reads_is_what_brokers_read(monkeypatch: pytest.MonkeyPatch)
         if theirs is not None and not _agree(ours, theirs)
     ]
     assert different == []
-    assert {ours[0] for _command, ours, _goes in went if ours is not None} == set(_KINDS) - BETWEEN_BROKERS
+    assert {ours[0] for _command, ours, _goes in went if ours is not None} == set(
+        _KINDS
+    ) - BETWEEN_BROKERS - NOT_OFFERED
     assert len(said) / 5 < len(went) < len(said) * 4 / 5, "much is refused, and much is not"
 
 
@@ -226,6 +228,8 @@ def _any_fields(random: Random, kind: int) -> FieldList:
         return [(n, v.encode(errors="surrogateescape") if isinstance(v, str) else v) for n, v in fields]
     if kind == BaseCommand.WATCH_TOPIC_LIST:
         return [(1, random.choice((1, 2**64 - 1))), (2, random.choice((0, 7))), (3, b"t/n"), (4, b".*")]
+    if kind == BaseCommand.GET_OR_CREATE_SCHEMA:
+        return [(1, random.choice((1, 2**64 - 1))), (2, b"t"), (3, [(1, b"s"), (3, b"{}"), (4, random.randrange(3))])]
     values = (1, 2, 2**64 - 1, "text", [(1, 1), (2, 1)])
     return [(number, random.choice(values)) for number in range(1, random.randrange(2, 7))]
 

@@ -11,7 +11,7 @@ GET_TOPICS, GET_TOPICS_RESPONSE, GET_SCHEMA, ACK_RESPONSE, NEW_TXN, WATCH_CLOSE 
 METADATA_ERROR, AUTHORIZATION_ERROR, SERVICE_NOT_READY, PRODUCER_BUSY = 1, 4, 6, 16
 CONNECT_THERE, FAILED_LOOKUP = 1, 2
 """What a LOOKUP_RESPONSE says."""
-FUTURE = (45, 75)
+FUTURE = (45, 85)
 """Types that no broker of today knows."""
 
 _ID, _REQUEST = Field("id", "u64", required=True), Field("request", "u64", required=True)

@@ -135,6 +135,20 @@ def test_what_is_blocked_gives_its_topic_no_schema(world: World, kind: str, name
     assert world.counters.blocked == {kind: 1}
 
 
+def test_what_is_blocked_gets_no_schema_by_the_other_topic_of_its_name(world: World) -> None:
+    """Brokers store one schema for `persistent://` and `non-persistent://` topics of a name; the topics are two."""
+    client, broker = world.pair()
+    block(world, "topic", TOPIC)
+    twin, schema = f"non-{TOPIC}", Schema(name="s", schema_data=b"{}", type=Schema.Avro)
+    client >> [producer(1, twin, schema=schema), subscribe(7, twin, schema=schema)]
+    client << [refused(101, f"topic '{TOPIC}'"), refused(307, f"topic '{TOPIC}'")]
+    client >> CommandGetOrCreateSchema(topic=twin, request_id=1, schema=schema)
+    client << "GET_OR_CREATE_SCHEMA_RESPONSE"
+    broker << NOTHING
+    client >> [producer(2, twin), subscribe(8, twin)]
+    broker << [producer(2, twin), subscribe(8, twin)]
+
+
 @_WHAT_BLOCKS_A_PRODUCER
 def test_a_producer_that_is_blocked_never_reaches_the_broker(
     world: World, kind: str, name: str, where: dict[str, str]

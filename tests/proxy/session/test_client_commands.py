@@ -10,10 +10,12 @@ from protocol import commands
 from protocol.commands import SIZES, body_of, command_in, encode, framed, wrap
 from protocol.pulsar_pb2 import (
     CommandCloseProducer,
+    CommandConnected,
     CommandProducer,
     CommandSeek,
     CommandSubscribe,
     CommandUnsubscribe,
+    FeatureFlags,
     InvalidTopicName,
     KeyValue,
     Schema,
@@ -29,6 +31,7 @@ from tests.proxy.wire import (
     body,
     close_consumer,
     close_producer,
+    connect,
     flow,
     redeliver,
     seek,
@@ -49,6 +52,26 @@ def test_what_only_brokers_say_to_each_other_ends_the_connection_and_goes_nowher
     broker << send(0)
     assert client.is_gone
     assert world.counters.frame_errors == {"client brokers_command": 1}
+
+
+@pytest.mark.parametrize("kind", range(70, 82))
+def test_what_would_lead_around_the_proxy_is_not_offered_and_ends_the_connection(world: World, kind: int) -> None:
+    """Answers of Pulsar 5 about scalable topics and transaction coordinators name brokers' own addresses."""
+    client = world.client()
+    client >> connect()
+    broker = world.dialled()
+    flags = FeatureFlags(
+        supports_topic_watchers=True, supports_scalable_topics=True, supports_tc_metadata_discovery=True
+    )
+    broker >> CommandConnected(server_version="5", protocol_version=21, feature_flags=flags)
+    flags = FeatureFlags(supports_topic_watchers=True)
+    client << CommandConnected(server_version="5", protocol_version=21, feature_flags=flags)
+    assert world.counters.broker_urls_stripped == 1
+    broker.heard()
+    client >> unknown_command(kind)
+    broker << NOTHING
+    assert client.is_gone
+    assert world.counters.frame_errors == {"client not_offered": 1}
 
 
 @pytest.mark.parametrize(
