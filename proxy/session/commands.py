@@ -85,9 +85,9 @@ each writes a marker into the topic: an entry that no limit was charged and no b
 
 Source: org.apache.pulsar.broker.service.ServerCnx.handleEndTxnOnPartition"""
 NOT_OFFERED = frozenset(range(BaseCommand.SCALABLE_TOPIC_LOOKUP, BaseCommand.WATCH_TC_ASSIGNMENTS_CLOSE + 1))
-"""Types of the commands for scalable topics and for the discovery of transaction coordinators, of Pulsar 5. Their answers
-name brokers' own addresses, and Sluice does not know their consumers. A CONNECTED goes on without the flags that offer
-them, so clients do without.
+"""Types of the commands for scalable topics and for the discovery of transaction coordinators, of Pulsar 5. Answers to
+them name brokers' own addresses, and Sluice does not know their consumers. A CONNECTED goes on without the flags that
+offer them, so clients do without.
 
 Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto 5.0.0-M1"""
 _PONG = encode(CommandPong())

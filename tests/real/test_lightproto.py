@@ -237,4 +237,5 @@ def _any_fields(random: Random, kind: int) -> FieldList:
 def _agree(ours: Read, theirs: Read) -> bool:
     assert ours is not None
     assert theirs is not None
-    return ours[0] == theirs[0] and ours[1].items() <= theirs[1].items()
+    told = {name: value for name, value in ours[1].items() if name in theirs[1] or value != _as_java("")}
+    return ours[0] == theirs[0] and told.items() <= theirs[1].items()
