@@ -10,14 +10,17 @@ if TYPE_CHECKING:
     from proxy.cli.admin_link import AdminLink
 
 Kind = Annotated[str, typer.Argument(help="address, role, producer, consumer, subscription or topic.")]
-Name = Annotated[str, typer.Argument(help="Its name; an address may be a range: 192.0.2.0/24.")]
+Name = Annotated[str, typer.Argument(help="The name; an address may be a range: 192.0.2.0/24.")]
 Topic = Annotated[
-    str, typer.Option(metavar="TOPIC", help="Only there (for producer, consumer, subscription). Default: everywhere.")
+    str,
+    typer.Option(metavar="TOPIC", help="This topic only (for producer, consumer, subscription). Default: everywhere."),
 ]
 Namespace = Annotated[
-    str, typer.Option(metavar="TENANT/NAMESPACE", help="Only there (for the same kinds). Default: everywhere.")
+    str, typer.Option(metavar="TENANT/NAMESPACE", help="This namespace only (for the same kinds). Default: everywhere.")
 ]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="For people; clients get it in their error. Default: none.")]
+Reason = Annotated[
+    str, typer.Option(metavar="TEXT", help="Reason for people; clients get it in their error. Default: none.")
+]
 
 _PATH = "/sluice/blocks"
 

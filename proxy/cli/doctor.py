@@ -28,8 +28,8 @@ SeenFrom = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="Only connections that the broker sees come from there: the proxy's own address, where others reach the "
-        "broker without it. Default: all.",
+        help="The proxy's own address, as the broker sees it, where others reach the broker without the proxy: only "
+        "connections from there are compared. Default: all.",
     ),
 ]
 Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of its topics. Default: all.")]
@@ -37,7 +37,7 @@ Everywhere = Annotated[
     bool,
     typer.Option(
         "--everywhere",
-        help="Look also at topics that the proxy knows nothing of, in the same namespaces; the broker loads them.",
+        help="Look also at topics of the same namespaces that the proxy knows nothing of; the broker loads them.",
     ),
 ]
 
@@ -57,8 +57,8 @@ def doctor(  # noqa: PLR0913 - one for each option
 ) -> None:
     """List every difference between what a running proxy believes and what its broker says.
 
-    Exit code 0: there is none; 1: there are some; 2: it could not look. What differs for a moment only is not listed:
-    it looks twice, 2 s apart.
+    Exit code 0: there is none; 1: there are some; 2: proxy or broker could not be asked. The two are compared twice,
+    2 s apart: a difference that is there for a moment only is not listed.
     """
     import asyncio
 

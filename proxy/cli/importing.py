@@ -26,7 +26,7 @@ TokenFile = Annotated[
     typer.Option(metavar="FILE", help="Token of a superuser, for --from-admin. Default: none.", dir_okay=False),
 ]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where the YAML goes. Default: standard output.", dir_okay=False)
+    Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.", dir_okay=False)
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that --output names.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys that limit nothing.")]
@@ -45,7 +45,8 @@ def import_limits(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Turn the limits of a Pulsar broker into Sluice's configuration.
 
-    The result is a YAML file for `sluice serve --config`. What has no place in it, and why, is told on standard error.
+    The result is a YAML file for `sluice serve --config`. Limits that have no place in it are listed on
+    standard error, with the reason.
     """
     from proxy.config.showing import yaml_text
     from proxy.importing.result import ImportFailed, check_output, check_text, told, write_output

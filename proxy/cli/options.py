@@ -63,7 +63,7 @@ Ca = Annotated[
     typer.Option(
         metavar="FILE",
         envvar="SLUICE_CA",
-        help="PEM certificate of who has signed the admin address's. Default: those that the system trusts.",
+        help="PEM certificate of the authority that signed the admin address's. Default: the system's authorities.",
     ),
 ]
 Cert = Annotated[
@@ -72,7 +72,11 @@ Cert = Annotated[
 ]
 CertKey = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", envvar="SLUICE_KEY", help="Its private key, PEM. Default: in the same file."),
+    typer.Option(
+        metavar="FILE",
+        envvar="SLUICE_KEY",
+        help="Private key of the client certificate, PEM. Default: in the same file.",
+    ),
 ]
 PlainHttp = Annotated[
     bool,

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one partition of it.")]
 Subscription = Annotated[
-    str, typer.Option(metavar="NAME", help="Of a consumer. Default: none, its limits are left out.")
+    str, typer.Option(metavar="NAME", help="Subscription of a consumer. Default: none, its limits are left out.")
 ]
-Producer = Annotated[str, typer.Option(metavar="NAME", help="Of a producer. Default: none, its limits are left out.")]
-Role = Annotated[str, typer.Option(metavar="NAME", help="What the client is authenticated as. Default: none.")]
-Address = Annotated[str, typer.Option(metavar="ADDRESS", help="Where the client connects from. Default: none.")]
-File = Annotated[Path, typer.Argument(help="Configuration whose limits are meant, as `sluice check` takes it.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where the YAML goes. Default: standard output.")]
+Producer = Annotated[
+    str, typer.Option(metavar="NAME", help="Name of a producer. Default: none, its limits are left out.")
+]
+Role = Annotated[str, typer.Option(metavar="NAME", help="Role that the client is authenticated as. Default: none.")]
+Address = Annotated[str, typer.Option(metavar="ADDRESS", help="Address that the client connects from. Default: none.")]
+File = Annotated[Path, typer.Argument(help="Configuration file with the limits, as `sluice check` takes it.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Number = Annotated[int, typer.Option(min=1, max=10_000, help="Most changes shown at a time.")]
 
@@ -38,7 +40,7 @@ def explain(  # noqa: PLR0913 - one for each option
     role: Role = "",
     address: Address = "",
 ) -> None:
-    """Show which limits hold for a topic and a client: each level, each value, whence it is, and what hides what."""
+    """Show which limits hold for a topic and a client: each level, its values, their origin, and what hides what."""
     from rich.console import Console
 
     from proxy.cli.policy_tables import explanation
@@ -67,7 +69,7 @@ def export(*, admin: AdminOptions, output: Output = None) -> None:
 def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     """Make the limits of a file hold in a running proxy, and no others: all or nothing, live.
 
-    What the proxy's own file limits and this one does not is hidden by a value that limits nothing.
+    A limit of the proxy's own file that is not in this one is hidden by a value that limits nothing.
     """
     from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree

@@ -33,13 +33,13 @@ LogDir = Annotated[
     typer.Option(metavar="DIR", help="Folder for access-log files, made if needed. Default: none, no access log."),
 ]
 Show = Annotated[
-    bool, typer.Option("--show", help="Print every value that is given, and where: by the file, a variable, a flag.")
+    bool, typer.Option("--show", help="Print every value that is given, and its source: file, variable or flag.")
 ]
 ValuesOnly = Annotated[
     bool,
-    typer.Option("--values-only", help="Do not look at the files that the configuration names: they are elsewhere."),
+    typer.Option("--values-only", help="Do not check the files that the configuration names, as on another machine."),
 ]
-ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="The same, with the defaults of all others.")]
+ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="Print the same, with the defaults of all others.")]
 
 
 def serve(
@@ -77,7 +77,7 @@ def check(  # noqa: PLR0913 - one for each option
     show_defaults: ShowDefaults = False,
     values_only: ValuesOnly = False,
 ) -> None:
-    """Check what `sluice serve` would run with, given the same: every error at once, each with its remedy."""
+    """Check a configuration as `sluice serve` would take it: every error at once, each with its remedy."""
     from proxy.config.model import ConfigError, load
     from proxy.config.showing import shown
     from proxy.serve import StartError, check_files

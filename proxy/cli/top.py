@@ -6,11 +6,11 @@ import typer
 
 from proxy.cli.options import AdminOptions, asks_proxy
 
-Interval = Annotated[str, typer.Option(metavar="DURATION", help="Between two looks, which the rates are made from.")]
+Interval = Annotated[str, typer.Option(metavar="DURATION", help="Time between two looks; rates are means over it.")]
 Once = Annotated[bool, typer.Option(help="Print one table, after two looks, and end.")]
 Sort = Annotated[
     Literal["held", "rate", "wait"],
-    typer.Option(help="What comes first: most messages held, highest rate passed, or longest held."),
+    typer.Option(help="Order of the rows: most messages held, highest rate passed, or longest held."),
 ]
 Rows = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown at a time.")]
 
@@ -24,9 +24,9 @@ def top(
     sort: Sort = "held",
     rows: Rows = 20,
 ) -> None:
-    """Show who is held, by which limit and since when, and who passes how much; live, until Ctrl-C.
+    """Show which streams are held, by which limit and since when, and what passes; live, until Ctrl-C.
 
-    What goes into a pipe or a file is plain text.
+    Output into a pipe or a file is plain text.
     """
     from proxy.cli.admin_link import AdminLink
     from proxy.cli.top_view import Request, run
