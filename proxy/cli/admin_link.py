@@ -62,7 +62,7 @@ class AdminLink:
         return cls(options)
 
     def get(self, path: str, query: Query | None = None) -> bytes:
-        """What is served there, as it is."""
+        """The body of the answer, undecoded."""
         return self.ask("GET", path, query)
 
     def get_json(self, path: str, query: Query | None = None) -> Any:

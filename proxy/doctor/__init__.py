@@ -1,1 +1,1 @@
-"""What a running proxy believes, held against what the broker says."""
+"""`sluice doctor`: the state of a running proxy, compared with the broker's."""

@@ -53,7 +53,7 @@ _Key = tuple[Direction, str, str, str]
 
 
 def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
-    """What only one of the two has, and what both have differently; a line each, sorted.
+    """Differences between the two sides: streams of one side only, and streams that differ; a line each, sorted.
 
     Connections have different names on the two sides. So two are the same where one name on the one side stands for one
     on the other in everything that both have.
@@ -76,7 +76,7 @@ def differences(at_broker: Iterable[Seen], here: Iterable[Seen]) -> list[str]:
 
 
 def alike(seen: Iterable[Seen]) -> int:
-    """How many have direction, topic, subscription and name in common with another: only their number is compared."""
+    """The number of streams that share direction, topic, subscription and name with another; they are only counted."""
     return sum(len(of) for of in _by_key(seen).values() if len(of) > 1)
 
 
@@ -95,7 +95,7 @@ def _only(where: str, seen: list[Seen], extra: int) -> list[str]:
 
 
 def _connections(pairs: list[tuple[Seen, Seen]]) -> Iterator[str]:
-    """Where one connection of the one side is several of the other's."""
+    """Connections of one side that are several of the other's."""
     for where, others, at in (("the broker", "Sluice", 0), ("Sluice", "the broker", 1)):
         first: dict[str, tuple[Seen, Seen]] = {}
         for pair in pairs:
@@ -131,7 +131,7 @@ class _Stats(Struct):
 
 
 async def on_topics(admin: BrokerAdmin, topics: Iterable[str]) -> list[Seen]:
-    """Who is on these topics.
+    """Ask the broker for the producers and consumers of these topics.
 
     Args:
         admin: The broker's.
@@ -200,7 +200,7 @@ MOST_SHOWN = 10_000
 
 
 class Looked(NamedTuple):
-    """What was seen.
+    """The result of `look`.
 
     Args:
         streams: Producers and consumers of the proxy.
@@ -222,7 +222,7 @@ class TooManyError(Exception):
 async def look(
     admin: BrokerAdmin, streams: Callable[[], dict[str, Any]], seen_from: str = "", *, everywhere: bool = False
 ) -> Looked:
-    """What was looked at, and what of it differs at two looks.
+    """Look at both sides twice, and keep the differences that are there both times.
 
     Args:
         admin: The broker's.

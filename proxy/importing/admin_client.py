@@ -49,7 +49,7 @@ class Refused:
 
 
 class Options(NamedTuple):
-    """What a command's options are called, by which a person said where the broker is and what opens it."""
+    """The names of the options by which a command was given the broker's URL and its token."""
 
     url: str = "--from-admin"
     token: str = "--token-file"  # noqa: S105 - an option's name
@@ -116,7 +116,7 @@ class BrokerAdmin:
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
-        """What the broker says at a path under `/admin/v2`, None where it says nothing.
+        """The broker's answer at a path under `/admin/v2`; None if it has no body.
 
         Args:
             path: Escaped already.
@@ -140,7 +140,7 @@ class BrokerAdmin:
         return _decoded(url, body, kind) if body else None
 
     def _why_not_followed(self) -> str:
-        """Whoever answers at the URL could else have the token sent anywhere."""
+        """The reason: a server at the URL could otherwise have the token sent anywhere."""
         return f"but the token is sent to {self._given} only; give the URL of Pulsar's proxy, which asks every broker"
 
     async def _follow(self, url: URL) -> tuple[int, bytes]:
