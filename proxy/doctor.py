@@ -95,7 +95,7 @@ def _only(where: str, seen: list[Seen], extra: int) -> list[str]:
 
 
 def _connections(pairs: list[tuple[Seen, Seen]]) -> Iterator[str]:
-    """Where one connection of the one side is several of the other's."""
+    """Connections of one side that are several of the other's."""
     for where, others, at in (("the broker", "Sluice", 0), ("Sluice", "the broker", 1)):
         first: dict[str, tuple[Seen, Seen]] = {}
         for pair in pairs:

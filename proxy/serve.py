@@ -48,7 +48,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the configuration comes from.
+    """The source of the configuration.
 
     Args:
         file: The file in it, if there is one.
@@ -97,7 +97,7 @@ class Proxy:
         self.server = self._server(counters)
         self.readiness = Readiness(self.engine)
         self.metrics_address: str | None = None
-        """Where metrics alone are served, if anywhere."""
+        """`host:port` of the address that serves metrics alone; None without one."""
         self._listeners: list[Listener] = []
 
     async def start(self) -> tuple[str, str]:

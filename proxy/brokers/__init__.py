@@ -1,1 +1,1 @@
-"""Which brokers there are: the allow-list, and lookups that find a topic's."""
+"""Brokers: the allow-list of those that clients may reach, and the lookups that find a topic's."""

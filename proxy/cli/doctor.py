@@ -83,7 +83,7 @@ def doctor(  # noqa: PLR0913 - one for each option
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
-    """What was found, and what it says nothing of."""
+    """Print the differences, and the limits of what was compared."""
     for one in looked.found:
         typer.echo(one)
     where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"

@@ -80,7 +80,7 @@ class RateLimit(_Section):
             raise ValueError(f"peak_{kind} is to be above {kind}: a peak at or below it would be the limit itself")
 
     def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
+        """The limits of this section, as the limiter takes them."""
         return Limit(
             _rate(self.messages, self.burst_messages),
             _rate(self.bytes, self.burst_bytes),
@@ -91,20 +91,20 @@ class RateLimit(_Section):
 
 
 class DispatchLimit(RateLimit):
-    """The same for consumers, who cannot be refused."""
+    """The dispatch rate of consumers. It has no mode `reject`: a delivery cannot be refused."""
 
     mode: Literal["enforce", "observe"] = Field("enforce", description="`observe` counts what would be held")
 
 
 class TopicDispatchLimit(DispatchLimit):
-    """The same for the consumers of one topic, or of one subscription."""
+    """The dispatch rate of the consumers of one topic or of one subscription."""
 
     relativeToPublishRate: bool = Field(  # noqa: N815 - Pulsar's name
         default=False, description="dispatch of a topic or subscription only: the topic's publish rate comes on top"
     )
 
     def limit(self) -> Limit:
-        """The same, as the limiter takes it."""
+        """The limits of this section, as the limiter takes them."""
         limit = super().limit()
         return replace(limit, published=NOTHING_PUBLISHED) if self.relativeToPublishRate else limit
 

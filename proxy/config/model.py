@@ -50,7 +50,7 @@ class _Section(BaseModel):
 
 
 class Publish(_Section):
-    """What happens to publishers over their limit, and how much may be held of them."""
+    """Publishers over their limit: how they are slowed, and how many bytes of theirs may be held."""
 
     mode: Literal["hold", "pause"] = Field(
         "hold",
@@ -79,7 +79,7 @@ class Publish(_Section):
 
 
 class ClientMemory(_Section):
-    """How much may be kept for clients beside what is held: streams, names, requests without an answer, CONNECTs."""
+    """Memory for clients beside held entries: streams, names, requests without an answer, CONNECTs."""
 
     connection: Size = Field(
         128 * 1024**2,
@@ -203,7 +203,7 @@ def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[s
 
 
 def load(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Loaded:
-    """The same, with what it was made of.
+    """Read the configuration as `load_config` does, and keep the values and sources that it was made of.
 
     Raises:
         ConfigError: As `load_config`.

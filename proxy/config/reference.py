@@ -88,7 +88,7 @@ _OF_KEYS: Mapping[str, Any] = {
     "peak_bytes": "20MB/s",
     "blocks": [{"producer": "noisy", "namespace": "acme/shop", "reason": "floods since Tuesday"}],
 }
-"""Where one of its type would say little, or be wrong beside the others."""
+"""Examples for keys whose type's example would say little, or contradict another key's."""
 _NAMED = {
     typing.get_args(alias)[1].func: name
     for name, alias in {
@@ -111,14 +111,14 @@ _SERVICE_URL = next(reader for reader, name in _NAMED.items() if name == "Servic
 
 
 def type_of(field: FieldInfo) -> str:
-    """What is written at a key, with its unit and bounds."""
+    """The type of a key's value, with its unit and bounds."""
     words = _words(field.annotation, field.metadata)[0]
     bounds = [*_bounds(field.metadata)]
     return ", ".join([words, *bounds])
 
 
 def default_of(field: FieldInfo) -> str | None:
-    """What holds where a key is left out, as it would be written; None for nothing."""
+    """The default of a key, as it would be written; None without one."""
     value = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
     readers = {getattr(part, "func", None) for part in field.metadata}
     if value is None or value == ():
@@ -135,7 +135,7 @@ def default_of(field: FieldInfo) -> str | None:
 
 
 def example_of(name: str, field: FieldInfo) -> Any:
-    """What may be written at a key that has no default."""
+    """An example of a value, for a key that has no default."""
     return _OF_KEYS.get(name) or _words(field.annotation, field.metadata)[1]
 
 

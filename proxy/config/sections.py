@@ -26,7 +26,7 @@ _LEAST_FILES = 4
 
 
 class AccessLog(BaseModel):
-    """Where and how the access log is written."""
+    """The access log: its folder, its intervals and its files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -96,7 +96,7 @@ class AdminTls(BaseModel):
 
 
 class AdminAccess(BaseModel):
-    """What stands between the network and the admin REST."""
+    """The locks and bounds of the admin REST."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -133,7 +133,7 @@ class AdminAccess(BaseModel):
 
 
 def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
-    """What is wrong if anybody on the network could use the admin address, or None."""
+    """The problem of an admin address that anybody on the network could use; None if there is none."""
     has_lock = access.tokens is not None or (access.tls is not None and access.tls.client_ca is not None)
     if has_lock or is_loopback(admin.host):
         return None
@@ -144,7 +144,7 @@ def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name."""
+    """Say whether `host`, an address or a name, is reached from this machine only."""
     try:
         found = [address[0] for *_, address in socket.getaddrinfo(host, None)]
     except (OSError, UnicodeError):
@@ -153,7 +153,7 @@ def is_loopback(host: str) -> bool:
 
 
 class AdminForward(BaseModel):
-    """Where requests go that Sluice does not serve, and how much of it."""
+    """The broker that gets admin requests which Sluice does not serve, and the bounds of forwarding."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -197,7 +197,7 @@ class AdminForward(BaseModel):
 
     @property
     def has_tls(self) -> bool:
-        """Whether the broker is asked over TLS."""
+        """The broker is asked over TLS."""
         return self.url is not None and self.url.scheme == "https"
 
 
@@ -205,7 +205,7 @@ _OFF = "0: any number"
 
 
 class AdmissionBounds(BaseModel):
-    """What comes in over one of these is refused.
+    """Bounds of connections, lookups and streams; a request beyond one of them is refused.
 
     Each key is one of `proxy.admission.What`.
     """
@@ -249,7 +249,7 @@ _BY_ENTRY = "dispatchThrottlingOnBatchMessageEnabled"
 
 
 class Dispatch(BaseModel):
-    """How limits of deliveries work, for all of them."""
+    """Rules for all limits of deliveries."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -274,7 +274,7 @@ class Dispatch(BaseModel):
         return self
 
     def rules(self) -> DispatchRules:
-        """The same, as the limiter takes it."""
+        """The rules of this section, as the limiter takes them."""
         precise, by_entry = self.preciseDispatcherFlowControl, self.dispatchThrottlingOnBatchMessageEnabled
         return DispatchRules(
             is_precise=not by_entry if precise is None else precise,
@@ -284,7 +284,7 @@ class Dispatch(BaseModel):
 
 
 class PolicyStore(BaseModel):
-    """What outlives the process."""
+    """The store of policies, which outlives the process."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

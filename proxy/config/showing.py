@@ -157,7 +157,7 @@ class _Show:
         self._with_defaults = with_defaults
 
     def section(self, model: type[BaseModel], given: Mapping[Any, Any], above: Key) -> Iterator[Taken]:
-        """What is in a section, in the order of the reference."""
+        """The values in a section, in the order of the reference."""
         for name, field in model.model_fields.items():
             key = (*above, name)
             if name in given:

@@ -63,7 +63,7 @@ def _lay(section: dict[str, Any], key: Key, value: Any) -> None:
 
 
 class Sources:
-    """Who gave what.
+    """The source of each value of the configuration.
 
     Args:
         file: The file's name for people.
@@ -76,7 +76,7 @@ class Sources:
         self._over = {given.key: given.source for given in over}
 
     def of(self, key: Sequence[object]) -> str:
-        """Who gave the value of a key; of a section all who gave something in it."""
+        """The source of a key's value; of a section, all sources that gave something in it."""
         for length in range(len(key), 0, -1):
             source = self._over.get(tuple(map(str, key[:length])))
             if source is not None:
@@ -87,7 +87,7 @@ class Sources:
         return ", ".join(inner)
 
     def is_given_over(self, key: Sequence[object]) -> bool:
-        """Whether a key's value was given elsewhere than in the file."""
+        """Say whether a key's value was given elsewhere than in the file."""
         return any(tuple(map(str, key[: len(given)])) == given for given in self._over)
 
     def _is_in_file(self, key: Sequence[object]) -> bool:
@@ -128,7 +128,7 @@ def parse_yaml(text: str | bytes) -> Any:
 
 
 def why_not_yaml(error: yaml.YAMLError | UnicodeDecodeError | RecursionError) -> str:
-    """What `parse_yaml` raised, in one line."""
+    """The error that `parse_yaml` raised, in one line."""
     if isinstance(error, RecursionError):
         return "is nested too deeply for a configuration"
     return f"is not YAML: {' '.join(str(error).split())}"
@@ -140,7 +140,7 @@ def cut(value: str) -> str:
 
 
 class _UnreadableError(Exception):
-    """What a scalar cannot be read as."""
+    """A scalar cannot be read as the type that its tag names."""
 
 
 class _Scalars:
@@ -254,7 +254,7 @@ class _Builder:
 
 
 def _all_of(value: Any, event: Any) -> dict[Any, Any]:
-    """What `<<` takes in; of several sections the first holds, as YAML has it."""
+    """The keys that `<<` merges in; of several sections the first holds, as YAML has it."""
     sections = value if isinstance(value, list) else [value]
     if not all(isinstance(section, dict) for section in sections):
         raise _problem("<< takes in a section, or a list of them", event)
@@ -276,7 +276,7 @@ OF_COMMANDS = frozenset(
 _OF_KUBERNETES = re.compile(
     r"SLUICE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""What every pod is given for a Service whose name begins with `sluice`."""
+"""Variables that Kubernetes gives every pod for a Service whose name begins with `sluice`."""
 _LONGEST_OF_KUBERNETES = 200
 """Characters: a Service's name has up to 63, a port's 15; the pattern goes over longer names once for each `PORT`."""
 
@@ -374,7 +374,7 @@ _BELONGS: Mapping[str, str] = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""What the model asks for where pydantic's own words are about Python."""
+"""Plain words for pydantic's errors that speak of Python."""
 _OF_KEYS: Mapping[str, str] = {
     "extra_forbidden": "this key is not known here; see the configuration reference for those that are",
     "missing": "this key must be given here",
@@ -407,7 +407,7 @@ def all_told(error: ValidationError) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value of YAML is, for people."""
+    """The kind of a YAML value, in plain words."""
     if value is None:
         return "nothing"
     return next((name for kind, name in _KINDS if isinstance(value, kind)), f"a {type(value).__name__}")

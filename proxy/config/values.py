@@ -1,4 +1,4 @@
-"""How values are written in the configuration: sizes, durations, rates, addresses, names."""
+"""Values of the configuration, read from text: sizes, durations, rates, addresses, names."""
 
 import functools
 import re
@@ -28,7 +28,7 @@ _LONGEST_TOPIC = 3 * LONGEST_PART + len("non-persistent:////")
 _MOST_SHOWN = 40
 """Characters of what is too long that its error shows."""
 LONGEST_PERIOD_S = 2**31 - 1
-"""What Pulsar's ratePeriodInSecond can say: 68 years."""
+"""Pulsar's ratePeriodInSecond is a signed 32-bit integer: 68 years at most."""
 _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SPANS_NS = {
@@ -48,11 +48,11 @@ _CLIENTS = EndpointForm(
     {"pulsar+ssl": "Sluice speaks no TLS with clients yet; write HOST:PORT for plain text"},
     is_listened_on=True,
 )
-"""Where clients connect."""
+"""The listening address for clients; `pulsar+ssl` is refused here until the listener speaks TLS."""
 _ADMIN = EndpointForm(
     ("http",), "127.0.0.1:8080", {"https": "write HOST:PORT; admin_access.tls makes it HTTPS"}, is_listened_on=True
 )
-"""Where the admin REST and metrics listen."""
+"""The listening addresses of the admin REST and of metrics."""
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
 _NUMBER = r"[0-9]{1,30}(?:\.[0-9]{1,30})?"
@@ -83,7 +83,7 @@ def _whole(value: Any) -> Any:
 
 
 def _line(value: Any, remedy: str) -> str:
-    """What a size, duration or rate is written as, without the blanks around it."""
+    """The text of a size, duration or rate, without the blanks around it."""
     try:
         return str(_short(value)).strip()
     except ValueError as error:
@@ -195,7 +195,7 @@ def _host_name(value: Any) -> str:
 
 
 def _or_text(least: int, pattern: str) -> WithJsonSchema:
-    """How what is read here is written, for who reads JSON Schema."""
+    """The JSON Schema of a value that may be an integer or text."""
     return WithJsonSchema(
         {"anyOf": [{"type": "integer", "minimum": least}, {"type": "string", "pattern": f"^{pattern}$"}]}
     )

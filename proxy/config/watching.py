@@ -49,7 +49,7 @@ async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[
 
 
 class _Watch:
-    """What the kernel tells of the folders of some files, until the block ends.
+    """Subscribe to the kernel's events about the folders of some files, until the block ends.
 
     Args:
         files: Their folders must be there.
@@ -95,7 +95,7 @@ class _Watch:
 
 
 def fingerprints(files: Iterable[Path]) -> dict[Path, Fingerprint | None]:
-    """What tells files from others of the same names; None for one that is not there."""
+    """Fingerprints, by which a file is told from another one of the same name; None for a file that is not there."""
     return {file: _of(file) for file in files}
 
 

@@ -22,7 +22,7 @@ MOST_ROLE = 256
 """Characters of a role; a longer one counts as none."""
 _MOST_AUTH_DATA = 64 * 1024
 _NO_LETTERS = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"))
-"""What stands for nothing in a token."""
+"""Bytes that base64url does not use; decoders pass over them in a token."""
 
 
 class _Claims(msgspec.Struct):
@@ -80,7 +80,7 @@ MOST_GREETING = 256 * 1024
 
 
 class Greeting:
-    """What a client's CONNECT says; one for all who say the same.
+    """A client's CONNECT, read. Clients that send the same bytes share one.
 
     Args:
         target: The broker that a data connection wants; None on a lookup connection, or with a refusal.

@@ -109,7 +109,7 @@ def test_a_wrong_broker_is_named_without_a_traceback(tmp_path: Path) -> None:
     ended = run("sustained_rate.py", tmp_path, "--broker", "nowhere")
     assert ended.returncode == 1
     assert ended.stderr.startswith("NOT SHOWN: ")
-    assert "nowhere: write pulsar://HOST:PORT" in ended.stderr
+    assert "'nowhere': has no scheme; write it as pulsar://HOST:PORT" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
