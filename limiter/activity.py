@@ -1,7 +1,7 @@
 """Which streams and limiters did something since the access log last looked: the log's cost follows activity."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from limiter.limiter import Limiter, Stream
 
@@ -32,6 +32,34 @@ class ActivityNotes(Protocol):
         """A limiter is not used any more."""
 
 
+def _nobody_wakes() -> None:
+    """Without a reader nothing is reported."""
+
+
+def _nobody_reads(_one: "Stream | Limiter") -> None:
+    """The same."""
+
+
+def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
+    """The same."""
+
+
+class ActivityReader(NamedTuple):
+    """How whoever reports what streams and limiters did is told that there is something; by default nobody is.
+
+    Args:
+        woken: See `ActivitySet`.
+        early: The same.
+        cut: The same.
+        follows: Called when a limit is relative to a publish rate while there was none: once a second these change.
+    """
+
+    woken: Callable[[], None] = _nobody_wakes
+    early: Callable[[Stream | Limiter], None] = _nobody_reads
+    cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
+    follows: Callable[[], None] = _nobody_wakes
+
+
 class ActivitySet:
     """The streams and limiters that have something to report.
 
@@ -39,18 +67,21 @@ class ActivitySet:
 
     Args:
         woken: Called when the first of them appears; the caller then reads and empties the journal in its own time.
-
-    Attributes:
         early: Called with a stream that is over, or a limiter that is forgotten, which does not wait for that time.
         cut: Called with a stream or limiter for which other values hold from a moment on, whether or not it is in the
             journal: what it has to report ends then, and more may come behind it.
     """
 
-    def __init__(self, woken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        woken: Callable[[], None],
+        early: Callable[[Stream | Limiter], None] = _nobody_reads,
+        cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts,
+    ) -> None:
         self.streams: dict[Stream, None] = {}
         self.limiters: dict[Limiter, None] = {}
-        self.early: Callable[[Stream | Limiter], None] = _nobody_reads
-        self.cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
+        self.early: Callable[[Stream | Limiter], None] = early
+        self.cut: Callable[[Stream | Limiter, int], None] = cut
         self._ended = 0
         self._woken = woken
 
@@ -111,11 +142,3 @@ class ActivitySet:
         self.streams = {stream: None for stream in streams if stream.holds}
         self.limiters = {limiter: None for limiter in limiters if limiter.waiters}
         return streams, limiters
-
-
-def _nobody_reads(_one: "Stream | Limiter") -> None:
-    """Without a reader nothing is reported."""
-
-
-def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
-    """The same."""

@@ -118,7 +118,8 @@ class WaitLists:
         journal: Told of who begins to wait where nobody did.
 
     Attributes:
-        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there.
+        recall: Called with a limiter of which workers have been lent something, when somebody begins to wait there. Set
+            by the court of workers, which holds entries back by this scheduler and so is made with it.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:
