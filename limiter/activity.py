@@ -1,7 +1,7 @@
 """Collect the streams and limiters that did something since the access log last looked: its cost follows activity."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from limiter.limiter import Limiter, Stream
 
@@ -32,6 +32,34 @@ class ActivityNotes(Protocol):
         """Note that a limiter is no longer used."""
 
 
+def _nobody_wakes() -> None:
+    """Wake nobody: there is no reader."""
+
+
+def _nobody_reads(_one: "Stream | Limiter") -> None:
+    """Discard a report: there is no reader."""
+
+
+def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
+    """Ignore the end of a report: there is no reader."""
+
+
+class ActivityReader(NamedTuple):
+    """The calls by which the reader of an activity set learns of news; by default there is no reader.
+
+    Args:
+        woken: See `ActivitySet`.
+        early: The same.
+        cut: The same.
+        follows: Called when a limit is relative to a publish rate while there was none: once a second these change.
+    """
+
+    woken: Callable[[], None] = _nobody_wakes
+    early: Callable[[Stream | Limiter], None] = _nobody_reads
+    cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
+    follows: Callable[[], None] = _nobody_wakes
+
+
 class ActivitySet:
     """The streams and limiters that have something to report.
 
@@ -39,18 +67,21 @@ class ActivitySet:
 
     Args:
         woken: Called when the set is no longer empty; the caller then reads and empties it in its own time.
-
-    Attributes:
         early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
         cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in the
             set. Its report ends there, and a new one may follow.
     """
 
-    def __init__(self, woken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        woken: Callable[[], None],
+        early: Callable[[Stream | Limiter], None] = _nobody_reads,
+        cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts,
+    ) -> None:
         self.streams: dict[Stream, None] = {}
         self.limiters: dict[Limiter, None] = {}
-        self.early: Callable[[Stream | Limiter], None] = _nobody_reads
-        self.cut: Callable[[Stream | Limiter, int], None] = _nobody_cuts
+        self.early: Callable[[Stream | Limiter], None] = early
+        self.cut: Callable[[Stream | Limiter, int], None] = cut
         self._ended = 0
         self._woken = woken
 
@@ -111,11 +142,3 @@ class ActivitySet:
         self.streams = {stream: None for stream in streams if stream.holds}
         self.limiters = {limiter: None for limiter in limiters if limiter.waiters}
         return streams, limiters
-
-
-def _nobody_reads(_one: "Stream | Limiter") -> None:
-    """Discard a report: there is no reader."""
-
-
-def _nobody_cuts(_one: "Stream | Limiter", _now: int) -> None:
-    """Ignore the end of a report: there is no reader."""

@@ -290,13 +290,15 @@ class Registry:
             spare those.
         kept: Told what limiters with streams take, and for which address each is kept.
         most_debts: Bytes that limiters without streams may take.
+        on_relative: Called when a limit is relative to a publish rate while there was none.
 
     Raises:
         ValueError: If the rules spare them, and there is no clock.
 
     Attributes:
         wired: Called with a stream that may be within other limits than before, or in another way, and the time.
-        tuned: Called with a limiter that streams are within, when it has another value, and the time.
+        tuned: Called with a limiter that streams are within, when it has another value, and the time. Both are set by
+            the supervisor of workers, and only there are workers: each is told of limits by a judge that asks this.
         revision: Another one whenever `levels_of` may say something else of streams that are open.
         relative: The limits that are relative to publish rates. While there are any, `measure` and `retune` are to be
             called once a second if a stream does something, or if they are moving.
@@ -311,6 +313,7 @@ class Registry:
         clock: Callable[[], int] | None = None,
         kept: Kept = _nobody_counts,
         most_debts: int = MOST_DEBTS,
+        on_relative: Callable[[], None] = lambda: None,
     ) -> None:
         self.policies = policies
         self.revision = 0
@@ -323,7 +326,7 @@ class Registry:
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
         self._rules = rules
-        self.relative = RelativeLimits(by_entry=rules.by_entry)
+        self.relative = RelativeLimits(by_entry=rules.by_entry, on_first=on_relative)
         self._limiters = LimiterCache(self.relative, scheduler.journal.retuned, kept, most_debts)
         self._clock = clock or (lambda: 0)
         self._backlogs: Backlogs | None = None

@@ -138,13 +138,11 @@ class RelativeLimits:
 
     Args:
         by_entry: Limits of messages count an entry as one, so the publish rate does, too.
-
-    Attributes:
-        on_first: Called when the first relative limit appears.
+        on_first: Called when a relative limit appears while there was none.
     """
 
-    def __init__(self, *, by_entry: bool = False) -> None:
-        self.on_first: Callable[[], None] = lambda: None
+    def __init__(self, *, by_entry: bool = False, on_first: Callable[[], None] = lambda: None) -> None:
+        self._on_first = on_first
         self._by_entry = by_entry
         self._producers: dict[str, set[Stream]] = {}
         self._consumers: Counter[str] = Counter()
@@ -217,7 +215,7 @@ class RelativeLimits:
         known.configured[scope] = configured
         self._topic_of[scope] = topic
         if is_first:
-            self.on_first()
+            self._on_first()
         return relative_to(configured, known.published)
 
     def forget(self, scope: Scope) -> None:

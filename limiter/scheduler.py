@@ -121,7 +121,8 @@ class WaitLists:
         journal: Told of a stream that begins to wait on a limiter without waiters.
 
     Attributes:
-        recall: Called with a limiter that has lent tokens to workers, when a first stream begins to wait there.
+        recall: Called with a limiter that has lent tokens to workers, when a first stream begins to wait there. The
+            court of workers sets it: it holds entries back by this scheduler, and is made with it.
     """
 
     def __init__(self, wake_at: Callable[[Limiter, int], None], journal: ActivityNotes) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter
 from limiter.policies import Change, Policies
 from limiter.registry import Kept, Registry
@@ -58,7 +58,7 @@ class NearEngine(Engine):
         config: The configuration.
         policies: Limits by level.
         counters: The counters of the data path.
-        activity: Called when some stream has something to report to the access log.
+        reader: Told when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
 
     Attributes:
@@ -73,11 +73,11 @@ class NearEngine(Engine):
         config: Config,
         policies: Policies,
         counters: Counters,
-        activity: Callable[[], None],
+        reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__(config, counters, clock)
-        self.journal = ActivitySet(activity)
+        self.journal = ActivitySet(reader.woken, reader.early, reader.cut)
         self.rate_limiter = Scheduler(LimiterTimers(clock, counters, self._serve).wake_at, self.journal)
         budget = config.publish.hold_connection, ENTRY_OVERHEAD
         self._shadow = ShadowLimiter(LimiterTimers(clock, counters, self._serve_shadow).wake_at, self.journal, budget)
@@ -90,6 +90,7 @@ class NearEngine(Engine):
             clock,
             self._kept,
             config.client_memory.total // 2,
+            reader.follows,
         )
         self.admission = Admission(config, counters, clock, policies)
         self._goes_on = False

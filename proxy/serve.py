@@ -87,7 +87,7 @@ class Proxy:
         self.totals = NamespaceTotals()
         self.intervals = Intervals(self.access, self.totals, counters, config.access_log.interval)
         self._changes = ChangeLog(self.access)
-        self.engine = NearEngine(config, Policies(), counters, self.intervals.activity)
+        self.engine = NearEngine(config, Policies(), counters, self.intervals.reader)
         self._store = _open_store(config)
         self._kept_blocks = KeptBlocks(self.engine.blocklist)
         self.service = self._open_policies(file)

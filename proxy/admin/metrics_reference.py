@@ -8,6 +8,7 @@ import textwrap
 
 from prometheus_client.core import Metric
 
+from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
@@ -46,7 +47,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 def families() -> list[Metric]:
     """List the metric families of a proxy that has just started."""
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
-    engine = NearEngine(config, Policies(), Counters(), lambda: None)
+    engine = NearEngine(config, Policies(), Counters(), ActivityReader())
     access = AccessLog(Writer("proxy", "boot"), None)
     return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: None).collect())
 

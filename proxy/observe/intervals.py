@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from limiter.activity import ActivitySet
+from limiter.activity import ActivityReader, ActivitySet
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.rates import NANOS_PER_SECOND
 from limiter.registry import Registry
@@ -75,12 +75,14 @@ class Intervals:
     def start(self, journal: ActivitySet, registry: Registry, rejects: Rejects) -> None:
         """Begin, once the loop runs."""
         self._journal, self._registry, self._rejects = journal, registry, rejects
-        registry.relative.on_first = self._hasten
         self._log.levels_by(registry)
         self._counters.stood_still = self._stood_still
-        journal.early = self._tell_early
-        journal.cut = self._cut
         self._beat(last=False)
+
+    @property
+    def reader(self) -> ActivityReader:
+        """How an engine tells what is to be told here."""
+        return ActivityReader(self.activity, self._tell_early, self._cut, self._hasten)
 
     def activity(self) -> None:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""

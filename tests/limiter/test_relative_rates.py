@@ -245,8 +245,8 @@ def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
 
 
 def test_the_first_one_is_told() -> None:
-    limits, told = RelativeLimits(), list[int]()
-    limits.on_first = lambda: told.append(1)
+    told = list[int]()
+    limits = RelativeLimits(on_first=lambda: told.append(1))
     scope = Place().consumer().chain[0].scope
     limits.in_force(scope, Limit(rate(10)), "x", 0)
     assert told == []

@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import DIRECTIONS, Limit
@@ -40,7 +41,7 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = NearEngine(config, Policies(), Counters(), lambda: None)
+        self.engine = NearEngine(config, Policies(), Counters(), ActivityReader())
         kept = KeptBlocks(self.engine.blocklist)
         around = Around(self._before_change, self.engine.policies_changed, handlers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)

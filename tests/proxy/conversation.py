@@ -214,7 +214,7 @@ class World:
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         self.intervals = Intervals(self.access, self.totals, self.counters, self.config.access_log.interval, clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
-        self.engine = NearEngine(self.config, policies, self.counters, self.intervals.activity, self.clock)
+        self.engine = NearEngine(self.config, policies, self.counters, self.intervals.reader, self.clock)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
         self.loop.run(self.intervals.start, self.engine.journal, self.engine.registry, self.engine.rejects)
         self.sessions: list[Session] = []

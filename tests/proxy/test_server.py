@@ -45,7 +45,7 @@ def make_server(broker: str, listen: str = "127.0.0.1:0") -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     intervals = Intervals(access, NamespaceTotals(), counters, 1)
-    engine = NearEngine(config, policies_of(config.limits), counters, intervals.activity)
+    engine = NearEngine(config, policies_of(config.limits), counters, intervals.reader)
     return Server(engine, SessionLog(counters, intervals, access))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import cast
 
+from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.rates import Limit, rate
@@ -27,7 +28,7 @@ class Office:
         config = Config.model_validate({"workers": 2, "admission": {"max_producers_per_topic": 1}})
         policies = Policies()
         policies.put("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop", Value(Limit(rate(100)), "file"))
-        self.engine = NearEngine(config, policies, Counters(), lambda: None)
+        self.engine = NearEngine(config, policies, Counters(), ActivityReader())
         self.told: list[str] = []
         self.desk = Desk(
             self.engine,
