@@ -48,7 +48,7 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """Where the configuration comes from.
 
     Args:
@@ -71,7 +71,7 @@ class Proxy:
         ConfigError: If a file that `admin_access` names cannot be used.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigSource) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         """Files whose changes are a reason to read the configuration anew, as they were before they were read."""
         config = source.read()

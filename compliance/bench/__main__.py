@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from compliance.bench.timed import Row, placed, section, write_log
+from compliance.bench.timed import LogRow, placed, section, write_log
 
 _MILLION = 1_000_000
 
@@ -30,7 +30,7 @@ def main() -> None:
     print(made)  # noqa: T201 - the answer
 
 
-def _measured(lines: int, runs: int, console: Console) -> Row:
+def _measured(lines: int, runs: int, console: Console) -> LogRow:
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder, console.status("") as status:
         status.update(f"{lines:,} lines: writing the log")
         size = write_log(Path(folder, "log"), lines)
@@ -39,7 +39,7 @@ def _measured(lines: int, runs: int, console: Console) -> Row:
             for what, seconds in list(least.items()):
                 status.update(f"{lines:,} lines: {what}, run {run + 1} of {runs}")
                 least[what] = min(seconds, _timed(what, Path(folder), run))
-        return Row(lines, size, least["bare"], least["job"])
+        return LogRow(lines, size, least["bare"], least["job"])
 
 
 def _timed(what: str, folder: Path, run: int) -> float:

@@ -162,7 +162,7 @@ END = "<!-- bench-compliance: end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """One size of log; several runs of each."""
 
     lines: int
@@ -171,7 +171,7 @@ class Row:
     job_s: float
 
 
-def section(rows: list[Row], machine: str) -> str:
+def section(rows: list[LogRow], machine: str) -> str:
     """The section with its marks."""
     table = [f"| {' | '.join(_HEAD)} |", "|" + "---|" * len(_HEAD)]
     for row in rows:

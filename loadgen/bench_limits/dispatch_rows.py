@@ -7,7 +7,7 @@ from math import inf
 from secrets import token_bytes
 
 from loadgen.bench.harness import Figure, Goal, Row
-from loadgen.bench_limits.drain import BEYOND_S, SUBSCRIPTION, Arrival, Backlog, Drained, drain, fill, stand_by
+from loadgen.bench_limits.drain import BEYOND_S, SUBSCRIPTION, Arrival, BrokerBacklog, Drained, drain, fill, stand_by
 from loadgen.bench_limits.measures import (
     BURST_S,
     EVEN,
@@ -30,11 +30,11 @@ from loadgen.bench_limits.measures import (
     spaces,
 )
 from loadgen.bench_limits.publisher import PacedLane
-from loadgen.bench_limits.trial import GROUP_LIMIT, MESSAGE_BYTES, PEERS, LaneOrder, LimitsRow, Stage, by_turns
+from loadgen.bench_limits.trial import GROUP_LIMIT, MESSAGE_BYTES, PEERS, LaneOrder, LimitsRow, TrialStage, by_turns
 from loadgen.load.clients import Clients, SharedConsumer
-from loadgen.load.offering import Lane, Origin, Sender, Settle
+from loadgen.load.offering import Lane, MessageOrigin, Sender, Settle
 from loadgen.load.payload import RUN_BYTES, read_payload
-from loadgen.load.results import Line, max_excess
+from loadgen.load.results import RateLine, max_excess
 
 MORE_S = 4
 """Seconds' worth that is left of a backlog at the end, also when the first second brings twice the limit."""
@@ -58,14 +58,14 @@ def backlog_row(*, quick: bool) -> LimitsRow:
     return Row("backlog", load, BACKLOG, by_turns(partial(_measure_backlog, seconds)), PEERS, rounds=1 if quick else 3)
 
 
-def drain_alone(stage: Stage, limit: int, seconds: int) -> Drained:
+def drain_alone(stage: TrialStage, limit: int, seconds: int) -> Drained:
     """One consumer drains a backlog under a limit."""
     topic = stage.dispatch_topic(limit).name
-    fill(stage.broker_url, [Backlog(topic, limit * (seconds + MORE_S))])
+    fill(stage.broker_url, [BrokerBacklog(topic, limit * (seconds + MORE_S))])
     return drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)
 
 
-def _measure_backlog(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_backlog(seconds: int, stage: TrialStage) -> dict[str, float]:
     drained = drain_alone(stage, EVEN, seconds)
     found = backlog(drained.times, drained.stood, seconds)
     return found | {"pause": drained.longest_pause_s * 1000}
@@ -99,7 +99,7 @@ def gap_row(*, quick: bool) -> LimitsRow:
     return Row("gap", load, GAP, by_turns(partial(_measure_gap, seconds)), PEERS, rounds=1 if quick else 3)
 
 
-def _measure_gap(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_gap(seconds: int, stage: TrialStage) -> dict[str, float]:
     drained = drain_alone(stage, GAP_LIMIT, seconds)
     return gap(drained.times, drained.stood, seconds) | {"pause": drained.longest_pause_s * 1000}
 
@@ -141,9 +141,9 @@ def batches_row(*, quick: bool) -> LimitsRow:
     return Row("batches", load, BATCHES, by_turns(partial(_measure_batches, seconds)), PEERS, rounds=1)
 
 
-def _measure_batches(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_batches(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(BATCHES_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, BATCHES_COUNT, batch=BATCH)])
+    fill(stage.broker_url, [BrokerBacklog(topic, BATCHES_COUNT, batch=BATCH)])
     return batches(drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION, BATCHES_QUEUE)], seconds).times, seconds)
 
 
@@ -153,7 +153,7 @@ def batches(times: Sequence[float], seconds: int) -> dict[str, float]:
     return {
         "first": counts[0] / BATCHES_LIMIT,
         "mean": sum(counts) / seconds / BATCHES_LIMIT,
-        "excess": max_excess(times, Line(BATCHES_LIMIT, BATCHES_LIMIT * BURST_S, entry=BATCH)),
+        "excess": max_excess(times, RateLine(BATCHES_LIMIT, BATCHES_LIMIT * BURST_S, entry=BATCH)),
         "silence": longest_gap(times, seconds),
     }
 
@@ -185,9 +185,9 @@ def sizes_row(*, quick: bool) -> LimitsRow:
     return Row("sizes", load, SIZES, by_turns(partial(_measure_sizes, seconds)), PEERS, rounds=1)
 
 
-def _measure_sizes(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_sizes(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(size=SIZES_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, MANY, SMALL), Backlog(topic, FEW, LARGE)])
+    fill(stage.broker_url, [BrokerBacklog(topic, MANY, SMALL), BrokerBacklog(topic, FEW, LARGE)])
     drained = drain(stage, [SharedConsumer("one", topic, SUBSCRIPTION)], seconds)
     return sizes(drained.by_consumer[0], seconds)
 
@@ -198,7 +198,7 @@ def sizes(arrivals: Sequence[Arrival], seconds: int) -> dict[str, float]:
     limit = SIZES_LIMIT / UNIT
     counts = per_second(times, seconds)
     settled = counts[SETTLED_S:]
-    excess = max_excess(times, Line(limit, limit * BURST_S, LARGE / UNIT))
+    excess = max_excess(times, RateLine(limit, limit * BURST_S, LARGE / UNIT))
     return {
         "first": counts[0] / limit,
         "worst": max(counts) / limit,
@@ -227,9 +227,9 @@ def group_row(*, quick: bool) -> LimitsRow:
     return Row("group", load, GROUP_FIGURES, by_turns(partial(_measure_group, seconds)), PEERS, rounds=1)
 
 
-def _measure_group(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_group(seconds: int, stage: TrialStage) -> dict[str, float]:
     topics = [stage.grouped_topic().name for _ in range(TOPICS)]
-    fill(stage.broker_url, [Backlog(topic, GROUP_COUNT) for topic in topics])
+    fill(stage.broker_url, [BrokerBacklog(topic, GROUP_COUNT) for topic in topics])
     drained = drain(stage, [SharedConsumer(topic, topic, SUBSCRIPTION) for topic in topics], seconds)
     return group(drained.times, seconds)
 
@@ -272,9 +272,9 @@ def twenty_row(*, quick: bool) -> LimitsRow:
     return Row("twenty", load, TWENTY, by_turns(partial(_measure_twenty, seconds)), PEERS, rounds=1)
 
 
-def _measure_twenty(seconds: int, stage: Stage) -> dict[str, float]:
+def _measure_twenty(seconds: int, stage: TrialStage) -> dict[str, float]:
     topic = stage.dispatch_topic(TWENTY_LIMIT).name
-    fill(stage.broker_url, [Backlog(topic, TWENTY_LIMIT * (seconds + MORE_S))])
+    fill(stage.broker_url, [BrokerBacklog(topic, TWENTY_LIMIT * (seconds + MORE_S))])
     consumers = [SharedConsumer(f"c{number}", topic, SUBSCRIPTION, TWENTY_QUEUE) for number in range(CONSUMERS)]
     drained = drain(stage, consumers, seconds)
     return twenty([[at for at, _ in arrivals] for arrivals in drained.by_consumer], drained.complete_at, seconds)
@@ -330,7 +330,7 @@ class SteadyPublisher:
     def __init__(self, clients: Clients, topic: str, end_s: float) -> None:
         sender = NotedSender(clients.sender("publishing", topic, FREE_PENDING))
         self.sent = sender.sent
-        lane = Lane(Origin(token_bytes(RUN_BYTES), 0, MESSAGE_BYTES, FREE_PENDING), sender, time.monotonic)
+        lane = Lane(MessageOrigin(token_bytes(RUN_BYTES), 0, MESSAGE_BYTES, FREE_PENDING), sender, time.monotonic)
         order = LaneOrder(client="publishing", topic=topic, index=0, end_s=end_s, rate=FREE_RATE, pending=FREE_PENDING)
         self._paced = PacedLane(order, lane)
         self.began = time.monotonic()
@@ -357,9 +357,9 @@ def beside_row(*, quick: bool) -> LimitsRow:
     )
 
 
-def _measure_beside(times: Times, stage: Stage) -> dict[str, float]:
+def _measure_beside(times: Times, stage: TrialStage) -> dict[str, float]:
     held, free = stage.dispatch_topic(LOW).name, stage.dispatch_topic().name
-    fill(stage.broker_url, [Backlog(held, HELD_BACKLOG)])
+    fill(stage.broker_url, [BrokerBacklog(held, HELD_BACKLOG)])
     arrived: dict[int, float] = {}
     held_times: list[float] = []
     consumer = partial(SharedConsumer, "shared", subscription=SUBSCRIPTION)

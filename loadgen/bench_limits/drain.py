@@ -7,9 +7,9 @@ from secrets import token_bytes
 
 from loadgen.bench.harness import BenchError
 from loadgen.bench_limits.measures import Span
-from loadgen.bench_limits.trial import MESSAGE_BYTES, Stage
+from loadgen.bench_limits.trial import MESSAGE_BYTES, TrialStage
 from loadgen.load.clients import Clients, Record, SharedConsumer
-from loadgen.load.offering import Lane, Origin
+from loadgen.load.offering import Lane, MessageOrigin
 from loadgen.load.payload import RUN_BYTES
 
 SUBSCRIPTION = "drain"
@@ -26,7 +26,7 @@ Arrival = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class BrokerBacklog:
     """Messages that lie at the broker before anyone consumes.
 
     Attributes:
@@ -68,7 +68,7 @@ class Drained:
         return max((end - begin for begin, end in self.stood), default=0.0)
 
 
-def fill(broker_url: str, backlogs: Sequence[Backlog]) -> None:
+def fill(broker_url: str, backlogs: Sequence[BrokerBacklog]) -> None:
     """Store the backlogs one after the other at the broker itself, for the subscription that will be drained.
 
     Raises:
@@ -80,11 +80,11 @@ def fill(broker_url: str, backlogs: Sequence[Backlog]) -> None:
             clients.make_subscription(backlog.topic, SUBSCRIPTION)
         for backlog in backlogs:
             sender = clients.sender("filling", backlog.topic, backlog.count, backlog.batch)
-            lane = Lane(Origin(token_bytes(RUN_BYTES), 0, backlog.size, backlog.count), sender, time.monotonic)
+            lane = Lane(MessageOrigin(token_bytes(RUN_BYTES), 0, backlog.size, backlog.count), sender, time.monotonic)
             _store(backlog, lane)
 
 
-def _store(backlog: Backlog, lane: Lane) -> None:
+def _store(backlog: BrokerBacklog, lane: Lane) -> None:
     for _ in range(backlog.count):
         lane.offer()
     deadline = time.monotonic() + FILL_S
@@ -94,7 +94,7 @@ def _store(backlog: Backlog, lane: Lane) -> None:
         raise BenchError(f"{backlog.topic}: only {lane.receipts} of {backlog.count} stored: {dict(lane.errors)}")
 
 
-def drain(stage: Stage, consumers: Sequence[SharedConsumer], seconds: float) -> Drained:
+def drain(stage: TrialStage, consumers: Sequence[SharedConsumer], seconds: float) -> Drained:
     """Let the consumers drain what is there, for so many seconds from the first delivery on.
 
     Raises:

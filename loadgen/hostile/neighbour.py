@@ -26,7 +26,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from loadgen.bench.wire import send_frame
-from loadgen.hostile.trial import CONFIG, TOPIC, Stage, running
+from loadgen.hostile.trial import CONFIG, TOPIC, HostileStage, running
 from loadgen.real.process import TetheredProcess, free_port
 from protocol.commands import decode, encode
 from protocol.frames import FrameCutter
@@ -163,7 +163,7 @@ def delays(port: int, broker_port: int, seconds: float) -> dict[str, list[float]
     return {what: sorted(values) for what, values in took.items()}
 
 
-def _beside_crowd(stage: Stage, broker_port: int, folder: Path) -> dict[str, list[float]]:
+def _beside_crowd(stage: HostileStage, broker_port: int, folder: Path) -> dict[str, list[float]]:
     command = [
         sys.executable,
         "-m",

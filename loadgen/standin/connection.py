@@ -6,8 +6,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from loadgen.standin.broker import Broker, parse_name
-from loadgen.standin.entry_log import Refused
+from loadgen.standin.broker import StandinBroker, parse_name
+from loadgen.standin.entry_log import StandinRefusal
 from loadgen.standin.streams import Consuming, Link, Outbox, Producing
 from protocol.commands import body_of, split
 from protocol.errors import MalformedFrame, ProtocolError
@@ -100,7 +100,7 @@ class Lookups:
         outbox: Takes the answers.
     """
 
-    def __init__(self, broker: Broker, service_url: str, outbox: Outbox) -> None:
+    def __init__(self, broker: StandinBroker, service_url: str, outbox: Outbox) -> None:
         self._broker = broker
         self._service_url = service_url
         self._outbox = outbox
@@ -111,7 +111,7 @@ class Lookups:
         try:
             answer.partitions = self._broker.partitions(request.topic)
             answer.response = CommandPartitionedTopicMetadataResponse.Success
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.response = CommandPartitionedTopicMetadataResponse.Failed
             answer.error, answer.message = refusal.error, refusal.message
         self._outbox.send(answer)
@@ -128,7 +128,7 @@ class Lookups:
             answer.broker_service_url = self._service_url
             answer.authoritative = True
             answer.proxy_through_service_url = True
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.response = CommandLookupTopicResponse.Failed
             answer.error, answer.message = refusal.error, refusal.message
         self._outbox.send(answer)
@@ -146,7 +146,7 @@ class Lookups:
             schema, version = self._broker.schemas.find(parse_name(request.topic), request.schema_version)
             answer.schema.CopyFrom(schema)
             answer.schema_version = version
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         self._outbox.send(answer)
 
@@ -155,7 +155,7 @@ class Lookups:
         answer = CommandGetOrCreateSchemaResponse(request_id=request.request_id)
         try:
             answer.schema_version = self._broker.schemas.register(parse_name(request.topic), request.schema)
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             answer.error_code, answer.error_message = refusal.error, refusal.message
         self._outbox.send(answer)
 
@@ -166,7 +166,7 @@ SERVER_VERSION = "Pulsar Server (Sluice's stand-in)"
 Handler = Callable[[Any, bytes], None]
 
 
-class Connection:
+class StandinConnection:
     """What the broker does with one client's bytes.
 
     Args:
@@ -175,7 +175,7 @@ class Connection:
         service_url: Where clients reach this broker, as they see it.
     """
 
-    def __init__(self, broker: Broker, link: Link, service_url: str) -> None:
+    def __init__(self, broker: StandinBroker, link: Link, service_url: str) -> None:
         self._broker = broker
         self._link = link
         self._cutter = FrameCutter(max_frame_size(broker.options.max_message_size))
@@ -262,7 +262,7 @@ class Connection:
         body = body_of(envelope)
         try:
             handler(body, data)
-        except Refused as refusal:
+        except StandinRefusal as refusal:
             self._refuse(body.request_id, refusal)
 
     def _ignore(self, envelope: BaseCommand) -> None:
@@ -270,10 +270,10 @@ class Connection:
         self._broker.ignored_commands[name] += 1
         request_id = request_id_of(envelope)
         if request_id is not None:
-            refusal = Refused(ServerError.NotAllowedError, f"the stand-in broker does not know {name}")
+            refusal = StandinRefusal(ServerError.NotAllowedError, f"the stand-in broker does not know {name}")
             self._refuse(request_id, refusal)
 
-    def _refuse(self, request_id: int, refusal: Refused) -> None:
+    def _refuse(self, request_id: int, refusal: StandinRefusal) -> None:
         self._outbox.send(CommandError(request_id=request_id, error=refusal.error, message=refusal.message))
 
     def _connect(self, request: CommandConnect, _: bytes) -> None:

@@ -11,8 +11,8 @@ from typing import cast
 
 import uvloop
 
-from loadgen.standin.broker import Broker, BrokerOptions
-from loadgen.standin.connection import Connection
+from loadgen.standin.broker import BrokerOptions, StandinBroker
+from loadgen.standin.connection import StandinConnection
 
 KEEP_ALIVE_S = 30.0
 HIGH_WATER_BYTES = 1024 * 1024
@@ -26,7 +26,7 @@ class Socket(asyncio.Protocol):
         keep_alive_s: Seconds between PINGs.
     """
 
-    def __init__(self, broker: Broker, keep_alive_s: float) -> None:
+    def __init__(self, broker: StandinBroker, keep_alive_s: float) -> None:
         self._broker = broker
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class Socket(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._peer = transport.get_extra_info("peername")
         host, port = transport.get_extra_info("sockname")[:2]
-        self._connection = Connection(self._broker, self, f"pulsar://{in_url(host, port)}")
+        self._connection = StandinConnection(self._broker, self, f"pulsar://{in_url(host, port)}")
         self._next_tick = self._loop.call_later(self._keep_alive_s, self._tick)
 
     def data_received(self, data: bytes) -> None:
@@ -85,7 +85,7 @@ def in_url(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def listen(broker: Broker, host: str, port: int, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
+async def listen(broker: StandinBroker, host: str, port: int, keep_alive_s: float = KEEP_ALIVE_S) -> asyncio.Server:
     """Accept connections from now on.
 
     Raises:
@@ -95,7 +95,7 @@ async def listen(broker: Broker, host: str, port: int, keep_alive_s: float = KEE
     return await loop.create_server(lambda: Socket(broker, keep_alive_s), host, port, backlog=1024)
 
 
-async def serve(broker: Broker, host: str, port: int) -> None:
+async def serve(broker: StandinBroker, host: str, port: int) -> None:
     """Serve until SIGTERM or SIGINT, and say so on stdout once connections are accepted."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +118,7 @@ def run(options: BrokerOptions, address: tuple[str, int], counts: Path | None) -
     Raises:
         OSError: If the address cannot be listened on, or the file cannot be written.
     """
-    broker = Broker(options)
+    broker = StandinBroker(options)
     if counts is not None:
         counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -16,20 +16,20 @@ MOST_ENDS_LOGGED = 100
 """Lines of the operator's log about what one new rule ended; the line about the rule counts them all."""
 
 
-class Ended(NamedTuple):
+class EndedByRule(NamedTuple):
     """What a new rule ended."""
 
     connections: int
     streams: int
 
 
-NOTHING_ENDED = Ended(0, 0)
+NOTHING_ENDED = EndedByRule(0, 0)
 
 
 class Blockable(Protocol):
     """A session, as far as blocking goes."""
 
-    def rule_added(self, rule: Rule) -> Ended:
+    def rule_added(self, rule: Rule) -> EndedByRule:
         """End what the rule means, and say how much that was."""
 
 
@@ -110,7 +110,7 @@ class Blocklist:
         """What it takes that `key` is not blocked."""
         return Order(since_ns=self._wall(), lifts=True) if key in self._file else None
 
-    def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> Ended:
+    def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> EndedByRule:
         """An order holds from now on, or none; gives what that ended.
 
         Args:
@@ -146,7 +146,7 @@ class Blocklist:
             return self._file.get(key)
         return None if order.lifts else Rule(key, order.reason, order.since_ns, "rest")
 
-    def _settle(self, key: Key, *, quietly: bool = False) -> Ended:
+    def _settle(self, key: Key, *, quietly: bool = False) -> EndedByRule:
         """Make the rules say what file and orders say of a key."""
         before, rule = self.rules.get(key), self._wanted(key)
         if rule == before:
@@ -160,7 +160,7 @@ class Blocklist:
             self._log.warning("unblocked", **_told(before))
         return NOTHING_ENDED
 
-    def _block(self, rule: Rule, *, quietly: bool) -> Ended:
+    def _block(self, rule: Rule, *, quietly: bool) -> EndedByRule:
         try:
             self.rules.put(rule)
         except TooManyRulesError as error:
@@ -168,7 +168,7 @@ class Blocklist:
             return NOTHING_ENDED
         self._ends_to_log = MOST_ENDS_LOGGED
         ended = [session.rule_added(rule) for session in list(self._sessions)]
-        total = Ended(sum(one.connections for one in ended), sum(one.streams for one in ended))
+        total = EndedByRule(sum(one.connections for one in ended), sum(one.streams for one in ended))
         if not quietly:
             self._log.warning("blocked", **_told(rule), **total._asdict())
         return total

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedAnswer:
     """An answer that a caller is prepared for, by its status."""
 
     status: int
@@ -96,7 +96,7 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
     return url
 
 
-class BrokerAdmin:
+class BrokerAdminClient:
     """One broker's admin REST.
 
     Args:
@@ -113,7 +113,7 @@ class BrokerAdmin:
         self._given = url.origin()
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
-    async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | Refused | None:
+    async def get(self, path: str, kind: type[T], refusals: Collection[int] = ()) -> T | RefusedAnswer | None:
         """What the broker says at a path under `/admin/v2`, None where it says nothing.
 
         Args:
@@ -132,7 +132,7 @@ class BrokerAdmin:
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             raise ImportFailed([f"{url}: no answer ({_reason(error)})"]) from None
         if status in refusals:
-            return Refused(status)
+            return RefusedAnswer(status)
         if status not in {HTTPStatus.OK, HTTPStatus.NO_CONTENT}:
             raise ImportFailed([f"{url}: {status}: {_told(status, body, self._options)}"])
         return _decoded(url, body, kind) if body else None
@@ -157,12 +157,12 @@ class BrokerAdmin:
 
 
 @asynccontextmanager
-async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdmin]:
+async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> AsyncIterator[BrokerAdminClient]:
     """The admin REST at a URL."""
     connector = aiohttp.TCPConnector(limit=MOST_REQUESTS)
     timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        yield BrokerAdmin(session, url, token, options)
+        yield BrokerAdminClient(session, url, token, options)
 
 
 async def _read(answer: aiohttp.ClientResponse) -> bytes:

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec import field as named
 
 from protocol.topic_name import TopicName, parse_topic
-from proxy.importing.admin_client import MOST_REQUESTS, BrokerAdmin, Refused, path_of
+from proxy.importing.admin_client import MOST_REQUESTS, BrokerAdminClient, RefusedAnswer, path_of
 from proxy.importing.keys import NUMBERS, PER_ADDRESS, SUBSCRIBE_PATH, SUBSCRIBE_RATE
-from proxy.importing.result import Found, ImportFailed
+from proxy.importing.result import ImportFailed, ImportResult
 from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, SubscribeRate
 
 
@@ -118,7 +118,7 @@ class _InternalInfo(Struct):
     partitions: dict[str, _Ledger] = {}
 
 
-async def walk(admin: BrokerAdmin, progress: Progress) -> BrokerState:
+async def walk(admin: BrokerAdminClient, progress: Progress) -> BrokerState:
     """Ask a broker for everything.
 
     Raises:
@@ -131,15 +131,15 @@ async def walk(admin: BrokerAdmin, progress: Progress) -> BrokerState:
     namespaces: list[str] = []
     for tenant in await _required(admin, "tenants", list[str]) or []:
         found = await admin.get(path_of("namespaces", tenant), list[str], GONE)
-        namespaces += [] if isinstance(found, Refused) else found or []
+        namespaces += [] if isinstance(found, RefusedAnswer) else found or []
     await each([name for name in sorted(namespaces) if name != _EXEMPT], walker.namespace, progress, "namespaces")
     await each(sorted(walker.topics), walker.topic, progress, "topics")
     return walker.state
 
 
-async def _required(admin: BrokerAdmin, path: str, kind: type[T]) -> T | None:
+async def _required(admin: BrokerAdminClient, path: str, kind: type[T]) -> T | None:
     found = await admin.get(path, kind)
-    assert not isinstance(found, Refused), "no refusal is accepted"
+    assert not isinstance(found, RefusedAnswer), "no refusal is accepted"
     return found
 
 
@@ -181,7 +181,7 @@ def _flat(group: BaseExceptionGroup[ImportFailed]) -> list[ImportFailed]:
 
 
 class _Walk:
-    def __init__(self, admin: BrokerAdmin, state: BrokerState) -> None:
+    def __init__(self, admin: BrokerAdminClient, state: BrokerState) -> None:
         self._admin = admin
         self.state = state
         self.topics: set[str] = set()
@@ -204,7 +204,7 @@ class _Walk:
             for partitioned in ((), ("partitioned",)):
                 path = path_of(domain, *name.split("/"), *partitioned)
                 listed = await self._admin.get(path, list[str], GONE)
-                self._add([] if isinstance(listed, Refused) else listed or [])
+                self._add([] if isinstance(listed, RefusedAnswer) else listed or [])
 
     def _add(self, names: Iterable[str]) -> None:
         for name in names:
@@ -228,7 +228,7 @@ class _Walk:
         for is_global, rates in ((False, found.local), (True, found.everywhere)):
             for path, of in _OF_TOPIC:
                 rate = await self._ask(topic, (path,), _form(of), is_global=is_global)
-                if isinstance(rate, Refused):
+                if isinstance(rate, RefusedAnswer):
                     self.state.has_topic_policies &= rate.status != _DISABLED
                     return
                 if rate is not None:
@@ -246,7 +246,7 @@ class _Walk:
 
     async def _ask(
         self, topic: TopicName, parts: tuple[str, ...], kind: type[T], *, is_global: bool
-    ) -> T | Refused | None:
+    ) -> T | RefusedAnswer | None:
         path = path_of(topic.domain, topic.tenant, topic.namespace, topic.local, *parts)
         # Written out also where it is the default, so that no broker is asked for what is in force instead.
         return await self._admin.get(f"{path}?applied=false&isGlobal={str(is_global).lower()}", kind, _NO_POLICIES)
@@ -278,7 +278,7 @@ _REMOVE = {
 }
 
 
-def broker_off(found: Found) -> None:
+def broker_off(found: ImportResult) -> None:
     """Add what ends the broker's own limits that were taken; to 0, as a removed key would let its file's value hold."""
     paths = {taken.path for taken in found.taken}
     keys = [key for key, number in NUMBERS.items() if number.path in paths and number.path[0] == "limits"]

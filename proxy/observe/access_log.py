@@ -14,11 +14,21 @@ from accesslog.record import (
     ThrottleLine,
 )
 from limiter.limiter import Limiter, Stream
-from proxy.config.sections import AccessLog as Section
+from proxy.config.sections import AccessLogSettings as Section
 from proxy.observe.connection import Connection
 from proxy.observe.crash_recovery import rescue
 from proxy.observe.log_files import LogFiles, operator_notices
-from proxy.observe.log_lines import Levels, LogLines, PeriodicLines, Span, Writer, as_they_are, hashed, in_log, read_key
+from proxy.observe.log_lines import (
+    Levels,
+    LineSpan,
+    LogLines,
+    PeriodicLines,
+    Writer,
+    as_they_are,
+    hashed,
+    in_log,
+    read_key,
+)
 from proxy.observe.log_writer import Keep, LogWriter, Losses, Rotation
 from proxy.observe.rejects import Reject
 
@@ -65,17 +75,17 @@ class AccessLog:
         """Ask this for the levels of streams' limits from now on."""
         self._periodic.levels = levels
 
-    def interval(self, span: Span, stream: Stream, counted: dict[str, Any]) -> None:
+    def interval(self, span: LineSpan, stream: Stream, counted: dict[str, Any]) -> None:
         """What a stream did in `span`; `counted` is the line's from now on."""
         self._periodic.interval(span, stream, counted)
         self._added()
 
-    def limit(self, span: Span, limiter: Limiter, counted: dict[str, Any]) -> None:
+    def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any]) -> None:
         """What a limiter passed in `span`; `counted` is the line's from now on."""
         self._periodic.limit(span, limiter, counted)
         self._added()
 
-    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """A connection ended."""
         self._lines.add(
             ConnectionLine,
@@ -91,7 +101,7 @@ class AccessLog:
         )
         self.flush()
 
-    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
         """A reason not to read ended."""
         self._lines.add(
             ThrottleLine,
@@ -103,7 +113,7 @@ class AccessLog:
         )
         self.flush()
 
-    def reject(self, span: Span, reject: Reject) -> None:
+    def reject(self, span: LineSpan, reject: Reject) -> None:
         """What a connection was refused in `span`; the next heartbeat writes it."""
         whose = reject.connection
         self._lines.add(
@@ -118,17 +128,17 @@ class AccessLog:
             rejected=reject.rejected,
         )
 
-    def change(self, moment: Span, **said: str | None) -> None:
+    def change(self, moment: LineSpan, **said: str | None) -> None:
         """Somebody changed something; `said` are the line's fields, each cut where it is long."""
         self._lines.add(ChangeLine, moment, **{name: _cut(text) for name, text in said.items()})
         self.flush()
 
-    def standstill(self, span: Span) -> None:
+    def standstill(self, span: LineSpan) -> None:
         """The process did nothing over `span`."""
         self._lines.add(StandstillLine, span)
         self.flush()
 
-    def heartbeat(self, span: Span, *, last: bool) -> None:
+    def heartbeat(self, span: LineSpan, *, last: bool) -> None:
         """The process lived through `span`; what was lost so far is declared, if there is a log to declare it in."""
         self._lines.declare(span.end_wall)
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}

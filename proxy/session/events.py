@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 from protocol.pulsar_pb2 import NotAllowedError, ServerError, ServiceNotReady, TooManyRequests
 from proxy.observe.connection import Connection
 from proxy.observe.counters import Counters
-from proxy.observe.log_lines import Span
+from proxy.observe.log_lines import LineSpan
 from proxy.observe.operator_log import ThrottledLog
 from proxy.session.transport import Cause
 
@@ -119,17 +119,17 @@ their lines would crowd out those of the streams."""
 class Spans(Protocol):
     """Who knows the time: `observe.intervals.Intervals`."""
 
-    def span_since(self, started_at: int) -> Span:
+    def span_since(self, started_at: int) -> LineSpan:
         """From a monotonic moment until now."""
 
 
 class Lines(Protocol):
     """Who writes lines: `observe.access_log.AccessLog`."""
 
-    def connection(self, span: Span, connection: Connection, *, detail: str, **end: Any) -> None:
+    def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """A connection ended."""
 
-    def throttle(self, span: Span, connection: Connection, side: str, cause: str) -> None:
+    def throttle(self, span: LineSpan, connection: Connection, side: str, cause: str) -> None:
         """A reason not to read ended."""
 
 

@@ -296,7 +296,7 @@ class ReadScheduler:
         self._groups.pop(address, None)
 
 
-class Resumed(Protocol):
+class ResumedReader(Protocol):
     """Who stands in line."""
 
     def turn_came(self) -> bool:
@@ -318,13 +318,13 @@ class ResumeQueue:
     """
 
     def __init__(self) -> None:
-        self._places: dict[Resumed, int] = {}
-        self._row: list[tuple[int, Resumed]] = []
-        self._in_row: set[Resumed] = set()
+        self._places: dict[ResumedReader, int] = {}
+        self._row: list[tuple[int, ResumedReader]] = []
+        self._in_row: set[ResumedReader] = set()
         self._last = 0
         self._is_busy = False
 
-    def goes_first(self, reader: Resumed) -> bool:
+    def goes_first(self, reader: ResumedReader) -> bool:
         """Whether it may read on now, as nobody is before it. Else it stands in line from now on."""
         if self._is_busy or self._places:
             self.join(reader)
@@ -332,7 +332,7 @@ class ResumeQueue:
         self._begin_turn()
         return True
 
-    def join(self, reader: Resumed) -> None:
+    def join(self, reader: ResumedReader) -> None:
         """Stand in line: behind all others, or at the place where it stood when it was stopped."""
         if reader not in self._places:
             self._last += 1
@@ -343,7 +343,7 @@ class ResumeQueue:
         if not self._is_busy:
             self._begin_turn()
 
-    def leave(self, reader: Resumed) -> None:
+    def leave(self, reader: ResumedReader) -> None:
         """It will not be read again."""
         self._places.pop(reader, None)
 

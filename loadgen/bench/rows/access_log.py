@@ -10,7 +10,7 @@ from socket import socket
 from loadgen.bench import wire
 from loadgen.bench.harness import Figure, Goal, Row, Sample
 from loadgen.bench.native import Live
-from loadgen.bench.proxies import SLUICE, Peer, sluice_plan
+from loadgen.bench.proxies import SLUICE, RunningPeer, sluice_plan
 from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
 
 _SETTLE_S = 1.5
@@ -46,7 +46,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowCost:
     """What a window came to: of a core, frames a second, CPU seconds a million frames."""
 
     core: float
@@ -90,18 +90,20 @@ def _measure(load: Active, stage: Stage, name: str) -> Sample:
     }
 
 
-def _by_turns(load: Active, stage: Stage, peers: tuple[Peer, Peer], offer: Offer) -> tuple[Window, Window]:
+def _by_turns(
+    load: Active, stage: Stage, peers: tuple[RunningPeer, RunningPeer], offer: Offer
+) -> tuple[WindowCost, WindowCost]:
     """Two windows of each, in such turns that what grows or fades meanwhile meets both: their means."""
     one, other = peers
     turns = [_window(load, stage, peer, offer) for peer in (one, other, other, one)]
     return _mean(turns[0], turns[3]), _mean(turns[1], turns[2])
 
 
-def _mean(one: Window, other: Window) -> Window:
-    return Window((one.core + other.core) / 2, (one.rate + other.rate) / 2, (one.cpu + other.cpu) / 2)
+def _mean(one: WindowCost, other: WindowCost) -> WindowCost:
+    return WindowCost((one.core + other.core) / 2, (one.rate + other.rate) / 2, (one.cpu + other.cpu) / 2)
 
 
-def _window(load: Active, stage: Stage, peer: Peer, offer: Offer) -> Window:
+def _window(load: Active, stage: Stage, peer: RunningPeer, offer: Offer) -> WindowCost:
     """The steady part; opening and closing are none of it."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(load.connections)
@@ -114,7 +116,7 @@ def _window(load: Active, stage: Stage, peer: Peer, offer: Offer) -> Window:
         begun, before, clock = time.monotonic(), live.frames, CpuClock(peer.pid)
         time.sleep(load.window_s)
         used, passed, took = clock.read(), live.frames - before, time.monotonic() - begun
-    return Window(used.cpu_s / took, passed / took, used.cpu_s / passed * 1e6)
+    return WindowCost(used.cpu_s / took, passed / took, used.cpu_s / passed * 1e6)
 
 
 def _steadily(load: Active, stage: Stage, here: Sequence[socket]) -> None:

@@ -11,7 +11,7 @@ from loadgen.bench import meters, wire
 from loadgen.bench.harness import BenchError, Figure, Goal, Row, Sample
 from loadgen.bench.meters import lateness, scrape
 from loadgen.bench.native import Live
-from loadgen.bench.proxies import SLUICE, UNREACHED, Peer, sluice_plan
+from loadgen.bench.proxies import SLUICE, UNREACHED, RunningPeer, sluice_plan
 from loadgen.bench.stage import Beside, CpuClock, DataRow, Stage, close_all
 
 _SETTLE_S = 1.0
@@ -113,7 +113,7 @@ def _measure(load: Held, stage: Stage, name: str) -> Sample:
     }
 
 
-def _free(load: Held, stage: Stage, peer: Peer) -> float:
+def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
     """What passes of the same load, of the limit's unit a second, where nothing is held: what the machine can."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(len(there))

@@ -27,7 +27,7 @@ from proxy.config.sections import AdminForward
 from proxy.files import reopenable, token_in
 
 
-class Outcome(StrEnum):
+class ForwardOutcome(StrEnum):
     """Counted on `/metrics`."""
 
     DONE = "done"
@@ -51,11 +51,11 @@ class Outcome(StrEnum):
     """The client hung up, or its body was too large, too slow or broke off when some of it had gone on."""
 
 
-def outcome_of(status: int) -> Outcome:
+def outcome_of(status: int) -> ForwardOutcome:
     """Of an answer that is handed on."""
     if status < 400:
-        return Outcome.DONE
-    return Outcome.REFUSED if status < 500 else Outcome.FAILED
+        return ForwardOutcome.DONE
+    return ForwardOutcome.REFUSED if status < 500 else ForwardOutcome.FAILED
 
 
 class ForwardError(Exception):
@@ -67,7 +67,7 @@ class ForwardError(Exception):
         reason: What the caller is told: what is wrong, with its key of the configuration, and what to do.
     """
 
-    def __init__(self, status: int, outcome: Outcome, reason: str) -> None:
+    def __init__(self, status: int, outcome: ForwardOutcome, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.outcome = outcome
@@ -190,7 +190,7 @@ def onward(answer: aiohttp.ClientResponse, targets: Targets) -> URL | None:
 
 def redirected(how: str) -> ForwardError:
     """Of a request that the broker sent on to where it cannot go."""
-    return ForwardError(502, Outcome.REDIRECT, f"the broker sent the request on {how}")
+    return ForwardError(502, ForwardOutcome.REDIRECT, f"the broker sent the request on {how}")
 
 
 def _joined(url: URL, location: str) -> URL | None:
@@ -337,7 +337,7 @@ _LONGEST_HEADER = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BrokerQuestion:
     """What a broker is asked.
 
     Args:
@@ -389,7 +389,7 @@ class BrokerAdmin:
             await self._session.close()
 
     @asynccontextmanager
-    async def ask(self, question: Question) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def ask(self, question: BrokerQuestion) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer's head; its body is still to be read, and what is unread at the end is not waited for.
 
         Raises:
@@ -412,7 +412,7 @@ class BrokerAdmin:
             url = target
         raise redirected(f"more than {MOST_REDIRECTS} times, at last to {url.origin()}")
 
-    async def _send(self, url: URL, question: Question) -> aiohttp.ClientResponse:
+    async def _send(self, url: URL, question: BrokerQuestion) -> aiohttp.ClientResponse:
         assert self._session is not None, "connected"
         headers = await self._headers(question)
         patience = ForwardTimeouts(self._section.timeout)
@@ -425,7 +425,9 @@ class BrokerAdmin:
                 )
         except TimeoutError:
             seconds = f"{self._section.timeout:g} s (admin_forward.timeout)"
-            raise ForwardError(504, Outcome.SLOW, f"{url.origin()}: no answer of the broker within {seconds}") from None
+            raise ForwardError(
+                504, ForwardOutcome.SLOW, f"{url.origin()}: no answer of the broker within {seconds}"
+            ) from None
         except TargetRefusedError as error:
             raise _unreachable(url, str(error)) from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
@@ -433,28 +435,30 @@ class BrokerAdmin:
                 raise question.body.problem from None
             raise _unreachable(url, _told(error)) from None
 
-    async def _headers(self, question: Question) -> CIMultiDict[str]:
+    async def _headers(self, question: BrokerQuestion) -> CIMultiDict[str]:
         headers = question.headers.copy()
         if self._section.token:
             try:
                 headers["Authorization"] = f"Bearer {await asyncio.to_thread(broker_token, self._section.token)}"
             except ConfigError as error:
-                raise ForwardError(502, Outcome.TOKEN, str(error)) from None
+                raise ForwardError(502, ForwardOutcome.TOKEN, str(error)) from None
         return headers
 
     def _check_answer(self, answer: aiohttp.ClientResponse) -> None:
         """Not an upgrade, nor a 401: Sluice has let the caller in, who would look for the mistake in his own token."""
         if answer.status < 200:
             what = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
-            raise ForwardError(502, Outcome.FAILED, f"{answer.url.origin()}: {what}")
+            raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {what}")
         if answer.status == 401:
             what = "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
-            raise ForwardError(502, Outcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)")
+            raise ForwardError(
+                502, ForwardOutcome.TOKEN, f"{answer.url.origin()}: the broker does not take {what} (401)"
+            )
 
 
 def _unreachable(url: URL, why: str) -> ForwardError:
     remedy = "see that the broker runs, and that admin_forward.url is its web service"
-    return ForwardError(502, Outcome.UNREACHABLE, f"{url.origin()} cannot be reached: {why}; {remedy}")
+    return ForwardError(502, ForwardOutcome.UNREACHABLE, f"{url.origin()} cannot be reached: {why}; {remedy}")
 
 
 def _told(error: Exception) -> str:
